@@ -1,8 +1,8 @@
-//! How much memory a stream begins with.
+//! Codec with small initial buffers.
 //!
-//! Tonic begins each stream with two buffers of eight kilobytes. Most of our messages are a few words, and most streams
-//! are quiet while a model thinks: a daemon with hundreds of them would hold megabytes of nothing. These begin small and
-//! grow with what comes.
+//! Tonic allocates two buffers of eight kilobytes for each stream. Most of our messages are short, and most streams are
+//! idle while a model thinks: a daemon with hundreds of them would waste megabytes. These buffers start small and grow
+//! on demand.
 
 use std::marker::PhantomData;
 
@@ -12,10 +12,10 @@ use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
 
 /// Initial size of a buffer, in bytes.
 const BEGINNING: usize = 1024;
-/// Size above which what is encoded is handed on, in bytes; as in tonic.
+/// Size in bytes above which encoded data is passed on; as in tonic.
 const MOST: usize = 32 * 1024;
 
-/// Protobuf with small buffers.
+/// Protobuf codec with small buffers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SmallBuffers<T, U>(PhantomData<(T, U)>);
 

@@ -1,4 +1,4 @@
-//! Model servers that listen on this machine.
+//! Discovery of model servers that listen on this machine.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -12,19 +12,19 @@ use tokio::{
     time::timeout,
 };
 
-/// A kind of model server that people run on their own machine.
+/// A kind of model server that users run on their own machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalServer {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Its name for people.
+    /// Name as shown to users.
     pub title: &'static str,
-    /// The address of its API where nothing else is configured.
+    /// Default address of its API.
     pub base_url: &'static str,
     port: u16,
 }
 
-/// The kinds that are known, each at its usual port.
+/// The known kinds, each at its default port.
 pub const LOCAL_SERVERS: [LocalServer; 4] = [
     LocalServer { name: "ollama", title: "Ollama", base_url: "http://127.0.0.1:11434/v1", port: 11434 },
     LocalServer { name: "llama.cpp", title: "llama.cpp", base_url: "http://127.0.0.1:8080/v1", port: 8080 },
@@ -32,19 +32,19 @@ pub const LOCAL_SERVERS: [LocalServer; 4] = [
     LocalServer { name: "vllm", title: "vLLM", base_url: "http://127.0.0.1:8000/v1", port: 8000 },
 ];
 
-/// Time limit for a server's answer. Whatever listens there shall not keep anybody waiting.
+/// Time limit for a server's answer, so that an arbitrary program on the port causes no long wait.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// Bytes of an answer that are read.
+/// Maximum size of an answer that is read, in bytes.
 const MOST: u64 = 256 * 1024;
 
-/// The servers of this machine that list models, each as the kind that usually has its port.
+/// Returns the servers of this machine that list models, each as the kind that usually has its port.
 pub async fn listening() -> Vec<&'static LocalServer> {
     let asked = LOCAL_SERVERS.iter().map(async |server| lists_models(server.port).await.then_some(server));
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// Returns whether somebody listens on that port who lists models. It is told nothing, least of all a key.
+/// Returns true if a server on this port lists models. The request has no data about the user, in particular no key.
 async fn lists_models(port: u16) -> bool {
     timeout(PATIENCE, answer(port)).await.ok().flatten().is_some_and(|answer| is_listing(&answer))
 }
@@ -58,7 +58,7 @@ async fn answer(port: u16) -> Option<String> {
     Some(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Returns whether an answer lists models, as servers of chat completions do.
+/// Returns true if the answer lists models in the form of chat completions servers.
 fn is_listing(answer: &str) -> bool {
     let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
     let is_ok = head.split_whitespace().nth(1) == Some("200");

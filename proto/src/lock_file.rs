@@ -1,8 +1,9 @@
-//! The lock file of a data folder: who holds it, and where they listen.
+//! The lock file of a data folder: its holder, and the holder's socket.
 //!
-//! The daemon holds two locks on the open file. One (flock) keeps other daemons out. The other (a record lock) tells: the
-//! kernel names the process that holds it to whoever asks, without taking it, and forgets it when that process ends. So
-//! what the file says is never believed of a process that is gone, nor of one that has been given its number since.
+//! The daemon holds two locks on the open file. One (flock) keeps other daemons out. The other (a record lock)
+//! identifies the holder: the kernel reports its process to any process that asks, without taking the lock, and
+//! releases it when the holder ends. Therefore the file's content is never trusted for a process that is gone, nor for
+//! a later process with the same id.
 
 use std::{
     ffi::OsStr,
@@ -20,30 +21,30 @@ use nix::{
     libc,
 };
 
-/// Its name in the data folder.
+/// File name in the data folder.
 pub const LOCK_FILE: &str = "agentd.lock";
 
-/// More than a record can have.
+/// Upper bound for the size of a record, in bytes.
 const MAX_RECORD: u64 = 8 * 1024;
 
-/// The start of the line that names the socket.
+/// Prefix of the line with the socket.
 const SOCKET: &[u8] = b"socket ";
 
 /// Content that the holder writes into the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRecord {
-    /// Its process id, as it sees itself.
+    /// Process id as the holder sees it.
     pub pid: u32,
-    /// Its socket, once it listens.
+    /// Path of its socket, once it listens.
     pub socket: Option<PathBuf>,
 }
 
 impl LockRecord {
-    /// The text of the file: the process id, then the socket, each in a line.
+    /// Content of the file: the process id and the socket, each on a line.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = format!("{}\n", self.pid).into_bytes();
         let socket = self.socket.as_deref().map(|path| path.as_os_str().as_bytes());
-        // A path with a line break in it could not be told from two lines.
+        // A path with a line break could not be distinguished from two lines.
         if let Some(path) = socket.filter(|path| !path.contains(&b'\n')) {
             bytes.extend_from_slice(SOCKET);
             bytes.extend_from_slice(path);
@@ -52,7 +53,7 @@ impl LockRecord {
         bytes
     }
 
-    /// Reads it. Lines that are not whole are not there, and lines of newer versions are skipped.
+    /// Parses the content. Incomplete lines are ignored, and lines of newer versions are skipped.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let whole = &bytes[..=bytes.iter().rposition(|byte| *byte == b'\n')?];
         let mut lines = whole.split(|byte| *byte == b'\n');
@@ -62,7 +63,7 @@ impl LockRecord {
         Some(Self { pid, socket })
     }
 
-    /// Reads it from the file, as far as it is one.
+    /// Reads the record from a file. `None` if it is invalid.
     pub fn read(file: &File) -> Option<Self> {
         let mut bytes = Vec::new();
         file.take(MAX_RECORD).read_to_end(&mut bytes).ok()?;
@@ -70,27 +71,28 @@ impl LockRecord {
     }
 }
 
-/// Holder of the file.
+/// Process that holds the lock file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockHolder {
-    /// The process, as the kernel says; none where it cannot be seen from here, as out of a container.
+    /// Process id as reported by the kernel. `None` if the process is not visible from here, as from within a
+    /// container.
     pub pid: Option<u32>,
-    /// Its socket; none while it starts.
+    /// Path of its socket. `None` while it starts.
     pub socket: Option<PathBuf>,
 }
 
-/// Makes the kernel name this process as the holder. It does so until any handle of this process on the file is closed.
+/// Makes the kernel report this process as the holder, until any handle of this process on the file is closed.
 ///
 /// # Errors
-/// When another process holds it, or the file system knows no such locks.
+/// If another process holds it, or the file system does not support such locks.
 pub fn hold(file: &File) -> io::Result<()> {
     fcntl(file, FcntlArg::F_SETLK(&whole_file())).map(drop).map_err(io::Error::from)
 }
 
-/// The process that holds a lock file now; none where nobody does.
+/// Returns the process that holds a lock file now. `None` if there is none.
 ///
 /// # Errors
-/// When the file is there and cannot be read.
+/// If the file exists but cannot be read.
 pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
@@ -108,8 +110,9 @@ pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
     Ok(Some(LockHolder { pid, socket: LockRecord::read(&file).and_then(|record| record.socket) }))
 }
 
-/// The process that has locked a data folder itself, which it does besides the file in it: so it is found where the file was
-/// removed. None where nobody has, or where the system does not tell (`/proc/locks` is Linux's).
+/// Returns the process that has locked the data folder itself. The daemon locks it in addition to the file, so that it
+/// is found even if the file was removed. `None` if there is none, or if the system has no `/proc/locks`, which is
+/// specific to Linux.
 pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
     let wanted = identity(folder)?;
     let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -118,8 +121,8 @@ pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
     Some(LockHolder { pid: Some(pid), socket: None })
 }
 
-/// The process of a line of `/proc/locks` about a lock of a whole file with this inode number. The device stands there too,
-/// but some file systems (btrfs) show another one than `stat` does.
+/// Parses a line of `/proc/locks`, and returns the process of a whole-file lock with this inode number. The line also
+/// has the device, but some file systems (btrfs) show another one there than in `stat`.
 fn locker(line: &str, inode: u64) -> Option<u32> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (kind, pid, file) = (words.next()?, words.nth(2)?, words.next()?);
@@ -127,13 +130,14 @@ fn locker(line: &str, inode: u64) -> Option<u32> {
     pid.parse().ok().filter(|_| kind == "FLOCK" && of_inode)
 }
 
-/// True for a process of the daemon's program: others may lock a folder, too, while they copy it.
+/// Returns true for a process of the daemon's program. Other programs may lock a folder, too, while they copy it.
 fn is_agentd(pid: u32) -> bool {
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     program.file_name().is_some_and(|name| name.as_bytes().starts_with(b"agentd"))
 }
 
-/// True where the process has the file open: its number could be another one's by now.
+/// Returns true if the process has the file open. The inode number alone could belong to another file, and the process
+/// id to a later process.
 fn has_open(pid: u32, wanted: (u64, u64)) -> bool {
     let Ok(mut open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     open.any(|file| file.is_ok_and(|file| identity(&file.path()) == Some(wanted)))
@@ -145,7 +149,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 fn whole_file() -> libc::flock {
-    // The kinds of lock and of position are small numbers, which the systems keep in types of different width.
+    // Lock and position kinds are small numbers, stored in types of different width on different systems.
     let (kind, from) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
     libc::flock { l_type: kind, l_whence: from, l_start: 0, l_len: 0, l_pid: 0 }
 }

@@ -7,25 +7,25 @@ use std::{
 
 use agentd_core::knowledge::RECOGNITION_MODELS;
 
-/// The folder of what is shared by all users, beside the folder of the programs.
+/// Folder shared by all users, next to the folder of the programs.
 fn shared() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("share/agentd"))
 }
 
-/// The folder of the models that came with the programs: `share/agentd/models` beside the folder of the programs. It need not be
-/// there.
+/// Folder of the models installed with the programs: `share/agentd/models` next to the folder of the programs. It may
+/// not exist.
 pub fn models() -> Option<PathBuf> {
     Some(shared()?.join("models"))
 }
 
-/// The folder with the models that recognise letters: that of the person's data folder, or the one that came with the programs.
+/// Folder of the text recognition models: in the user's data folder, or installed with the programs.
 pub fn recognition_models(data: &Path) -> Option<PathBuf> {
     let has_all = |folder: &PathBuf| RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file());
     [Some(data.join("models")), models()].into_iter().flatten().find(has_all)
 }
 
-/// The command that brings them.
+/// Command that downloads the text recognition models.
 pub fn recognition_command() -> String {
     let files = shared().map(|folder| (folder.join("fetch_model.py"), folder.join("recognition.txt")));
     match files.filter(|(script, list)| script.is_file() && list.is_file()) {
@@ -34,7 +34,8 @@ pub fn recognition_command() -> String {
     }
 }
 
-/// The command that brings the weights of the built-in model: the script that came with the programs, or that of the sources.
+/// Command that downloads the weights of the built-in model: the script installed with the programs, or that of the
+/// sources.
 pub fn fetch_command() -> String {
     let script = shared().map(|folder| folder.join("fetch_model.py")).filter(|script| script.is_file());
     script.map_or_else(|| "make model".to_owned(), |script| format!("python3 {}", script.display()))

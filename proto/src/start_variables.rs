@@ -1,5 +1,5 @@
-//! The variables of models and keys that a daemon was started with, told to clients without their values: a client that has
-//! one too can tell whether it has the same value, and nothing else.
+//! Variables for models and keys with which a daemon was started, sent to clients without their values. A client that
+//! has the same variable can find out if the values are equal, and nothing else.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -17,32 +17,33 @@ pub struct StartVariables {
     digests: BTreeMap<String, Vec<u8>>,
 }
 
-/// A variable of a client, beside the daemon's.
+/// Result of comparing a client's variable with the daemon's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableMatch {
     /// The daemon has the same value.
     Same,
     /// The daemon has another value.
     Other,
-    /// The daemon has none.
+    /// The daemon does not have the variable.
     Missing,
 }
 
 impl StartVariables {
-    /// Those of this environment that are about models and keys. The salt must be random, and another one in each daemon.
+    /// Selects the variables for models and keys from this environment. The salt must be random and different in each
+    /// daemon.
     pub fn new<'a>(salt: Vec<u8>, environment: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let relevant = environment.into_iter().filter(|(name, value)| is_relevant(name) && !value.trim().is_empty());
         let digests = relevant.map(|(name, value)| (name.to_owned(), digest(&salt, name, value))).collect();
         Self { salt, digests }
     }
 
-    /// As a daemon sent them; none of one that sends no salt, or too short a one.
+    /// Creates the value from what a daemon sent. `None` if it sent no salt or one that is too short.
     pub(crate) fn received(salt: Vec<u8>, digests: Vec<v1::VariableDigest>) -> Option<Self> {
         let digests = digests.into_iter().map(|variable| (variable.name, variable.digest)).collect();
         (salt.len() >= SHORTEST_SALT).then_some(Self { salt, digests })
     }
 
-    /// As they are sent: the salt, and the digests by name.
+    /// Returns the salt and the digests by name, for sending.
     pub fn sent(&self) -> (Vec<u8>, Vec<v1::VariableDigest>) {
         let digests = self.digests.iter();
         let digests = digests.map(|(name, digest)| v1::VariableDigest { name: name.clone(), digest: digest.clone() });
@@ -59,14 +60,14 @@ impl StartVariables {
     }
 }
 
-/// Names only: the digest of a short value can be guessed by whoever has the salt.
+/// Shows names only: with the salt, short values can be guessed from their digests.
 impl fmt::Debug for StartVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.digests.keys()).finish()
     }
 }
 
-/// Returns whether a variable of this name may be about a model or a key.
+/// Returns true if a variable of this name may be for a model or a key.
 fn is_relevant(name: &str) -> bool {
     name.starts_with("MODEL_") || name.ends_with("_BASE_URL") || name.ends_with("_API_KEY")
 }

@@ -1,5 +1,5 @@
-//! How failures travel: a gRPC status with a code and a message, and beside it, in the standard details trailer, the
-//! kind for programs and the hint for people.
+//! Transport of errors: a gRPC status with a code and a message. Its standard details trailer has the kind, for
+//! programs, and the hint, for users.
 
 use agentd_core::error::ErrorKind;
 use prost::Message as _;
@@ -12,7 +12,7 @@ use crate::{
 
 const DETAIL_TYPE: &str = "type.googleapis.com/agentd.v1.ErrorDetail";
 
-/// The status of a refused call.
+/// Creates the status of a failed call.
 pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>) -> Status {
     let (code, message) = (code(kind), message.into());
     let detail = v1::ErrorDetail { kind: kind.to_wire(), hint: hint.unwrap_or_default().to_owned() };
@@ -24,12 +24,12 @@ pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>
     Status::with_details(code, message, details.encode_to_vec().into())
 }
 
-/// The kind and the hint of a status that [`to_status`] made; `None` for statuses of other origin.
+/// Returns the kind and the hint of a status from [`to_status`]. `None` for statuses of other origin.
 pub fn read_details(status: &Status) -> Option<(ErrorKind, Option<String>)> {
     let details = v1::ErrorStatus::decode(status.details()).ok()?;
     let detail = details.details.iter().find(|any| any.type_url == DETAIL_TYPE)?;
     let detail = v1::ErrorDetail::decode(detail.value.as_slice()).ok()?;
-    // A kind that is newer than we are is at least known to be an answer of the daemon.
+    // Even with an unknown kind of a newer version, this is an answer of the daemon.
     let kind = Wire::from_wire(detail.kind, "the kind of an error").unwrap_or_else(|_| kind(status.code()));
     Some((kind, (!detail.hint.is_empty()).then_some(detail.hint)))
 }
@@ -40,7 +40,7 @@ impl From<WireError> for Status {
     }
 }
 
-/// The code that says best what a kind means to a client that knows only codes.
+/// Returns the code that best describes a kind to clients that know only codes.
 pub fn code(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::Auth | ErrorKind::Rejected | ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Configuration => {
@@ -52,13 +52,13 @@ pub fn code(kind: ErrorKind) -> Code {
         ErrorKind::ContextOverflow => Code::OutOfRange,
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::InvalidInput => Code::InvalidArgument,
-        // Clients retry this one on their own, so nothing else may have it.
+        // Clients retry this code by themselves, so no other kind may use it.
         ErrorKind::ShuttingDown => Code::Unavailable,
         ErrorKind::Protocol | ErrorKind::Internal => Code::Internal,
     }
 }
 
-/// The kind that a bare code stands for: of servers and proxies that say no more.
+/// Returns the kind for a bare code, from servers and proxies without details.
 pub fn kind(code: Code) -> ErrorKind {
     match code {
         Code::InvalidArgument => ErrorKind::InvalidInput,
@@ -68,7 +68,7 @@ pub fn kind(code: Code) -> ErrorKind {
         Code::DeadlineExceeded => ErrorKind::Timeout,
         Code::Unavailable => ErrorKind::ShuttingDown,
         Code::Unauthenticated | Code::PermissionDenied => ErrorKind::Auth,
-        // The second is what the transport says of a message that is too large to be read.
+        // The transport uses `OutOfRange` for a message that is too large to be read.
         Code::Unimplemented | Code::OutOfRange => ErrorKind::Protocol,
         Code::Ok | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => ErrorKind::Internal,
     }

@@ -1,4 +1,4 @@
-//! What the daemon shows that is no word of the core.
+//! Types shown by the daemon that are not part of the core.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,288 +15,289 @@ use agentd_core::{
 
 use crate::start_variables::StartVariables;
 
-/// A session to make. What is absent is as the daemon is configured.
+/// A session to be created. Fields that are `None` use the daemon's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewSession {
-    /// Its name; absent, its first input names it.
+    /// Title of the session. `None` for the start of its first input.
     pub title: Option<String>,
-    /// Ask before a file is changed.
+    /// True if changing a file requires approval.
     pub confirm_write: Option<bool>,
-    /// Ask before a command is run.
+    /// True if running a command requires approval.
     pub confirm_exec: Option<bool>,
-    /// The slot that turns use where they name none.
+    /// Default slot of its turns.
     pub slot: Option<Slot>,
     /// The folder that the session sees as `/project`.
     pub project: Option<Mount>,
     /// Further folders that the session sees.
     pub folders: Vec<Mount>,
-    /// The name of a worktree that is made of the project; empty leaves the name to the daemon, and none makes none.
+    /// Name of a worktree to be created from the project. An empty name lets the daemon choose one; `None` creates no
+    /// worktree.
     pub worktree: Option<String>,
-    /// Its mode.
+    /// Mode of the session.
     pub mode: Option<SessionMode>,
-    /// The id of a model on the server of the slot.
+    /// Id of a model on the server of the slot.
     pub model: Option<String>,
-    /// Says whether requests and answers are kept as they are on the wire.
+    /// True if exchanges with models are recorded.
     pub trace: Option<bool>,
 }
 
-/// A session with what goes on in it.
+/// A session with its current activity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionView {
     /// The session as it is stored.
     pub session: StoredSession,
     /// Pending interrupts, oldest first.
     pub pending: Vec<Interrupt>,
-    /// The turn that runs or waits in the daemon now.
+    /// Turn that is running or waiting in the daemon now.
     pub live_turn: Option<TurnId>,
 }
 
 /// Content of an archive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportedContent {
-    /// Number of events.
+    /// Number of exported events.
     pub events: u64,
-    /// The files that came along.
+    /// Files in the archive.
     pub files: FilesCopied,
 }
 
-/// Report on sessions that were removed together, or would be.
+/// Report on sessions that were deleted together, or would be.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PruneReport {
-    /// Number of them.
+    /// Number of these sessions.
     pub count: u64,
-    /// Their bytes on the disk.
+    /// Their size on the disk, in bytes.
     pub bytes: u64,
-    /// Number of those that would have fitted and stay.
+    /// Number of matching sessions that were kept.
     pub kept: u64,
-    /// The first of them.
+    /// The first of these sessions.
     pub sessions: Vec<SessionSummary>,
-    /// Failed removals, a sentence each.
+    /// Failed deletions, one sentence each.
     pub problems: Vec<String>,
 }
 
-/// A session that goes on from a copy of another's history.
+/// A session that continues from a copy of another's history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkReply {
-    /// The new session.
+    /// Session that was created.
     pub session: SessionView,
-    /// The number of the last turn that was copied, from 1.
+    /// Number of the last copied turn, from 1.
     pub turn: u64,
-    /// The files that came along.
+    /// Files that were copied.
     pub files: FilesCopied,
-    /// Files that were brought to that turn, where that was asked for.
+    /// Files that were restored to their state at that turn, if requested.
     pub earlier: Option<EarlierFiles>,
 }
 
-/// An item and the event that completed it.
+/// An item with the number of its event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NumberedItem {
-    /// The number of that event.
+    /// Number of the event that completed it.
     pub seq: u64,
-    /// The item.
+    /// Content of the item.
     pub item: Item,
 }
 
 /// Greeting of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// The protocol version that the daemon speaks.
+    /// Protocol version of the daemon.
     pub protocol_version: u32,
-    /// The daemon's own version.
+    /// Version of the daemon.
     pub version: String,
-    /// Its process id.
+    /// Process id of the daemon.
     pub pid: u32,
-    /// The variables that it wants of the client when a turn starts; one that ends with `*` means all that begin so.
+    /// Variables that clients are asked to send when a turn starts; a name that ends with `*` is a prefix.
     pub environment: Vec<String>,
-    /// The variables that its configuration names and its own environment lacks.
+    /// Variables that its configuration names but its own environment lacks.
     pub variables: Vec<String>,
-    /// The data folder that it works on; empty where it does not say.
+    /// Data folder of the daemon; empty if unknown.
     pub data_dir: PathBuf,
-    /// The variables of models and keys that it was started with; none where it does not say.
+    /// Variables for models and keys with which it was started. `None` if unknown.
     pub started_with: Option<StartVariables>,
 }
 
 /// Status of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonStatus {
-    /// The daemon's own version.
+    /// Version of the daemon.
     pub version: String,
-    /// Its process id.
+    /// Process id of the daemon.
     pub pid: u32,
     /// Time since its start.
     pub uptime: Duration,
-    /// The memory that it holds, in bytes, where the system tells.
+    /// Resident memory in bytes, if the system reports it.
     pub resident_bytes: Option<u64>,
-    /// The sessions that are in memory.
+    /// Number of sessions in memory.
     pub live_sessions: u64,
-    /// The turns that run.
+    /// Number of running turns.
     pub running_turns: u64,
-    /// The turns that wait for an answer.
+    /// Number of turns that wait for an answer.
     pub waiting_turns: u64,
-    /// The turns that were found open and put in order at start.
+    /// Turns that were open at the start and were recovered.
     pub recovered: Vec<RecoveredTurn>,
-    /// The socket that it listens on.
+    /// Socket that it listens on.
     pub socket: PathBuf,
-    /// The folder that holds the journal and the workspaces.
+    /// Folder with the journal and the workspaces.
     pub data_dir: PathBuf,
-    /// The configuration that was read, weakest first: `built-in` and the paths of files.
+    /// Sources of the configuration, weakest first: `built-in` and the paths of files.
     pub config_sources: Vec<String>,
-    /// Sandbox of commands, where it is known.
+    /// Sandbox for commands, if known.
     pub sandbox: Option<SandboxState>,
-    /// Problems of what is stored, as far as they can be seen at once.
+    /// Problems of the stored data that can be detected quickly.
     pub problems: Vec<Finding>,
-    /// Language servers of this machine, where they are known.
+    /// Language servers of this machine, if known.
     pub language_servers: Option<Vec<LanguageServer>>,
 }
 
-/// A language server.
+/// A language server of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanguageServer {
-    /// Its name in `languages.yaml`.
+    /// Name of its entry in `languages.yaml`.
     pub name: String,
-    /// Hint on how to install it, where only something that stands in for it is there.
+    /// Hint on how to install it, if only a substitute for it is available.
     pub hint: Option<String>,
 }
 
-/// Something that is wrong with what is kept.
+/// A problem of the stored data.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
     /// Subject: `disk`, `journal`, `audit` or `session`.
     pub subject: String,
-    /// The finding, in a sentence.
+    /// Description in one sentence.
     pub message: String,
-    /// Hint on what to do.
+    /// Hint on how to fix it.
     pub hint: String,
-    /// Set if something does not work because of it.
+    /// True if something does not work because of it.
     #[serde(skip)]
     pub is_failure: bool,
 }
 
-/// Outcome of a reload of the configuration.
+/// Result of reloading the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReloadOutcome {
     /// Sources that were read, weakest first.
     pub config_sources: Vec<String>,
-    /// Changes that hold only after a restart, one sentence each.
+    /// Changes that require a restart, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// A call of a tool, about which the rules are asked.
+/// A tool call to be judged by the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyCall {
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// The arguments, as the model would write them.
+    /// Arguments, as the model would write them.
     pub arguments: String,
 }
 
-/// A file of rules to be tried.
+/// A rule file to be tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleText {
-    /// Its text.
+    /// Text of the file.
     pub text: String,
-    /// Its path, for messages.
+    /// Path of the file, for messages.
     pub path: String,
 }
 
 /// A call under two sets of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
-    /// The call.
+    /// Call that was judged.
     pub call: PolicyCall,
-    /// Verdict of the rules in force.
+    /// Verdict of the current rules.
     pub now: Explanation,
     /// Verdict of the file.
     pub then: Explanation,
 }
 
 impl Comparison {
-    /// Returns whether the file would change the fate of the call: whether it runs, asks or is refused.
+    /// Returns true if the file would change the kind of verdict: allow, ask or deny.
     pub fn changes(&self) -> bool {
         std::mem::discriminant(&self.now.verdict) != std::mem::discriminant(&self.then.verdict)
     }
 }
 
-/// Changes that a file of rules would make to earlier calls.
+/// Changes that a rule file would make to earlier calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditComparison {
-    /// The calls that were judged.
+    /// Number of calls that were judged.
     pub calls: u64,
-    /// The calls that could not be judged again, for the log holds only a part of them.
+    /// Number of calls that could not be judged again, because the log has only a part of them.
     pub skipped: u64,
-    /// The calls of which the file says something else, those of one kind together, the most frequent first.
+    /// Calls with a different verdict, grouped by kind, most frequent first.
     pub changes: Vec<AuditChange>,
 }
 
-/// Calls of which a file says the same, and something else than the rules in force.
+/// Calls with the same change of their verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditChange {
-    /// Their number.
+    /// Number of these calls.
     pub count: u64,
-    /// One of them, the newest.
+    /// The newest of these calls.
     pub example: Comparison,
 }
 
-/// The configuration that holds, without its values: some are secrets.
+/// The current configuration, without secret values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigView {
     /// Sources that were read, weakest first: `built-in` and the paths of files.
     pub sources: Vec<String>,
-    /// Keys with where their values came from, sorted by key.
+    /// Keys with the origins of their values, sorted by key.
     pub origins: Vec<ConfigOrigin>,
-    /// The links of the chain with the reason of each, in order.
+    /// Links of the chain with the reason for each, in order.
     pub chain: Vec<(String, String)>,
 }
 
 /// A key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigOrigin {
-    /// The key, such as `turns.max_steps`.
+    /// Key, such as `turns.max_steps`.
     pub key: String,
     /// `built-in`, the path of a file, a variable with its `$`, or an option.
     pub origin: String,
-    /// Its value, with `•••` in place of secrets; none where the daemon does not say.
+    /// Value with secrets replaced by `•••`. `None` if the daemon did not send it.
     pub value: Option<serde_json::Value>,
 }
 
 agentd_core::names! {
     /// State of an MCP server.
     pub enum McpServerState {
-        /// It does not run; the next call starts it.
+        /// The server is not running; the next call starts it.
         Stopped = "stopped",
-        /// It is being started.
+        /// The server is being started.
         Starting = "starting",
-        /// It runs.
+        /// The server is running.
         Running = "running",
-        /// It failed; the next call starts it, unless that comes too soon.
+        /// The server has failed; the next call restarts it, unless that is too soon.
         Down = "down",
-        /// The configuration has it and does not want it.
+        /// The server is disabled in the configuration.
         Disabled = "disabled",
     }
 }
 
-/// An MCP server.
+/// An MCP server with its state.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct McpServerView {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// Its state.
+    /// Current state of the server.
     pub state: McpServerState,
-    /// Why it is down; empty where it is not.
+    /// Why it is down; empty otherwise.
     pub reason: String,
-    /// Its transport: stdio, http or sse.
+    /// Transport: stdio, http or sse.
     pub transport: String,
-    /// Its command line or its address.
+    /// Command line or URL.
     pub place: String,
-    /// Number of connections.
+    /// Number of open connections.
     pub connections: u32,
-    /// Its own name and version.
+    /// Name and version that the server reported.
     pub says_it_is: String,
-    /// Version of the protocol that it speaks; empty where it was never reached.
+    /// Version of its protocol; empty if it was never reached.
     pub protocol: String,
-    /// Set if it was ever reached as it is configured now.
+    /// True if it was ever reached with its current configuration.
     pub reached: bool,
-    /// The names under which models are offered its tools.
+    /// Names under which models see its tools.
     pub tools: Vec<String>,
     /// Deviations from the configuration.
     pub notes: Vec<String>,

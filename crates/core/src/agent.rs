@@ -1,4 +1,4 @@
-//! Agents: who works in a session, and for whom.
+//! Agents: the main agent of a session, named agents and subagents.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,90 +7,91 @@ use crate::{
     model::Slot,
 };
 
-/// For whom a session works that another one made.
+/// Session and agent on whose behalf a subagent's session runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The session that made it.
+    /// Session that created this one.
     pub session: SessionId,
-    /// The agent that works in it, where one was named.
+    /// Agent that works in the parent session, if it has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The tools that were mentioned or found in that session when it gave the work away: this one shows them, too.
+    /// Tools that the parent session had mentioned or discovered when it delegated. The subagent's session shows them,
+    /// too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
 }
 
 impl Parent {
-    /// The name under which people know who works there.
+    /// Returns the agent's display name.
     pub fn name(&self) -> &str {
         self.agent.as_deref().unwrap_or(SUBAGENT)
     }
 }
 
-/// Prefix of the tools by which an agent hands the session to another one.
+/// Prefix of the tools that transfer the session to another agent.
 pub const TRANSFERS: &str = "transfer_to_";
 
-/// The agent of a session that no other one made.
+/// Agent of a session without a parent.
 pub const MAIN: &str = "main";
 
-/// The name of a subagent for which no agent was named.
+/// Name of a subagent without a named agent.
 pub const SUBAGENT: &str = "subagent";
 
-/// A session that works for a call of another one.
+/// A session that works on a call of another session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subagent {
-    /// The call that waits for it.
+    /// Call that waits for its result.
     pub call_id: CallId,
-    /// The session that does the work: its events are its own.
+    /// Session that does the work and stores its own events.
     pub session_id: SessionId,
-    /// The name under which people know it.
+    /// Display name of the agent.
     pub name: String,
-    /// Its task, in one short line.
+    /// Task in one short line.
     pub task: String,
-    /// The number of the last event of that session that belongs to earlier work.
+    /// Number of the session's last event from earlier work.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub after: u64,
 }
 
-/// Description of an agent besides the main one.
+/// Description of an agent other than the main one.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCard {
-    /// Its name.
+    /// Name of the agent.
     pub id: String,
-    /// Set if models are offered it. One that is not works where a person mentions it.
+    /// True if the agent is offered to models. A disabled agent works only if the user mentions it.
     pub enabled: bool,
-    /// Its purpose, for other agents.
+    /// Purpose, shown to other agents.
     pub description: String,
-    /// Its own instructions, besides the general ones.
+    /// Instructions of the agent, added to the general ones.
     pub prompt: String,
-    /// The tools that it has, besides those that every agent has; all of the main agent's where absent.
+    /// Tools beyond those that every agent has. `None` gives it all tools of the main agent.
     pub tools: Option<Vec<String>>,
-    /// The skills that it reads before it begins.
+    /// Skills that are loaded before it begins.
     pub skills: Option<Vec<String>>,
-    /// The slot that it uses; that of the turn where absent.
+    /// Slot of its model. `None` uses the slot of the turn.
     pub slot: Option<Slot>,
-    /// The steps that it may take as a subagent where nobody says otherwise.
+    /// Default step limit when it runs as a subagent.
     pub max_steps: Option<u32>,
 }
 
 impl AgentCard {
-    /// The characters of a name at the most.
+    /// Maximum length of a name, in characters.
     pub const LONGEST_ID: usize = 40;
 
-    /// The bytes of a prompt at the most: it is sent with each request.
+    /// Maximum length of a prompt, in bytes. It is sent with each request.
     pub const LONGEST_PROMPT: usize = 32 << 10;
 
-    /// The characters of a description at the most: it is sent with each request of other agents.
+    /// Maximum length of a description, in characters. It is sent with each request of other agents.
     pub const LONGEST_DESCRIPTION: usize = 500;
 
-    /// Names that no agent can have.
+    /// Reserved names, invalid for agents.
     pub const RESERVED: [&str; 4] = [MAIN, SUBAGENT, "human", "user"];
 
-    /// Refuses what cannot be the name of an agent: it becomes a part of a tool's name, and is typed after an `@`.
+    /// Checks that `id` can name an agent. It becomes a part of a tool's name, and users type it after an `@`.
     ///
     /// # Errors
-    /// The reason, which begins in lower case.
+    /// The reason, beginning in lower case.
     pub fn check_id(id: &str) -> Result<(), &'static str> {
         let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         if id.is_empty() || id.len() > Self::LONGEST_ID || !id.starts_with(|letter: char| letter.is_ascii_lowercase()) {
@@ -105,51 +106,51 @@ impl AgentCard {
         Ok(())
     }
 
-    /// The tools that it names, without those by which it hands the session on.
+    /// Returns the tools in its list, without the transfer tools.
     pub fn named_tools(&self) -> impl Iterator<Item = &String> {
         self.tools.iter().flatten().filter(|name| !name.starts_with(TRANSFERS))
     }
 
-    /// An agent of that name of which nothing else is known.
+    /// Creates an enabled agent with this name and nothing else.
     pub fn new(id: &str) -> Self {
         Self { id: id.to_owned(), enabled: true, ..Self::default() }
     }
 }
 
-/// All agents besides the main one, sorted by name.
+/// All agents except the main one, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agents(Vec<AgentCard>);
 
 impl Agents {
-    /// These.
+    /// Creates the list and sorts it.
     pub fn new(cards: impl IntoIterator<Item = AgentCard>) -> Self {
         let mut cards: Vec<AgentCard> = cards.into_iter().collect();
         cards.sort_by(|a, b| a.id.cmp(&b.id));
         Self(cards)
     }
 
-    /// The one of that name.
+    /// Returns the agent with this name.
     pub fn get(&self, id: &str) -> Option<&AgentCard> {
         self.0.iter().find(|card| card.id == id)
     }
 
-    /// These and others, of which none takes the place of one of these.
+    /// Merges both lists. Agents of `self` win if names are equal.
     pub fn and(&self, others: &Self) -> Self {
         let is_new = |card: &&AgentCard| self.get(&card.id).is_none();
         Self::new(self.iter().chain(others.iter().filter(is_new)).cloned())
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are no agents.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them.
+    /// Iterates over all agents.
     pub fn iter(&self) -> impl Iterator<Item = &AgentCard> + Clone {
         self.0.iter()
     }
 
-    /// Those that models are offered.
+    /// Iterates over the agents that are offered to models.
     pub fn enabled(&self) -> impl Iterator<Item = &AgentCard> + Clone {
         self.0.iter().filter(|card| card.enabled)
     }

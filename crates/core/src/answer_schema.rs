@@ -1,60 +1,61 @@
-//! The form of a turn's answer: a JSON Schema, as a client gives it. Here it is looked at as far as no library is needed.
+//! JSON Schema for the answer of a turn, as sent by a client. This module checks only what needs no schema library.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The longest schema, in bytes: it stands in the requests of its turn.
+/// Maximum size of a schema, in bytes. It is part of every request of its turn.
 pub const MAX_ANSWER_SCHEMA: usize = 64 << 10;
 
-/// Keys of a schema whose values are data, and no schemas.
+/// Keywords whose values are data, not schemas.
 const DATA: [&str; 5] = ["const", "enum", "default", "example", "examples"];
 
-/// Keys that refer to another schema.
+/// Keywords that refer to another schema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// Address of the description of the language of schemas, which every library knows.
+/// Addresses of the meta-schemas, which every library knows.
 const KNOWN: [&str; 2] = ["https://json-schema.org/", "http://json-schema.org/"];
 
-/// A JSON Schema that the answer of a turn has to match, as text. The order of its keys is kept, since models write their
-/// answers in it.
+/// JSON Schema that the answer of a turn must match, as text. The order of keys is preserved because models write their
+/// answers in that order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AnswerSchema(String);
 
-/// Reason why a text is no schema of an answer.
+/// Reason why a text is not a valid answer schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InvalidSchema {
-    /// Message: what is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// Hint on what to do.
+    /// Hint on how to fix it.
     pub hint: String,
 }
 
 impl InvalidSchema {
-    /// A schema that is wrong in this way.
+    /// Creates an error with this message and hint.
     pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into() }
     }
 }
 
 impl AnswerSchema {
-    /// A text that nobody has looked at.
+    /// Wraps a text without checking it.
     pub fn unjudged(text: String) -> Self {
         Self(text)
     }
 
-    /// Reads a schema, and leaves the blanks between its parts out.
+    /// Parses a schema and removes insignificant whitespace.
     ///
     /// # Errors
-    /// When it is longer than [`MAX_ANSWER_SCHEMA`], no JSON object, or refers to another document: nothing is fetched.
+    /// If the text is longer than [`MAX_ANSWER_SCHEMA`], is not a JSON object, or refers to another document. Nothing
+    /// is fetched.
     pub fn parse(text: &str) -> Result<Self, InvalidSchema> {
         Self::read(text).map(|(schema, _)| schema)
     }
 
-    /// The same, with its value.
+    /// Same as [`Self::parse`], but also returns the parsed value.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -84,13 +85,13 @@ impl AnswerSchema {
         Ok((Self(compact), value))
     }
 
-    /// The schema as JSON.
+    /// The schema as JSON text.
     pub fn text(&self) -> &str {
         &self.0
     }
 }
 
-/// The schemas below a value: what is data is none.
+/// Schemas directly below a value. Values of the `DATA` keywords are skipped.
 fn parts(value: &Value) -> impl Iterator<Item = &Value> {
     let (object, array) = match value {
         Value::Object(object) => (Some(object), None),
@@ -102,13 +103,13 @@ fn parts(value: &Value) -> impl Iterator<Item = &Value> {
     of_object.chain(array.into_iter().flatten())
 }
 
-/// Names that schemas in it give themselves.
+/// Collects the `$id`s of all schemas in `value`.
 fn names_in<'a>(value: &'a Value, names: &mut HashSet<&'a str>) {
     names.extend(value.get("$id").and_then(Value::as_str));
     parts(value).for_each(|part| names_in(part, names));
 }
 
-/// The first reference that leads out of the document.
+/// First reference that leads out of the document.
 fn foreign_reference<'a>(value: &'a Value, names: &HashSet<&str>) -> Option<&'a str> {
     let leads_out = |target: &&str| {
         let document = target.split('#').next().unwrap_or_default();

@@ -1,101 +1,101 @@
-//! Sessions that travel: exported from one journal, imported into another.
+//! Sessions that move between machines: exported from one journal, imported into another.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{context::ContextView, files::FilesCopied, ids::SessionId, settings::SessionSettings};
 
-/// Description of a session in front of its events.
+/// Description of a session, written before its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArchivedSession {
-    /// Its id.
+    /// Id of the session.
     pub id: SessionId,
-    /// When it was created.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// Its settings, without grants.
+    /// Settings of the session, without grants.
     pub settings: SessionSettings,
-    /// The number of its last event.
+    /// Number of its last event.
     pub events: u64,
-    /// Content of its window as it leaves, where that is known.
+    /// Content of its window at the time of the export, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextView>,
 }
 
-/// Identifier of events that belong to no session yet.
+/// Identifier of events that do not belong to a session yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DraftId(pub SessionId);
 
-/// A session to be made of the events of a draft.
+/// A session to be created from the events of a draft.
 #[derive(Debug, Clone)]
 pub struct SessionDraft {
-    /// The draft.
+    /// Draft that holds the events.
     pub draft: DraftId,
-    /// The id of the session.
+    /// Id of the session.
     pub id: SessionId,
-    /// When it was created.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it was imported, which counts as its last use.
+    /// Time of the import, which counts as its last use.
     pub at: Timestamp,
-    /// Its settings, whatever its events say of them.
+    /// Settings of the session. They override those in its events.
     pub settings: SessionSettings,
-    /// Set if its model calls count as calls of this journal: they do not where the session is a copy.
+    /// True if its model calls count towards the usage of this journal. False for a copy of a session.
     pub counts_usage: bool,
 }
 
-/// A file of a session's own tree, apart from its content.
+/// A file of a session's own tree, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeFile {
-    /// Its path in the tree, such as `uploads/data/a.csv`.
+    /// Path in the tree, such as `uploads/data/a.csv`.
     pub path: String,
-    /// Set if its owner may execute it.
+    /// True if its owner may execute it.
     pub executable: bool,
-    /// When it was last changed, in seconds since 1970, where that is known.
+    /// Time of the last change, in seconds since 1970, if known.
     pub modified: Option<u64>,
-    /// Its size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
 }
 
 /// Report on an import.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImportReport {
-    /// The session.
+    /// Session that was imported.
     pub session_id: SessionId,
-    /// Its name.
+    /// Title of the session.
     pub title: String,
-    /// The id that it had, where it was given a new one.
+    /// Its original id, if it got a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_id: Option<SessionId>,
     /// Number of its turns.
     pub turns: u64,
-    /// Number of stored events, those of its subagents included.
+    /// Number of stored events, including those of its subagents.
     pub events: u64,
     /// Number of its subagents.
     pub subagents: u64,
-    /// The files that came along.
+    /// Files that were imported with it.
     pub files: FilesCopied,
-    /// Set if a turn was open, and is interrupted now.
+    /// True if a turn was open. It is interrupted now.
     pub interrupted: bool,
-    /// Parts of a foreign history that have no form here and were left out, in words.
+    /// Descriptions of the parts of a foreign history that have no equivalent here and were left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// Pinned rules that the archive brings. None is used until a person pins it here.
+    /// Pinned rules in the archive. They take effect only after a user pins them here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<String>,
 }
 
-/// Maximum number of files of one archive.
+/// Maximum number of files in an archive.
 pub const MAX_TREE_FILES: u64 = 10_000;
-/// Maximum size of all files of one archive, in bytes.
+/// Maximum total size of the files in an archive, in bytes.
 pub const MAX_TREE_BYTES: u64 = 1 << 30;
 /// Maximum nesting of folders in one archive.
 pub const MAX_TREE_DEPTH: usize = 32;
-/// Folders of a session's tree that travel with it. `temp/` stays behind, and skills are copied anew.
+/// Folders of a session's tree that are exported. `temp/` is not, and skills are copied again.
 pub const TREE_AREAS: [&str; 4] = ["uploads", "outputs", "large_tool_results", "conversation_history"];
 
-/// Refuses the path of a file that is not below one of [`TREE_AREAS`], or not written in the one plain way.
+/// Rejects paths that are not below one of [`TREE_AREAS`] or not in canonical form.
 ///
 /// # Errors
-/// Why, completing "the path of a file …".
+/// The reason, completing "the path of a file …".
 pub fn check_tree_path(path: &str) -> Result<(), &'static str> {
     const MAX_PATH: usize = 4000;
     const MAX_NAME: usize = 255;

@@ -1,8 +1,8 @@
-//! What the audit log keeps: who asked for a call, what was decided and by whom, and what came of it.
+//! The audit log's types: who requested a call, what was decided and by whom, and how the call ended.
 //!
-//! An [`AuditEntry`] is what happened, as the engine knows it. The adapter behind [`crate::ports::Audit`] takes secrets
-//! out, cuts what is long, and chains the lines; see there for what a line promises. [`AuditRecord`] is what readers see:
-//! each call once, with what came of it.
+//! An [`AuditEntry`] is a fact as the engine knows it. The adapter of [`crate::ports::Audit`] redacts secrets,
+//! truncates long values and chains the lines; see there for the guarantees of a line. Readers get an [`AuditRecord`]:
+//! one per call, with its outcome.
 
 mod record;
 
@@ -26,191 +26,192 @@ use crate::{
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// When it happened.
+    /// Time of the fact.
     pub at: Timestamp,
-    /// Ties it to the turn's logs and traces.
+    /// Id that links it to the turn's logs and traces.
     pub trace_id: Option<TraceId>,
-    /// The session; facts about the daemon have none.
+    /// Session of the fact. `None` for facts about the daemon.
     pub session_id: Option<SessionId>,
-    /// The turn.
+    /// Turn of the fact, if any.
     pub turn_id: Option<TurnId>,
-    /// The tool call.
+    /// Tool call of the fact, if any.
     pub call_id: Option<CallId>,
-    /// The fact.
+    /// Kind and details of the fact.
     #[serde(flatten)]
     pub fact: AuditFact,
 }
 
 impl AuditEntry {
-    /// A fact about no session: about the daemon, the rules or the log itself.
+    /// Creates an entry without a session, about the daemon, the rules or the log itself.
     pub fn general(at: Timestamp, fact: AuditFact) -> Self {
         Self { at, trace_id: None, session_id: None, turn_id: None, call_id: None, fact }
     }
 
-    /// A fact about a session that belongs to no call.
+    /// Creates an entry about a session but not about a call.
     pub fn of_session(at: Timestamp, session_id: SessionId, fact: AuditFact) -> Self {
         Self { session_id: Some(session_id), ..Self::general(at, fact) }
     }
 }
 
-/// A recorded fact.
+/// Kind of a recorded fact, with its details.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AuditFact {
-    /// It was decided whether a call may run. Durable before a call that changes or runs anything begins.
+    /// Decision on a call. It is durable before a call that changes or runs anything begins.
     CallDecided(Box<Decision>),
-    /// The end of a call. A call that was decided and has no end was cut off by the end of the daemon: whether it took
-    /// effect is not known.
+    /// End of a call. A call with a decision but without an end was cut off when the daemon ended; whether it took
+    /// effect is unknown.
     CallEnded(CallEnd),
-    /// A call asked the turn's model for somebody else, such as an MCP server. Told before it is asked.
+    /// A call sent a request to the turn's model on behalf of a third party, such as an MCP server. Logged before the
+    /// request is sent.
     ModelAsked {
-        /// The tool that was called.
+        /// Name of the called tool.
         tool: String,
-        /// The model's id.
+        /// Id of the model.
         model: String,
         /// Maximum number of tokens of the answer.
         max_tokens: u64,
     },
-    /// A rule was remembered, so that nobody is asked again.
+    /// A rule was granted, so that matching calls run without a question.
     GrantAdded {
-        /// The rule, as it was shown.
+        /// The rule as it was shown.
         rule: String,
-        /// Its scope: `session` or `for_good`.
+        /// Scope of the grant: `session` or `for_good`.
         scope: String,
-        /// The client that granted it.
+        /// Client that granted it.
         by: AnsweredBy,
     },
-    /// A remembered rule was taken back.
+    /// A granted rule was revoked.
     GrantRevoked {
-        /// The rule.
+        /// The rule as it was shown.
         rule: String,
-        /// Its scope: `session` or `for_good`.
+        /// Scope of the grant: `session` or `for_good`.
         scope: String,
-        /// The client that revoked it.
+        /// Client that revoked it.
         by: AnsweredBy,
     },
-    /// A session was set to another mode.
+    /// The mode of a session was changed.
     ModeSet {
-        /// Its mode from then on.
+        /// Mode of the session from then on.
         mode: SessionMode,
-        /// The client that set it.
+        /// Client that set it.
         by: AnsweredBy,
     },
-    /// A person trusted the `.agentd/` of a project: its instructions, agents, skills and commands are used.
+    /// A user trusted the `.agentd/` of a project: its instructions, agents, skills and commands are used.
     ProjectTrusted {
-        /// The real path of the project.
+        /// Real path of the project.
         project: String,
-        /// SHA-256 of what is trusted.
+        /// SHA-256 of the trusted files.
         sha256: String,
-        /// The client that did it.
+        /// Client that granted the trust.
         by: AnsweredBy,
     },
-    /// A person trusts the `.agentd/` of a project no longer.
+    /// A user revoked the trust in a project's `.agentd/`.
     ProjectDistrusted {
-        /// The real path of the project.
+        /// Real path of the project.
         project: String,
-        /// The client that did it.
+        /// Client that revoked the trust.
         by: AnsweredBy,
     },
-    /// A person agreed to a plugin: its skills, agents, commands and servers are used.
+    /// A user approved a plugin: its skills, agents, commands and servers are used.
     PluginAdded {
-        /// Its name.
+        /// Name of the plugin.
         plugin: String,
-        /// SHA-256 of what was agreed to.
+        /// SHA-256 of the approved files.
         sha256: String,
-        /// The place that it was added from.
+        /// Place that it was installed from.
         source: String,
-        /// The client that did it.
+        /// Client that added it.
         by: AnsweredBy,
     },
-    /// A person removed a plugin.
+    /// A user removed a plugin.
     PluginRemoved {
-        /// Its name.
+        /// Name of the plugin.
         plugin: String,
-        /// The client that did it.
+        /// Client that removed it.
         by: AnsweredBy,
     },
-    /// A session was taken in from a file. Told before it is there.
+    /// A session was imported from a file. Logged before the session exists.
     SessionImported {
-        /// The program that wrote the file, by its own word.
+        /// Program that wrote the file, as named in the file.
         source: String,
-        /// The id that the file names, where the session has another one here.
+        /// Id in the file, if the session got a new one.
         former_id: Option<SessionId>,
-        /// Number of its events, those of its subagents included.
+        /// Number of its events, including those of its subagents.
         events: u64,
-        /// The client that brought it.
+        /// Client that imported it.
         by: AnsweredBy,
     },
-    /// Changes of files were undone.
+    /// File changes were undone.
     Undone {
-        /// Whose changes; absent where a single call's were.
+        /// Turn whose changes were undone. `None` if it was a single call.
         of_turn: Option<TurnId>,
         /// Effect of the undo on each file.
         files: Vec<ChangedFile>,
-        /// The requester: a client's name, or `model`.
+        /// Name of the requesting client, or `model`.
         by: String,
     },
-    /// The daemon began.
+    /// The daemon process has started.
     DaemonStarted {
-        /// Its version.
+        /// Version of the daemon.
         version: String,
-        /// Its process.
+        /// Process id of the daemon.
         pid: u32,
     },
-    /// The daemon ended in good order. A start without a stop before it followed a crash.
+    /// The daemon stopped in good order. A start that does not follow a stop means that it crashed before.
     DaemonStopped {
-        /// Its process.
+        /// Process id of the daemon.
         pid: u32,
     },
-    /// The rules for calls were read, at the start or again.
+    /// The policy rules were loaded, at the start or on reload.
     RulesRead {
-        /// Where from, weakest first.
+        /// Sources of the rules, weakest first.
         sources: Vec<String>,
-        /// The SHA-256 of what was read, where there was something to read.
+        /// SHA-256 of the rules, if there were any.
         sha256: Option<String>,
-        /// Why they do not hold, where they are wrong: the rules before them go on.
+        /// Why they were rejected, if they are invalid. The previous rules stay in force.
         problem: Option<String>,
     },
-    /// The log itself was found other than it was left. Written by the log, and by nobody else.
+    /// The log itself was found modified. Written only by the log.
     LogDamaged {
-        /// The finding, one sentence.
+        /// The finding in one sentence.
         found: String,
-        /// Number of bytes that were set aside, where some were.
+        /// Number of bytes moved out of the log; 0 if none were.
         #[serde(default)]
         bytes: u64,
-        /// The SHA-256 of the bytes that were set aside.
+        /// SHA-256 of the bytes that were moved out.
         sha256: Option<String>,
-        /// The file beside the log that holds them now.
+        /// File next to the log that now holds these bytes.
         kept_as: Option<String>,
-        /// Problem that remains from then on, where nothing else in the log shows it.
+        /// Problem that persists, if nothing else in the log shows it.
         problem: Option<AuditProblem>,
     },
-    /// The log goes on in a new file. Its first line; written by the log, and by nobody else.
+    /// The log continues in a new file. First line of that file; written only by the log.
     LogContinued {
-        /// The file that holds what came before.
+        /// File with the preceding lines.
         previous: String,
     },
-    /// The oldest file of the log is removed, as the configuration says. Written by the log before it is, and by nobody else.
+    /// The oldest file of the log is removed, as configured. Written before the removal, and only by the log.
     LogTrimmed {
-        /// The file.
+        /// Name of the removed file.
         file: String,
-        /// Its last line: with that, the log goes on being whole.
+        /// Its last line. The remaining log is verified starting from it.
         through: AuditHead,
-        /// Its bytes.
+        /// Size of the file in bytes.
         bytes: u64,
     },
-    /// Unused data was removed, as the configuration says.
+    /// Unused data was removed, as configured.
     Cleaned {
         /// Removed data by kind.
         parts: Vec<CleanedData>,
-        /// The requester: a client's name, or `schedule`.
+        /// Name of the requesting client, or `schedule`.
         by: String,
     },
 }
 
 impl AuditFact {
-    /// Name of the fact, as JSON has it.
+    /// Returns the `kind` of the fact in JSON.
     pub fn name(&self) -> String {
         let json = serde_json::to_value(self).unwrap_or_default();
         json["kind"].as_str().unwrap_or_default().to_owned()
@@ -221,76 +222,76 @@ impl AuditFact {
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// The arguments that the model wrote; a text where they are no JSON.
+    /// Arguments that the model wrote; a string if they are not valid JSON.
     pub args: Value,
-    /// Where the path that they name led through a link then: the call was judged under both names. Lines of earlier
-    /// versions do not say.
+    /// Target of the path argument if it led through a link at that time: the call was judged under both names. Lines
+    /// of earlier versions lack it.
     pub leads_to: Option<String>,
-    /// The requester of the call.
+    /// Model and agent that requested the call.
     pub asked_by: Requester,
-    /// The verdict of the rules.
+    /// Verdict of the rules.
     pub verdict: VerdictName,
-    /// The layer of the rules that spoke, such as `global` or `tool`.
+    /// Layer of the rule that matched, such as `global` or `tool`.
     pub layer: Option<String>,
-    /// The rule that spoke.
+    /// Rule that matched the call.
     pub rule: Option<String>,
-    /// Its risk.
+    /// Risk of the call.
     pub risk: Option<Risk>,
-    /// Why, in the words that people or the model are told.
+    /// Reason, as shown to users or the model.
     pub reason: Option<String>,
-    /// Set if the call may run.
+    /// True if the call may run.
     pub allowed: bool,
-    /// The kept rules that let it run without a question.
+    /// Granted rules that let it run without a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
-    /// The last word.
+    /// Maker of the final decision.
     pub by: DecidedBy,
-    /// The answer, where one was given; an edit holds the arguments that run in place of the model's.
+    /// The answer, if one was given. An edit has the arguments that replace those of the model.
     pub answer: Option<Answer>,
-    /// The answer to what the call asked itself, where `answer` had let it.
+    /// Answer to the call's own question, if `answer` allowed it to ask.
     pub reply: Option<Answer>,
 }
 
-/// The requester of a call.
+/// Model and agent that requested a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requester {
-    /// The model's id, as its server knows it.
+    /// Id of the model, as its server knows it.
     pub model: String,
-    /// The agent that it spoke for; `main` for a session's own.
+    /// Agent that the model acted for; `main` for the session's main agent.
     pub agent: String,
 }
 
-/// The verdict of the rules, without its reasons.
+/// Verdict of the rules, without its reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictName {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// A person decides.
+    /// The user decides on the call.
     Ask,
-    /// It may not run.
+    /// The call may not run.
     Deny,
 }
 
-/// The last word on a call.
+/// Maker of the final decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
-    /// The rules alone.
+    /// The rules, without a question.
     Rules,
-    /// A rule that somebody had granted.
+    /// A rule that was granted earlier.
     Grant,
     /// A client, by the name that it gave.
     Client(String),
-    /// Nobody in time: the default was taken.
+    /// The deadline passed without an answer, so the default applied.
     Deadline,
-    /// The client had said when the turn began what is to happen when somebody would have to be asked.
+    /// The policy for questions that the client had set when it started the turn.
     OnInterrupt(OnInterrupt),
-    /// The tool itself said beforehand that the call cannot succeed; nobody was asked.
+    /// The tool reported beforehand that the call cannot succeed. No question was asked.
     Tool,
-    /// The daemon, because the turn ended first or something broke.
+    /// The daemon, because the turn ended first or an error occurred.
     Daemon,
 }
 
@@ -308,35 +309,35 @@ impl From<AnsweredBy> for DecidedBy {
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnd {
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// Set if the tool began to run.
+    /// True if the tool started to run.
     pub ran: bool,
-    /// Why it failed, if it did.
+    /// Error code, if it failed.
     pub error: Option<ToolErrorCode>,
-    /// The exit code of the command, where it was one and no limit ended it; 128 and the signal's number where a signal did.
+    /// Exit code if it was a command that no limit ended; 128 plus the signal number if a signal ended it.
     pub exit_code: Option<i32>,
-    /// Duration, waiting for people included, in milliseconds.
+    /// Duration in milliseconds, including the time spent waiting for users.
     pub duration_ms: u64,
-    /// The files that it changed.
+    /// Files that it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ChangedFile>,
-    /// Its output. Never written: the log keeps its size and its fingerprint.
+    /// Output of the call. It is never written: the log stores its size and its hash.
     #[serde(skip)]
     pub output: String,
-    /// The size of what it said, in bytes; filled in by the log.
+    /// Size of the output in bytes. Filled in by the log.
     #[serde(default)]
     pub output_bytes: u64,
-    /// The SHA-256 of what it said, secrets taken out first; filled in by the log.
+    /// SHA-256 of the output after redaction. Filled in by the log.
     pub output_sha256: Option<String>,
 }
 
-/// A file that was changed: which, and what was done to it.
+/// A changed file, and the kind of change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedFile {
-    /// Its path, as tools name it.
+    /// Path of the file as tools write it.
     pub path: String,
-    /// The change.
+    /// Kind of the change.
     pub change: FileChangeKind,
 }
 
@@ -349,18 +350,18 @@ impl From<&FileChange> for ChangedFile {
 /// The end of the chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditHead {
-    /// The number of the last line, from 1; 0 before the first.
+    /// Number of the last line, from 1; 0 for an empty log.
     pub n: u64,
-    /// Its hash, in 64 hexadecimal digits.
+    /// Hash of the last line, in 64 hexadecimal digits.
     pub hash: String,
 }
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditLine {
-    /// Its number, from 1 without a gap.
+    /// Number of the line, from 1 without a gap.
     pub n: u64,
-    /// The entry.
+    /// Entry on the line.
     #[serde(flatten)]
     pub entry: AuditEntry,
 }

@@ -1,4 +1,4 @@
-//! Which tools there are, whether a turn shows them or not, and why it does.
+//! The available tools, when a turn shows them, and why.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,97 +6,97 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::ToolSpec;
 
-/// Every tool that there is at some moment. It is shared, and another one takes its place where anything changes: whoever
-/// holds one knows by its address whether what was made of it still holds.
+/// All tools that are available at one moment. The value is shared, and replaced by a new one on any change. Its
+/// address therefore shows whether anything derived from it is still valid.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
-    /// The tools, sorted by name. Of two with one name the earlier is the one that calls mean.
+    /// Tools, sorted by name. If two share a name, calls reach the earlier one.
     pub tools: Vec<CatalogueTool>,
-    /// Settings of tools by name, also of those that the engine answers itself.
+    /// Settings of tools by name, including tools that the engine answers itself.
     pub labels: BTreeMap<String, ToolLabel>,
-    /// The MCP servers that are set up, sorted by name, also those of which no tool is known.
+    /// Configured MCP servers, sorted by name, including those without known tools.
     pub servers: Vec<ServerCard>,
 }
 
-/// An MCP server, as models and people are told of it.
+/// An MCP server as shown to models and users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerCard {
-    /// Its name in `mcp_servers.yaml`.
+    /// Name of the entry in `mcp_servers.yaml`.
     pub name: String,
-    /// One line that it says of itself, fit to be shown; empty where it says nothing, or was never reached.
+    /// The server's one-line description of itself, sanitised for display. Empty if it has none or was never reached.
     pub about: String,
-    /// Its entry makes no sense, so it is down.
+    /// True if its entry is invalid, so the server is down.
     pub is_broken: bool,
-    /// Beginning of the names of its tools.
+    /// Prefix of the names of its tools.
     pub prefix: String,
-    /// Set if its tools are not known yet.
+    /// True if its tools are not known yet.
     pub is_unlisted: bool,
-    /// Set if its entry names the project: sessions without one cannot use it.
+    /// True if its entry names the project. Sessions without a project cannot use it.
     pub needs_project: bool,
-    /// Set if agents that name their tools have its tools all the same.
+    /// True if its tools are available even to agents with a list of tools.
     pub always_available: bool,
 }
 
 /// An MCP server that has not listed its tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnlistedServer {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// The reason, for people.
+    /// Reason, shown to users.
     pub why: String,
-    /// Set if it is still being asked.
+    /// True if the request for its tools is still running.
     pub is_late: bool,
 }
 
-/// A tool of somebody else, as rules and questions name it. None of it changes with what the server says.
+/// A third-party tool, as rules and questions name it. No field depends on what the server sends later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Foreign {
-    /// The MCP server.
+    /// Name of the MCP server.
     pub server: String,
-    /// The tool's name there, fit to be shown.
+    /// Name of the tool on the server, sanitised for display.
     pub tool: String,
-    /// The rule that covers any call of it, whatever models call it.
+    /// Rule that covers every call of the tool, whatever name models use.
     pub rule: String,
-    /// The rule that covers any call of any tool of the server.
+    /// Rule that covers every call of every tool of the server.
     pub server_rule: String,
-    /// Distinguishes the server's entry in the configuration from another one under the same name.
+    /// Distinguishes the server's configuration entry from another one of the same name.
     pub entry: String,
-    /// The person's configuration lets it run without asking.
+    /// True if the user's configuration lets it run without approval.
     pub granted: bool,
-    /// Set if the server's entry names the project: sessions without one cannot use it.
+    /// True if the server's entry names the project. Sessions without a project cannot use it.
     pub needs_project: bool,
 }
 
-/// A tool, and what is known of it besides what models are told.
+/// A tool with the properties that models do not see.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CatalogueTool {
     /// The tool as models see it.
     #[serde(flatten)]
     pub spec: ToolSpec,
-    /// The part that answers its calls.
+    /// Component that answers its calls.
     pub origin: ToolOrigin,
-    /// When it is shown, and what it is for.
+    /// Tier and purpose of the tool.
     #[serde(flatten)]
     pub label: ToolLabel,
-    /// Meaning of its name, where that can change, in a word that only its toolbox reads. A call reaches that or
-    /// nothing: see [`ToolContext::stands_for`](crate::ports::ToolContext::stands_for).
+    /// Token for the current meaning of its name, if that can change. Only its toolbox interprets it. A call reaches
+    /// this meaning or fails: see [`ToolContext::stands_for`](crate::ports::ToolContext::stands_for).
     #[serde(skip)]
     pub stands_for: Option<Arc<str>>,
-    /// Whose it is, where it is somebody else's.
+    /// Server of the tool, if it is third-party.
     #[serde(skip)]
     pub foreign: Option<Arc<Foreign>>,
 }
 
-/// When a tool is shown, and what it is for.
+/// When a tool is shown, and its purpose.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolLabel {
-    /// When it is shown.
+    /// When the tool is shown.
     pub tier: ToolTier,
-    /// Set if agents that name their tools have it all the same.
+    /// True if it is available even to agents with a list of tools.
     pub always_available: bool,
-    /// Its purpose, in lists.
+    /// Purpose, for grouping in lists.
     pub category: String,
-    /// Words to find it by. `vision` and `code` also say with which models it comes without being mentioned.
+    /// Search terms. `vision` and `code` also select the models with which it is shown without being mentioned.
     pub tags: Vec<String>,
 }
 
@@ -104,54 +104,54 @@ names! {
     /// When a tool is shown.
     #[derive(Default, PartialOrd, Ord)]
     pub enum ToolTier {
-        /// Always.
+        /// Shown in every turn.
         Core = "core",
-        /// Always, because nobody switched it off.
+        /// Shown in every turn, because it was not disabled.
         #[default]
         Enabled = "enabled",
-        /// In turns that mention it.
+        /// Shown in turns that mention it.
         Discovered = "discovered",
-        /// Never, whoever mentions it.
+        /// Never shown, even if it is mentioned.
         Off = "off",
     }
 }
 
-/// The part that answers the calls of a tool.
+/// Component that answers the calls of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOrigin {
-    /// The daemon.
+    /// The tools of the daemon.
     BuiltIn,
-    /// The conversation itself, as it answers `todo_write`.
+    /// The engine, from the conversation's state, as for `todo_write`.
     Conversation,
-    /// An MCP server.
+    /// A server that speaks MCP.
     Mcp {
-        /// Its name in `mcp_servers.yaml`.
+        /// Name of the entry in `mcp_servers.yaml`.
         server: String,
     },
 }
 
-/// A tool as a turn stands to it.
+/// A tool with its visibility in one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolStanding {
-    /// The tool.
+    /// Tool and its properties.
     #[serde(flatten)]
     pub tool: CatalogueTool,
-    /// Set if the turn shows it.
+    /// True if the turn shows it.
     pub visible: bool,
-    /// Why, or why not, in a sentence.
+    /// Reason in one sentence.
     pub why: String,
 }
 
 impl CatalogueTool {
-    /// A tool of our own, whose name means one thing.
+    /// Creates a tool of the daemon, whose name always means the same.
     pub fn own(spec: ToolSpec, origin: ToolOrigin, label: ToolLabel) -> Self {
         Self { spec, origin, label, stands_for: None, foreign: None }
     }
 }
 
 impl Catalogue {
-    /// The tools of one origin, all of them shown.
+    /// Creates a catalogue of tools of one origin, all shown.
     pub fn of(specs: &[ToolSpec], origin: &ToolOrigin) -> Self {
         let tool = |spec: &ToolSpec| CatalogueTool::own(spec.clone(), origin.clone(), ToolLabel::default());
         Self { tools: specs.iter().map(tool).collect(), ..Self::default() }

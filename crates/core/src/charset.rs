@@ -1,9 +1,9 @@
-//! The encoding of a file, or what the file is instead of text. Whatever reads, searches or indexes files asks here, so that
-//! a text that one of them reads is a text for all.
+//! Detection of a file's encoding, or of the kind of a binary file. Everything that reads, searches or indexes files
+//! uses this module, so that all of them agree on which files are text.
 //!
-//! A byte order mark decides; then UTF-8 by its strict rules; then UTF-16 by what its zero bytes look like; then
-//! statistics. Statistics can be wrong, so what they say counts as sure only where nothing speaks against it. A few control
-//! characters, NUL among them, do not make a text binary; a share of them does.
+//! A byte order mark decides first, then strict UTF-8, then the pattern of zero bytes of UTF-16, then statistics.
+//! Statistics can be wrong, so their result is `sure` only if nothing contradicts it. A few control characters,
+//! including NUL, do not make a text binary; a larger share does.
 
 use std::borrow::Cow;
 
@@ -13,11 +13,11 @@ use encoding_rs::{DecoderResult, Encoding, GB18030, GBK, ISO_2022_JP, UTF_8, UTF
 /// The encoding of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charset {
-    /// The encoding itself.
+    /// Encoding of the text.
     pub encoding: &'static Encoding,
-    /// Length of its byte order mark.
+    /// Length of its byte order mark, in bytes.
     pub bom: usize,
-    /// Set if text that is not ASCII may be written in it. Otherwise it is a guess, good enough to read by.
+    /// True if non-ASCII text may be written in it. Otherwise it is a guess, good enough for reading.
     pub sure: bool,
 }
 
@@ -25,19 +25,19 @@ impl Charset {
     /// Encoding of a new file.
     pub const UTF_8: Self = Self { encoding: UTF_8, bom: 0, sure: true };
 
-    /// Two or four bytes a character.
+    /// Returns true for UTF-16, with two or four bytes per character.
     #[must_use]
     pub fn is_utf16(self) -> bool {
         self.encoding == UTF_16LE || self.encoding == UTF_16BE
     }
 
-    /// Its name, if it is worth telling.
+    /// Returns its name unless it is UTF-8.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         (self.encoding != UTF_8).then(|| self.encoding.name())
     }
 
-    /// Returns whether a lone `\r` ends a line in this file, as it does where there is no `\n`.
+    /// Returns true if a lone `\r` ends a line in this file, which is so if it has no `\n`.
     #[must_use]
     pub fn ends_lines_with_cr(self, bytes: &[u8]) -> bool {
         let body = &bytes[self.bom..];
@@ -52,11 +52,11 @@ impl Charset {
     }
 }
 
-/// Detects the encoding of a text. `whole` tells whether `bytes` are all of the file; otherwise they may end within a
+/// Detects the encoding of a text. `whole` is true if `bytes` are the whole file; otherwise they may end within a
 /// character.
 ///
 /// # Errors
-/// The kind of the file, where it is no text.
+/// The kind of the file, if it is not text.
 pub fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
     const BINARY: &str = "binary data";
     let mark = Encoding::for_bom(bytes).map(|(encoding, bom)| Charset { encoding, bom, sure: true });
@@ -97,17 +97,17 @@ pub fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
     if has_nul && !guess.sure { Err(BINARY) } else { Ok(guess) }
 }
 
-/// Reads a whole file as one text with `\n` at the end of its lines.
+/// Decodes a whole file into one text with `\n` line endings.
 ///
 /// # Errors
-/// The kind of the file, where it is no text.
+/// The kind of the file, if it is not text.
 pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     let charset = detect(bytes, true)?;
     let (text, _) = charset.encoding.decode_without_bom_handling(&bytes[charset.bom..]);
     Ok(if charset.ends_lines_with_cr(bytes) { text.replace('\r', "\n").into() } else { text })
 }
 
-/// Number of control characters that a text of that many characters may have: one in twenty, and one at least unless it is
+/// Number of control characters allowed in a text of this length: one in twenty, and at least one unless the text is
 /// tiny.
 fn most_odd(length: usize) -> usize {
     const TINY: usize = 10;
@@ -120,7 +120,7 @@ fn has_gap(bytes: &[u8]) -> bool {
     bytes.split(|byte| *byte != 0).any(|run| run.len() >= GAP)
 }
 
-/// UTF-8 with a few bytes that are not: whatever wrote them, the file is meant as UTF-8.
+/// Returns true for UTF-8 with a few invalid bytes. The file is meant as UTF-8, however these got there.
 fn mostly_utf8(bytes: &[u8]) -> bool {
     let (mut good, mut bad) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -130,14 +130,15 @@ fn mostly_utf8(bytes: &[u8]) -> bool {
     good >= bad * 4
 }
 
-/// UTF-16 without a mark: text in it has a zero byte in every ASCII character, and no character that text lacks.
+/// Detects UTF-16 without a mark: each ASCII character has a zero byte, and no character occurs that is unusual in
+/// text.
 fn utf16(bytes: &[u8], whole: bool) -> Option<Charset> {
-    /// Fewer characters than this that are not all ASCII could be anything.
+    /// With fewer characters, text that is not all ASCII could be in any encoding.
     const ENOUGH: usize = 8;
     if bytes.len() < 4 || (whole && !bytes.len().is_multiple_of(2)) {
         return None;
     }
-    // A sample may end within a pair of units.
+    // A sample may end within a surrogate pair.
     let sample = &bytes[..bytes.len() - if whole { 0 } else { 2 + bytes.len() % 2 }];
     let ascii = |encoding: &'static Encoding| {
         let (mut ascii, mut all) = (0_usize, 0_usize);
@@ -165,7 +166,7 @@ fn is_iso_2022_jp(bytes: &[u8], whole: bool) -> bool {
 }
 
 fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
-    /// From so many characters on, statistics are seldom wrong.
+    /// With this many characters, statistics are seldom wrong.
     const ENOUGH: usize = 8;
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(bytes, whole);
@@ -176,10 +177,10 @@ fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
     let foreign: Vec<char> = text.chars().filter(|character| !character.is_ascii()).take(ENOUGH).collect();
     let strange = |character: char| matches!(character, '\u{80}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fffd}');
     let clean = !text.chars().any(strange);
-    // A few accents are all that many texts of western Europe have.
+    // Many western European texts have no more than a few accented letters.
     let western = |character: &char| matches!(character, '\u{a0}'..='\u{ff}' | '\u{2013}'..='\u{2026}' | '€');
     let accents = || encoding == WINDOWS_1252 && foreign.len() > 1 && foreign.iter().all(western);
-    // Where the text could come from makes no difference if the bytes speak for themselves.
+    // The origin of the text is irrelevant if the detector agrees for every country.
     let agreed = || {
         let places: [&[u8]; 4] = [b"cn", b"tw", b"jp", b"kr"];
         places.into_iter().all(|place| detector.guess(Some(place), Utf8Detection::Deny) == encoding)
@@ -191,7 +192,7 @@ fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
     Charset { encoding, bom: 0, sure }
 }
 
-/// Returns whether GBK text uses what only GB18030 has, so that new text may use it too.
+/// Returns true if GBK text uses four-byte characters of GB18030, so that new text may use them too.
 fn has_four_bytes(bytes: &[u8]) -> bool {
     let charset = Charset { encoding: GB18030, bom: 0, sure: false };
     let mut found = false;
@@ -199,7 +200,7 @@ fn has_four_bytes(bytes: &[u8]) -> bool {
     found
 }
 
-/// File extension for these bytes; empty where it is unknown.
+/// Returns the file extension for these bytes; empty if unknown.
 pub fn ending(bytes: &[u8]) -> &'static str {
     magic(bytes).map_or("", |(_, _, ending)| ending)
 }
@@ -208,7 +209,7 @@ fn magic(bytes: &[u8]) -> Option<&'static (&'static [u8], &'static str, &'static
     MAGIC.iter().find(|(magic, _, _)| bytes.starts_with(magic))
 }
 
-/// Prefixes of well-known formats that are not text, their names, and their file extensions.
+/// Prefixes of well-known binary formats, their names, and their file extensions.
 const MAGIC: [(&[u8], &str, &str); 13] = [
     (b"%PDF-", "a PDF document", "pdf"),
     (b"\x89PNG", "a PNG image", "png"),
@@ -222,19 +223,19 @@ const MAGIC: [(&[u8], &str, &str); 13] = [
     (b"\x7fELF", "a program", ""),
     (b"SQLite format 3\0", "an SQLite database", "db"),
     (b"\x00\x00\x01\x00", "an icon", "ico"),
-    // Without a tag before it, which would have zero bytes. No text in any encoding begins so.
+    // Without a preceding ID3 tag, which would have zero bytes. No text in any encoding begins like this.
     (b"\xff\xfb", "an MP3 recording", "mp3"),
 ];
 
-/// The units of UTF-16 text. An odd byte at the end is no unit.
+/// UTF-16 code units. An odd byte at the end is ignored.
 fn utf16_units(bytes: &[u8], encoding: &'static Encoding) -> impl Iterator<Item = u16> {
     let read = if encoding == UTF_16BE { u16::from_be_bytes } else { u16::from_le_bytes };
     bytes.as_chunks::<2>().0.iter().map(move |pair| read(*pair))
 }
 
-/// Decodes text without its byte order mark and tells each piece with the number of its bytes. Bytes that are no text
-/// come as U+FFFD, with as many bytes as are wrong. A piece is one character, but for four letters of Big5 that are
-/// two, and for valid UTF-8, which comes in long pieces that have the same length on either side.
+/// Decodes text after its byte order mark and passes each piece to `piece` with its length in the file, in bytes.
+/// Invalid bytes become U+FFFD with the number of invalid bytes. A piece is one character, with two exceptions: four
+/// letters of Big5 are two characters, and valid UTF-8 comes in long pieces of equal length on both sides.
 pub fn characters(body: &[u8], charset: Charset, piece: &mut dyn FnMut(&str, usize)) {
     if charset.encoding == UTF_8 {
         for chunk in body.utf8_chunks() {
@@ -259,14 +260,14 @@ pub fn characters(body: &[u8], charset: Charset, piece: &mut dyn FnMut(&str, usi
     }
 }
 
-/// The encodings of one to four bytes a character that have ASCII as it is. The decoder is given a byte at a time,
-/// since only then can it be seen which bytes made a character.
+/// Decodes encodings with one to four bytes per character that contain ASCII unchanged. The decoder gets one byte at a
+/// time, since only then is it known which bytes made up a character.
 fn legacy(body: &[u8], encoding: &'static Encoding, piece: &mut dyn FnMut(&str, usize)) {
     let mut decoder = encoding.new_decoder_without_bom_handling();
     let mut at = 0;
     while at < body.len() {
         let ascii = body[at..].iter().take_while(|byte| byte.is_ascii()).count();
-        // ASCII is valid UTF-8, and its pieces have the same length on either side.
+        // ASCII is valid UTF-8, and its pieces have equal length on both sides.
         if let Ok(text) = std::str::from_utf8(&body[at..at + ascii])
             && ascii > 0
         {

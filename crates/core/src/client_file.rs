@@ -1,46 +1,46 @@
-//! Files of the project as a client of the turn holds them, with text that is not saved.
+//! Project files that the client of a turn holds open, with unsaved text.
 
-/// Length of a text that a client gives at the most, in bytes.
+/// Maximum size of a text from a client, in bytes.
 pub const MAX_CLIENT_FILE: usize = 10 << 20;
 
-/// A question to a client about a file of the project.
+/// A request to a client about a project file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFileRequest {
-    /// Joins it to the answer.
+    /// Id that the answer repeats.
     pub id: String,
-    /// The file, below the folder of the project and with `/` between its parts.
+    /// Path relative to the project, with `/` as separator.
     pub path: String,
-    /// The action.
+    /// Action that the client is asked for.
     pub action: FileAction,
 }
 
 /// Action of a client on a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileAction {
-    /// Give its present text.
+    /// Return the current text.
     Read,
-    /// Take this as its whole text, and save it.
+    /// Replace the whole text with this one, and save it.
     Write(String),
 }
 
 /// Answer of a client about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientFileAnswer {
-    /// Its present text.
+    /// The current text of the file.
     Text(String),
-    /// It has the new text.
+    /// The new text was written.
     Written,
-    /// The client does not hold it: what the disk has counts.
+    /// The client does not hold the file, so the version on the disk counts.
     Absent,
-    /// It was refused or went wrong, and why.
+    /// The client refused or failed, with the reason.
     Refused(String),
 }
 
-/// Reason why no answer came.
+/// Reason why no answer arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// The client is gone.
+    /// The client has disconnected.
     Gone,
-    /// It took too long.
+    /// The client did not answer in time.
     Late,
 }

@@ -8,44 +8,45 @@ use crate::{
     tool::{Effect, ToolSpec},
 };
 
-/// Beginning of the names by which models call tools of clients.
+/// Prefix of the names by which models call client tools.
 pub const CLIENT_TOOL_PREFIX: &str = "client_";
 
-/// Tools of one turn at the most.
+/// Maximum number of client tools in one turn.
 pub const MAX_CLIENT_TOOLS: usize = 64;
 
-/// Length of a tool's name at the most.
+/// Maximum length of a tool's name.
 pub const MAX_CLIENT_TOOL_NAME: usize = 48;
 
-/// Length of a tool's description at the most, in bytes.
+/// Maximum length of a tool's description, in bytes.
 pub const MAX_CLIENT_TOOL_DESCRIPTION: usize = 4 << 10;
 
-/// Length of a tool's schema at the most, in bytes.
+/// Maximum size of a tool's schema, in bytes.
 pub const MAX_CLIENT_TOOL_SCHEMA: usize = 32 << 10;
 
-/// Length of an answer's words at the most, in bytes.
+/// Maximum length of an answer's text, in bytes.
 pub const MAX_CLIENT_ANSWER: usize = 4 << 20;
 
 /// A tool that the client of a turn answers itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientTool {
-    /// Its name, as the client knows it.
+    /// Name as the client knows it.
     pub name: String,
-    /// Its purpose and when to use it.
+    /// Purpose, and when to use it.
     pub description: String,
-    /// JSON schema of the arguments, an object.
+    /// JSON Schema of the arguments, of type object.
     pub parameters: Value,
-    /// Set if a call only looks.
+    /// True if a call only reads.
     pub only_looks: bool,
 }
 
 impl ClientTool {
-    /// The name by which models call it.
+    /// Returns the name by which models call it.
     pub fn called(&self) -> String {
         format!("{CLIENT_TOOL_PREFIX}{}", self.name)
     }
 
-    /// The tool as models see it. One that changes something counts as a command does: nobody knows its reach.
+    /// Returns the tool as models see it. A tool that changes something is treated like a command because its reach is
+    /// unknown.
     pub fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.called(),
@@ -56,24 +57,24 @@ impl ClientTool {
     }
 }
 
-/// A call of a client's tool, as the client is told of it.
+/// A call of a client's tool, as sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientToolCall {
-    /// Joins it to the answer.
+    /// Id that the answer repeats.
     pub call_id: String,
-    /// The tool, by the name that the client gave it.
+    /// Name that the client gave the tool.
     pub name: String,
-    /// The arguments, a JSON object.
+    /// Arguments as a JSON object.
     pub arguments: String,
 }
 
 /// Answer of a client to a call of its tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientToolAnswer {
-    /// The words for the model.
+    /// Text for the model.
     pub text: String,
-    /// Set if it failed.
+    /// True if the call failed.
     pub failed: bool,
-    /// A picture beside the words, fit for models.
+    /// Picture beside the text, prepared for models.
     pub picture: Option<PreparedPicture>,
 }

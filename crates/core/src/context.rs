@@ -1,19 +1,20 @@
-//! The context: what a model sees of a session, how full its window is, and what was done to make room.
+//! The context: the part of a session that a model sees, the fill level of its window, and compaction.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ItemId;
 
-/// Which part of a session's history a model sees.
+/// The part of a session's history that a model sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// The number of an event: no model sees the items that were completed up to there. 0 where it sees all.
+    /// Event number: items that were completed up to this event are hidden from models. 0 if the model sees everything.
     pub after: u64,
-    /// The number of the event that completed the [`Compaction`] whose summary stands in front of the rest; 0 where none
-    /// does.
+    /// Number of the event that completed the [`Compaction`] whose summary precedes the visible history; 0 if there is
+    /// none.
     pub summary: u64,
-    /// The messages that were seen when a compaction was taken back; 0 where none was. The history is not compacted by
-    /// itself then until it no longer fits, or has really grown: whoever takes one back wants to see all of it.
+    /// Number of messages that were visible when a compaction was undone; 0 if none was. While this is set, the history
+    /// is compacted automatically only if it no longer fits or has grown considerably: a user who undoes a compaction
+    /// wants to see all of it.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub held: u64,
 }
@@ -21,25 +22,25 @@ pub struct Window {
 /// A prefix of the history, replaced by a summary. Nothing is removed from the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// Stand-in for the prefix.
+    /// Summary that replaces the prefix.
     pub summary: String,
-    /// The number of the last event that it replaces.
+    /// Number of the last event that it replaces.
     #[serde(default)]
     pub through: u64,
-    /// The window as it was before, so that this can be undone.
+    /// The window before the compaction, for undoing it.
     #[serde(default)]
     pub before: Window,
-    /// Report of what was done, for people.
+    /// Report on the compaction, for users.
     #[serde(default)]
     pub report: CompactionReport,
-    /// The file that holds what this and those before it replaced.
+    /// File with the history that this compaction and the earlier ones replaced.
     #[serde(default, flatten)]
     pub file: HistoryFile,
-    /// Results of calls that stay in their place, each as a line that names the file which holds it. Such a compaction has no
-    /// summary.
+    /// Results of calls that keep their place, each reduced to a line that names the file with the full result. Such a
+    /// compaction has no summary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offloaded: Vec<OffloadedResult>,
-    /// The compaction whose offloaded results are seen again, where this one takes it back.
+    /// Compaction whose offloaded results are visible again, if this one undoes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<ItemId>,
 }
@@ -47,24 +48,24 @@ pub struct Compaction {
 /// A result of a call that was moved to a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffloadedResult {
-    /// The item of the result.
+    /// Item of the result.
     pub item: ItemId,
-    /// The file under which tools find all of it.
+    /// Path of the file, as tools write it.
     pub path: String,
 }
 
-/// The file that holds what compactions replaced, as one of them left it.
+/// State of the file with the replaced history, after one compaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryFile {
-    /// Its name; empty in older journals, where [`CompactionReport::path`] ends with it.
+    /// Name of the file; empty in older journals, where [`CompactionReport::path`] ends with it.
     #[serde(default, rename = "kept_in", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The bytes of it that are known. What stands behind them was left there by a compaction that came to no end, or was
-    /// taken back. None where that is not known.
+    /// Number of its bytes that are valid. Anything after them was left by a compaction that was cut off or undone.
+    /// `None` if unknown.
     #[serde(default, rename = "kept_bytes", skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The number of the last event that the file holds, where it could not be written: what was replaced since is missing
-    /// in it. None where it holds all.
+    /// Number of the last event in the file, if the file could not be written later: history that was replaced since
+    /// then is missing from it. `None` if nothing is missing.
     #[serde(default, rename = "kept_missing_after", skip_serializing_if = "Option::is_none")]
     pub missing_after: Option<u64>,
 }
@@ -73,66 +74,66 @@ pub struct HistoryFile {
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionReport {
-    /// Why it was done.
+    /// Reason for the compaction.
     pub cause: CompactionCause,
-    /// Way in which the summary was written.
+    /// Method that produced the summary.
     pub strategy: CompactionStrategy,
-    /// The messages that the model saw before.
+    /// Number of messages that the model saw before.
     pub messages_before: u32,
-    /// The messages that it sees now, the summary included.
+    /// Number of messages that it sees now, including the summary.
     pub messages_after: u32,
-    /// About how many tokens the history took before.
+    /// Approximate tokens of the history before.
     pub tokens_before: u64,
-    /// About how many it takes now.
+    /// Approximate tokens of the history now.
     pub tokens_after: u64,
-    /// The part of the window that the next request would have taken, in percent; 0 where that is not known.
+    /// Percentage of the window that the next request would have used; 0 if unknown.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub percent_before: u64,
     /// Number of results that were moved to files.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub offloaded: u32,
-    /// The person's messages that are kept verbatim.
+    /// Messages of the user that are preserved verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
-    /// Where tools find what was replaced.
+    /// Path at which tools find the replaced history.
     pub path: Option<String>,
-    /// The model that wrote the summary; none where it was put together without one.
+    /// Model that wrote the summary. `None` if it was assembled without a model.
     pub model: Option<String>,
-    /// The failure, where the summary is less than was asked for.
+    /// Problems of the compaction, such as a failed model call or a history file that could not be written.
     pub problem: Option<String>,
 }
 
-/// Why a history was compacted.
+/// Reason for a compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionCause {
-    /// The window was about to be full.
+    /// The window was almost full.
     #[default]
     Critical,
-    /// The server said that the request did not fit.
+    /// The server rejected the request because it did not fit.
     Overflow,
-    /// There were more messages than the history may have.
+    /// The number of messages exceeded its limit.
     Limit,
-    /// The model asked for it.
+    /// The model requested it.
     Model,
-    /// A person asked for it.
+    /// The user requested it.
     Person,
 }
 
-/// Way in which a summary is written.
+/// Method of producing a summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionStrategy {
-    /// In detail, or short where the window is too small for that.
+    /// Detailed, or short if the window is too small for that.
     #[default]
     Auto,
-    /// In detail: seven parts, with paths, commands and results.
+    /// Detailed: seven sections, with paths, commands and results.
     Compact,
-    /// Short: only what is needed to go on.
+    /// Short: only what is needed to continue.
     Summarize,
-    /// Without a model: what is known for certain.
+    /// Without a model, from facts that are certain.
     Truncate,
-    /// Nothing is replaced but old results of calls, which are moved to files.
+    /// No summary: only old results of calls are moved to files.
     Offload,
 }
 
@@ -140,18 +141,18 @@ names! {
     /// Fill level of a window.
     #[derive(Default, PartialOrd, Ord)]
     pub enum TokenLevel {
-        /// Below three quarters.
+        /// Less than 75 percent.
         #[default]
         Info = "info",
-        /// From three quarters on.
+        /// At least 75 percent.
         Warning = "warning",
-        /// From 95 percent on: the history is compacted before the next call.
+        /// At least 95 percent: the history is compacted before the next call.
         Critical = "critical",
     }
 }
 
 impl TokenLevel {
-    /// The level of so many tokens in a window of that size.
+    /// Returns the level of `tokens` in a window of that size.
     pub fn of(tokens: u64, window: u64) -> Self {
         let percent = u128::from(tokens) * 100;
         let window = u128::from(window.max(1));
@@ -165,42 +166,42 @@ impl TokenLevel {
     }
 }
 
-/// The part of a request that repeats the one before it, which a server with a cache does not compute again.
+/// The part of a request that repeats the previous one. A server with a cache does not compute it again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptReport {
-    /// The size of the request's instructions, tools and messages, in bytes.
+    /// Size of the request's instructions, tools and messages, in bytes.
     pub bytes: u64,
-    /// Number of them, from the first on, that equal the previous request to the same model.
+    /// Number of leading bytes that equal the previous request to the same model.
     pub repeated_bytes: u64,
-    /// The size of that request, in bytes; 0 where none is known.
+    /// Size of the previous request, in bytes; 0 if there is none.
     pub previous_bytes: u64,
-    /// About how many tokens the request has.
+    /// Approximate tokens of the request.
     pub tokens: u64,
-    /// About how many tokens of it are repeated.
+    /// Approximate tokens of the repeated part.
     pub repeated_tokens: u64,
-    /// The first segment that is not as it was, though it was not at the end: from there on all was computed again.
+    /// First segment that changed although it was not at the end. Everything from there on was computed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_by: Option<String>,
-    /// Remarks of the server on that, where it makes any.
+    /// Remarks of the server on cache misses, if it sends any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<ServerRemark>,
 }
 
-/// Remark of a server on a request: why it computed again what it had been sent before, or what it left out.
+/// Remark of a server on a request: why it computed a repeated part again, or what it left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRemark {
-    /// Its word for it, such as `tools_changed`.
+    /// The server's code for the reason, such as `tools_changed`.
     pub reason: String,
-    /// About how many tokens were computed again for it; 0 where it does not say.
+    /// Approximate tokens that were computed again; 0 if unknown.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub tokens: u64,
 }
 
 impl ServerRemark {
-    /// Remarks on one request at the most.
+    /// Maximum number of remarks on one request.
     pub const MAX_PER_REQUEST: usize = 8;
 
-    /// Makes a remark of what a server said; none where that is no word.
+    /// Creates a remark from a server's reason. Returns `None` if the reason is not a short identifier.
     pub fn new(reason: &str, tokens: u64) -> Option<Self> {
         let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "_-.:".contains(letter);
         let is_word = !reason.is_empty() && reason.len() <= 96 && reason.chars().all(is_of_word);
@@ -208,39 +209,40 @@ impl ServerRemark {
     }
 }
 
-/// Content of a window, for people.
+/// Content of a window, for display.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextView {
-    /// The model that would be asked next.
+    /// Model of the next request.
     pub model: String,
-    /// The tokens that request and answer may have together.
+    /// Maximum tokens of request and answer together.
     pub window: u64,
-    /// About how many tokens the next request has, before its input.
+    /// Approximate tokens of the next request, before its input.
     pub tokens: u64,
-    /// The level that follows.
+    /// Fill level at that size.
     pub level: TokenLevel,
-    /// Parts of the next request, in its order.
+    /// Parts of the next request, in order.
     pub segments: Vec<Segment>,
-    /// The messages of the history.
+    /// Number of messages in the history.
     pub messages: u32,
-    /// The messages that it may have; 0 where the window alone decides.
+    /// Maximum number of messages; 0 if only the window limits it.
     pub max_messages: u32,
-    /// Cuts that come next, and when, in a sentence each.
+    /// Upcoming reductions of the history and their conditions, one sentence each.
     pub next_cuts: Vec<String>,
-    /// Set if these are the figures of the machine that the session was imported from.
+    /// True if the figures are from the machine that the session was imported from.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub imported: bool,
 }
 
-/// Parts of a window that are told at the most.
+/// Maximum number of segments in a view.
 const MAX_SEGMENTS: usize = 1000;
-/// Cuts that are told at the most.
+/// Maximum number of upcoming cuts in a view.
 const MAX_CUTS: usize = 16;
-/// Length of a text among the figures at the most, in bytes.
+/// Maximum length of a text in a view, in bytes.
 const MAX_FIGURE_TEXT: usize = 4096;
 
 impl ContextView {
-    /// Returns whether its size is that of a view which a daemon makes: one of a stranger may be larger.
+    /// Returns true if the view is within the limits of views that a daemon creates. One from an untrusted source may
+    /// be larger.
     pub fn is_bounded(&self) -> bool {
         let Self { model, segments, next_cuts, .. } = self;
         let texts = segments.iter().map(|segment| &segment.source).chain(next_cuts).chain([model]);
@@ -253,14 +255,14 @@ impl ContextView {
 /// A part of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// Its kind.
+    /// Kind of the part.
     pub kind: SegmentKind,
-    /// Where it comes from, where that is a file or a tool.
+    /// File or tool that it comes from, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// Its size in bytes.
+    /// Size of the part, in bytes.
     pub bytes: u64,
-    /// About how many tokens it has.
+    /// Approximate number of tokens.
     pub tokens: u64,
     /// Number of messages or tools in it.
     pub count: u32,
@@ -270,19 +272,19 @@ names! {
     /// Kind of a part of a request.
     #[derive(Hash)]
     pub enum SegmentKind {
-        /// The system message.
+        /// The system message with the instructions.
         Instructions = "instructions",
         /// The tools with their schemas.
         Tools = "tools",
-        /// `AGENTS.md` files.
+        /// Content of `AGENTS.md` files.
         Memory = "memory",
         /// The catalogue of skills.
         Skills = "skills",
-        /// The summary of what was compacted.
+        /// The summary of the compacted history.
         Summary = "summary",
-        /// Messages and calls.
+        /// Messages and calls of the history.
         History = "history",
-        /// Results of calls.
+        /// Results of earlier tool calls.
         Results = "results",
         /// The daemon's reminders to the model, at the end.
         Reminders = "reminders",

@@ -1,48 +1,49 @@
-//! Counters of what happened over all sessions, by day.
+//! Daily counters over all sessions.
 
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 names! {
-    /// Kind of what is counted.
+    /// Kind of counted event.
     #[derive(PartialOrd, Ord)]
     pub enum CounterKind {
-        /// Turns that ended, by their stop reason. The time is that of the turns.
+        /// Turns that ended, by stop reason. The time is the duration of the turns.
         Turn = "turn",
-        /// Tool calls that ended, by tool, with `ok` or their error code. The time is that of the calls.
+        /// Tool calls that ended, by tool, with `ok` or their error code. The time is the duration of the calls.
         Tool = "tool",
-        /// Questions to people that were answered, by their kind, with the kind of the answer. The time is how long they waited.
+        /// Questions to users that were answered, by kind, with the kind of the answer. The time is how long they were
+        /// pending.
         Wait = "wait",
-        /// Warnings, by their code.
+        /// Warnings, counted by their code.
         Warning = "warning",
-        /// Starts of the daemon: `clean`, or `unclean` where the stop before it was none.
+        /// Starts of the daemon: `clean`, or `unclean` if it did not stop in good order before.
         Start = "start",
     }
 }
 
-/// A counter.
+/// A counter of one kind, name and outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
-    /// Kind of what is counted.
+    /// Kind of counted event.
     pub kind: CounterKind,
-    /// Name of it; empty where its kind has none.
+    /// Name within the kind; empty if the kind has no names.
     pub name: String,
-    /// Outcome; empty where its kind has none.
+    /// Outcome; empty if the kind has no outcomes.
     pub outcome: String,
-    /// Number of them.
+    /// Number of counted events.
     pub count: u64,
-    /// Time of all of them together.
+    /// Total time of these events, in milliseconds.
     pub milliseconds: u64,
 }
 
 /// Counters of one day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DayCounters {
-    /// The day, in the daemon's time zone.
+    /// Day in the daemon's time zone.
     pub day: Date,
-    /// Its counters, by kind, name and outcome.
+    /// Counters of the day, by kind, name and outcome.
     pub counters: Vec<Counter>,
 }
 
-/// Most days of one report.
+/// Maximum number of days in one report.
 pub const MAX_COUNTER_DAYS: usize = 3660;

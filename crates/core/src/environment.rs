@@ -1,15 +1,16 @@
-//! The environment of a client, as its tools see it: only what was allowed, whoever sent it. With it comes the folder in
-//! which the client is, as a shell would name it; tools are told of that in their own way.
+//! A client's environment variables as its tools see them: only allowed variables, for every client. The environment
+//! also has the client's working directory as a shell names it (`PWD`), which reaches tools separately from the
+//! variables.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-/// Variables that every client may pass: where programs are, how to speak, what time it is, and of which trace it is a part.
+/// Variables that every client may pass: program paths, locale, time zone and trace context.
 const ALWAYS: [&str; 6] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "TZ"];
 
-/// Variables that no client may pass, whatever a configuration says: these load code, run code, or lead to keys and to
-/// other programs of the person. The home and what follows from it belong to the session.
+/// Variables that no client may pass, even if the configuration lists them. They load or run code, or lead to keys and
+/// other programs of the user. `HOME` and variables derived from it belong to the session.
 const NEVER: [&str; 30] = [
     "AGENTD_*",
     "BASHOPTS",
@@ -43,31 +44,31 @@ const NEVER: [&str; 30] = [
     "_",
 ];
 
-/// Words of names whose values are secrets.
+/// Parts of names whose values are secrets.
 const SECRET: [&str; 9] =
     ["AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"];
 
-/// The variable in which a client sends its folder.
+/// Variable with the client's working directory.
 const FOLDER: &str = "PWD";
 
-/// Maximum number of stored variables, and of bytes of one.
+/// Maximum number of stored variables, and maximum size of a value in bytes.
 const MOST: usize = 128;
 const LONGEST: usize = 32 * 1024;
 const LONGEST_PATH: usize = 4096;
 
-/// Variables that were allowed. Nothing else makes one but reading it back from where it was stored.
+/// Environment variables of a client. [`Self::allowed`] filters them; stored values are not filtered again.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClientEnvironment(BTreeMap<String, String>);
 
 impl ClientEnvironment {
-    /// Variables that a client wants to pass, not yet judged.
+    /// Creates an unfiltered set of the variables that a client sent.
     pub fn unjudged(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(variables.into_iter().collect())
     }
 
-    /// Returns those that may be passed: the names that always may, and those that the configuration adds. A name may
-    /// end with `*` for all that begin so.
+    /// Returns the allowed variables: those that are always allowed, and those in `added` from the configuration. A
+    /// name may end with `*` to match a prefix.
     #[must_use]
     pub fn allowed(self, added: &[String]) -> Self {
         let fits = |name: &str, value: &str| {
@@ -81,13 +82,13 @@ impl ClientEnvironment {
         Self(self.0.into_iter().filter(|(name, value)| fits(name, value)).take(MOST).collect())
     }
 
-    /// The names, some with `*`, that a client is asked to send.
+    /// Returns the names that a client is asked to send, some with `*`.
     pub fn wanted(added: &[String]) -> Vec<String> {
         let always = ALWAYS.iter().chain(&[FOLDER]).map(ToString::to_string);
         always.chain(added.iter().filter(|name| !is_barred(name)).cloned()).collect()
     }
 
-    /// The same with the client's folder, if it was asked for among these names.
+    /// Adds the client's working directory if the daemon asked for it.
     #[must_use]
     pub fn in_folder(mut self, wanted: &[String], folder: &Path) -> Self {
         if let Some(folder) = folder.to_str().filter(|_| wanted.iter().any(|name| name == FOLDER)) {
@@ -96,33 +97,33 @@ impl ClientEnvironment {
         self
     }
 
-    /// The client's folder, where it said which.
+    /// Returns the client's working directory, if it was sent.
     pub fn folder(&self) -> Option<&Path> {
         self.0.get(FOLDER).map(Path::new)
     }
 
-    /// Returns whether a client that was asked for these names should send this one.
+    /// Returns true if a client that was asked for `wanted` should send this variable.
     pub fn is_wanted(wanted: &[String], name: &str) -> bool {
         wanted.iter().any(|pattern| matches(pattern, name)) && !is_barred(name)
     }
 
-    /// Returns whether there is nothing: the client sent nothing, or nothing of it was allowed.
+    /// Returns true if there is nothing: the client sent nothing, or nothing was allowed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The variables, sorted by name.
+    /// Iterates over the variables, sorted by name, without the working directory.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.sent().filter(|(name, _)| *name != FOLDER)
     }
 
-    /// The variables and the folder, to be sent on.
+    /// Iterates over the variables and the working directory, for sending.
     pub fn sent(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
-/// Names only: what a variable holds is nobody's business.
+/// Shows names only: values are private.
 impl fmt::Debug for ClientEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()

@@ -1,4 +1,4 @@
-//! The kinds of failure that cross a port. Whoever retries or maps to an exit code reads the kind, never the text.
+//! Kinds of failure that cross a port. Retries and exit codes depend on the kind, never on the text.
 
 use std::num::NonZeroU32;
 
@@ -8,41 +8,41 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The provider refused the key.
+    /// The provider rejected the key.
     Auth,
-    /// The provider wants us to wait.
+    /// The provider's rate limit was exceeded. Retry later.
     RateLimited,
-    /// The balance, a quota or a spending limit at the provider is used up, and nobody knows until when.
+    /// The balance, a quota or a spending limit at the provider is used up, with no known reset time.
     QuotaExceeded,
-    /// Nothing answers at the address.
+    /// No server answers at the address.
     Unreachable,
-    /// A deadline passed.
+    /// The deadline has passed.
     Timeout,
-    /// A stream ended before its proper end.
+    /// The stream was cut off.
     CutStream,
-    /// The answer is not what the protocol says.
+    /// The answer violates the protocol.
     Protocol,
-    /// The request does not fit the model's window.
+    /// The request exceeds the model's window.
     ContextOverflow,
-    /// The provider refused the request.
+    /// The provider rejected the request.
     Rejected,
-    /// The provider failed.
+    /// The provider failed internally.
     Provider,
     /// The disk is full, the folder is read-only, or the journal is damaged.
     Storage,
     /// The named thing does not exist.
     NotFound,
-    /// The request makes no sense as it is.
+    /// The request is invalid in any state.
     InvalidInput,
-    /// The request makes no sense now: an answer was given before, or what it is about has changed.
+    /// The request is invalid in the current state: it was answered before, or its subject has changed.
     Conflict,
-    /// The request has to wait: a turn of the session is open. The same makes sense later.
+    /// A turn of the session is open. The same request may succeed later.
     Busy,
-    /// The daemon is stopping.
+    /// The daemon is shutting down.
     ShuttingDown,
     /// The configuration does not allow it.
     Configuration,
-    /// A defect of ours.
+    /// A bug in the daemon.
     Internal,
 }
 
@@ -63,31 +63,31 @@ macro_rules! port_error {
         }
 
         impl $name {
-            /// A failure of that kind; the message says what was attempted and what came of it.
+            /// Creates an error. The message states what was attempted and how it failed.
             pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
                 Self { kind, message: message.into(), hint: None, source: None, $($($field: Default::default(),)+)? }
             }
 
-            /// Adds what to do about it.
+            /// Adds a hint on how to fix it.
             #[must_use]
             pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
                 self.hint = Some(hint.into());
                 self
             }
 
-            /// Adds the cause.
+            /// Adds the underlying cause.
             #[must_use]
             pub fn with_source(mut self, source: impl Into<Source>) -> Self {
                 self.source = Some(source.into());
                 self
             }
 
-            /// Kind of the failure.
+            /// Returns the kind of the failure.
             pub fn kind(&self) -> ErrorKind {
                 self.kind
             }
 
-            /// Hint on what to do, where something can be done.
+            /// Returns the hint on how to fix it, if there is one.
             pub fn hint(&self) -> Option<&str> {
                 self.hint.as_deref()
             }
@@ -101,15 +101,15 @@ port_error!(
 );
 
 impl ModelError {
-    /// Adds the window that the model has, as its server said when a request did not fit, in tokens.
+    /// Adds the model's window in tokens, as stated by the server when a request did not fit.
     #[must_use]
     pub fn with_window(mut self, window: Option<u64>) -> Self {
-        // Small, because errors travel by value: no window has more tokens than that.
+        // `u32` keeps the error small, because errors are passed by value. No window has more tokens.
         self.window = window.and_then(|window| NonZeroU32::new(u32::try_from(window).ok()?));
         self
     }
 
-    /// The window that the model has, where its server said so, in tokens.
+    /// Returns the model's window in tokens, if the server stated it.
     pub fn window(&self) -> Option<u64> {
         self.window.map(|window| u64::from(window.get()))
     }
@@ -120,7 +120,7 @@ port_error!(
     StoreError
 );
 port_error!(
-    /// A session's workspace could not be made, read or removed.
+    /// A session's workspace could not be created, read or removed.
     WorkspaceError
 );
 port_error!(
@@ -133,23 +133,23 @@ port_error!(
 );
 
 impl KnowledgeError {
-    /// The same, where a password is all that it needs, or another one than was given.
+    /// Marks the error as caused only by a missing or wrong password.
     #[must_use]
     pub fn needing_password(self, needs_password: bool) -> Self {
         Self { needs_password, ..self }
     }
 
-    /// Returns whether a password is all that it needs, or another one than was given.
+    /// Returns true if only a missing or wrong password caused the error.
     pub fn needs_password(&self) -> bool {
         self.needs_password
     }
 }
 
 port_error!(
-    /// The code of a folder could not be looked at.
+    /// The code of a folder could not be read.
     CodeError
 );
 port_error!(
-    /// A server of the web could not be asked, or may not be.
+    /// A web server could not be reached, or access to it is not allowed.
     WebError
 );

@@ -1,9 +1,9 @@
 //! Events: numbered facts about a turn, an item or an interrupt.
 //!
-//! Stored events of a session are numbered from 1 without a gap. An [`EventKind::ItemDelta`] is
-//! published but not stored: it carries the number of the last stored event before it and the byte
-//! offset of its text in the item, so that a reader who lost some knows it. Every `ItemStarted` gets
-//! exactly one `ItemCompleted`, and nothing of a turn follows its `TurnEnded`.
+//! Stored events of a session are numbered from 1 without a gap. An [`EventKind::ItemDelta`] is published but not
+//! stored. It carries the number of the last stored event before it and the byte offset of its text in the item, so
+//! that a reader can detect missing deltas. Every `ItemStarted` is followed by exactly one `ItemCompleted`, and nothing
+//! of a turn follows its `TurnEnded`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -27,171 +27,171 @@ use crate::{
     usage::{CallTiming, Usage},
 };
 
-/// A numbered fact.
+/// A numbered fact about a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The session that it is about.
+    /// Session of the event.
     pub session_id: SessionId,
-    /// The turn that it is about; facts about the session itself have none.
+    /// Turn of the event. `None` for events about the session itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Its number in the session, from 1.
+    /// Number of the event in the session, from 1.
     pub seq: u64,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
-    /// The fact.
+    /// Kind and content of the event.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// The code of the warning that stands in for an event which cannot be read.
+/// Code of the warning that replaces an unreadable event.
 const DAMAGED: &str = "damaged_event";
 
 impl Event {
-    /// Stand-in for an event that is damaged on the disk, so that readers have every number.
+    /// Creates a placeholder for an event that is damaged on the disk, so that readers see no gap in the numbers.
     pub fn damaged(session_id: SessionId, turn_id: Option<TurnId>, seq: u64) -> Self {
         let message = format!("event {seq} is damaged on the disk and is left out");
         let kind = EventKind::Warning { code: DAMAGED.to_owned(), message };
         Self { session_id, turn_id, seq, at: Timestamp::UNIX_EPOCH, kind }
     }
 
-    /// Returns whether it only stands in for one that is damaged. Whoever decides by events must then allow less, never
-    /// more.
+    /// Returns true if this is a placeholder for a damaged event. A decision that depends on events must then allow
+    /// less, never more.
     pub fn is_damaged(&self) -> bool {
         matches!(&self.kind, EventKind::Warning { code, .. } if code == DAMAGED)
     }
 }
 
-/// A fact.
+/// Kind and content of an event.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
-    /// A turn began.
+    /// A turn of the session began.
     TurnStarted {
-        /// Ties the turn to logs and traces.
+        /// Id that links the turn to logs and traces.
         trace_id: TraceId,
-        /// The slot that was chosen.
+        /// Slot that was chosen for the turn.
         slot: Slot,
-        /// The model's id, as its server knows it.
+        /// Id of the model, as its server knows it.
         model: String,
-        /// Why that slot.
+        /// Reason for the choice of slot.
         reason: String,
-        /// The rule by which it was chosen.
+        /// Rule that chose the slot.
         #[serde(default)]
         rule: ChoiceRule,
-        /// The steps that the turn may take at the most.
+        /// Maximum number of steps of the turn.
         max_steps: u32,
-        /// Set if it compacts the history and does nothing else.
+        /// True if the turn only compacts the history.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         compacts: bool,
-        /// The client's environment as its tools see it. Stored, so that the turn can continue after a restart; no
-        /// reader is shown it.
+        /// The client's environment as its tools see it. Stored, so that the turn can continue after a restart; not
+        /// shown to readers.
         #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
         environment: ClientEnvironment,
-        /// The files that people handed over since the turn before it: its model is told of them. Stored, so that it is told
-        /// after a restart, too; readers were told of each when it came.
+        /// Files that users uploaded since the previous turn, for the model. Stored so that the model learns of them
+        /// after a restart, too. Readers were notified of each upload.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         handed_over: Vec<String>,
-        /// The form that its answer has to be in. Stored, so that a turn that continues is held to it; no reader is shown it.
+        /// Schema for the turn's answer. Stored so that a continued turn still applies it; not shown to readers.
         answer_schema: Option<AnswerSchema>,
-        /// Wishes of its client for it. Stored, so that they hold after a restart; no reader is shown them.
+        /// Options that the client set for the turn. Stored so that they apply after a restart; not shown to readers.
         options: Option<Box<TurnOptions>>,
     },
-    /// An item is under way. For a tool result this says: the tool starts to run now.
+    /// An item has begun. For a tool result, this means that the tool starts to run.
     ItemStarted {
-        /// The item as it stands, mostly empty.
+        /// Initial state of the item, mostly empty.
         item: Item,
     },
-    /// Text was added to an item under way. Published, not stored.
+    /// Text was added to an item in progress. Published, not stored.
     ItemDelta {
-        /// The item.
+        /// Item that the text belongs to.
         item_id: ItemId,
-        /// Where the text belongs, in bytes from the start of the item's text.
+        /// Position of the text, in bytes from the start of the item's text.
         offset: u64,
-        /// The text.
+        /// Text that was added.
         text: String,
     },
-    /// An item is whole, or as whole as it will ever be.
+    /// An item is complete, or will not be continued.
     ItemCompleted {
-        /// The item.
+        /// Final state of the item.
         item: Item,
-        /// Its end.
+        /// Status at the end of the item.
         status: ItemStatus,
     },
     /// The turn needs an answer and waits.
     InterruptRaised {
-        /// The question.
+        /// Question that is now pending.
         interrupt: Box<Interrupt>,
     },
-    /// An interrupt has its answer.
+    /// An interrupt was answered.
     InterruptResolved {
-        /// Which.
+        /// Interrupt that was answered.
         interrupt_id: InterruptId,
-        /// The tool call that had asked, if one had.
+        /// Tool call that raised it, if any.
         call_id: Option<CallId>,
-        /// The answer.
+        /// Answer to the question.
         answer: Answer,
         /// Author of the answer.
         by: AnsweredBy,
     },
-    /// A model call was paid for.
+    /// A model call was accounted for.
     UsageUpdated {
-        /// The step it belongs to, from 1.
+        /// Step of the call in its turn, from 1.
         step: u32,
-        /// The slot that was asked.
+        /// Slot of the call.
         slot: Slot,
-        /// The model that answered.
+        /// Id of the model that answered.
         model: String,
         /// Usage of the call.
         usage: Usage,
         /// Usage of the turn so far.
         turn: Usage,
-        /// The part of the request that repeated the one before it.
+        /// Part of the request that repeated the previous one.
         prompt: Option<PromptReport>,
-        /// Set if it sums up calls of sessions that worked for this one. Those count each of them, under their models.
+        /// True for the sum of calls made by subagents. Their sessions report each call under its own model.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         delegated: bool,
-        /// Timing of the call; none where it sums up several calls, and in older journals.
+        /// Timing of the call. `None` for a sum of calls, and in older journals.
         timing: Option<CallTiming>,
     },
     /// The intent of the turn's input was classified.
     IntentClassified {
-        /// The intent.
+        /// Intent of the input.
         intent: Intent,
     },
     /// Another model continues the turn.
     ModelChosen {
-        /// The slot.
+        /// Slot of the new model.
         slot: Slot,
-        /// The model's id, as its server knows it.
+        /// Id of the model, as its server knows it.
         model: String,
-        /// The rule by which it was chosen.
+        /// Rule that chose the model.
         rule: ChoiceRule,
-        /// Why, in a sentence.
+        /// Reason, in one sentence.
         reason: String,
     },
     /// The session's state changed.
     StateChanged {
-        /// The new state.
+        /// Change of the state.
         change: StateChange,
     },
-    /// Something that the person should know and that ends nothing: a retry, a cut answer.
+    /// Information for the user that does not end the turn, such as a retry or a truncated answer.
     Warning {
         /// A stable code, such as `model_retry`.
         code: String,
-        /// One sentence.
+        /// Text of one sentence.
         message: String,
     },
-    /// The turn is over.
+    /// The turn has ended.
     TurnEnded {
-        /// Its result.
+        /// Result of the turn.
         result: Box<TurnResult>,
     },
 }
 
 impl EventKind {
-    /// The stable name of the kind, as it is written in JSON.
+    /// Returns the stable name of the kind, as written in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Self::TurnStarted { .. } => "turn_started",
@@ -209,7 +209,7 @@ impl EventKind {
         }
     }
 
-    /// Returns whether the journal keeps it.
+    /// Returns true if the journal stores events of this kind.
     pub fn is_stored(&self) -> bool {
         !matches!(self, Self::ItemDelta { .. })
     }
@@ -223,92 +223,91 @@ impl EventKind {
 pub enum StateChange {
     /// The todo list was written.
     Todos {
-        /// The whole list.
+        /// The whole new list.
         todos: Vec<Todo>,
     },
-    /// The session was named.
+    /// The session got a title.
     Title {
-        /// The name.
+        /// Title after the change.
         title: String,
     },
     /// The session's settings were changed.
     Settings {
-        /// All of them.
+        /// All settings after the change.
         settings: SessionSettings,
     },
-    /// Turns wait behind the one that runs.
+    /// The queue of pending turns changed.
     Queue {
-        /// The number.
+        /// Number of turns in the queue.
         length: u32,
-        /// The one that joined, so that it is not lost with the process. It leaves with its `TurnStarted`, even where
-        /// it never runs. For the journal, not for readers.
+        /// Turn that was queued, so that it survives a restart. It leaves the queue with its `TurnStarted`, even if it
+        /// never runs. For the journal, not for readers.
         added: Option<Box<QueuedTurn>>,
     },
-    /// The history was set aside: what came before is kept in the journal, but no model sees it. The files of the
-    /// session's own state are gone with it.
+    /// The history was reset: earlier events stay in the journal, but no model sees them. The state files are removed.
     Reset,
-    /// A file of the session's own state was written or removed.
+    /// A file in the session's state was written or removed.
     File(StateFileChange),
-    /// A person handed a file over, of which the next turn's model is told.
+    /// A user uploaded a file. The next turn's model is notified of it.
     HandedOver {
-        /// Its path, as tools write it.
+        /// Path of the file as tools write it.
         path: String,
-        /// Picture for models, where it is one.
+        /// Picture for models, if the file is one.
         picture: Option<Picture>,
     },
-    /// The session goes on from a copy: all events before this one are another session's, with their numbers.
+    /// The session continues from a copy: all earlier events are from another session, with their original numbers.
     Forked {
-        /// That session.
+        /// Session that was copied.
         from: SessionId,
-        /// The number of its last turn that was copied, from 1.
+        /// Number of its last turn that was copied, from 1.
         turn: u64,
     },
-    /// Another session works for a call of this one.
+    /// A subagent's session works for a call of this one.
     Subagent(Subagent),
-    /// Another agent works in the session from here on.
+    /// The active agent of the session changed.
     Agent {
-        /// Whom the session was handed to, one by the other; empty where the main agent works.
+        /// Stack of agents that the session was transferred to; empty if the main agent is active.
         stack: Vec<String>,
     },
-    /// Tools were mentioned or found that turns of the session show from here on.
+    /// More tools were mentioned or discovered. Turns of the session show them from now on.
     Tools {
-        /// All of them, in the order in which they came.
+        /// All of these tools, in order of discovery.
         names: Vec<String>,
     },
-    /// Where the session works was found out: its instructions tell that from here on.
+    /// The surroundings of the session were determined. Its instructions include them from now on.
     Surroundings(Surroundings),
-    /// The window has become fuller, or there is room again.
+    /// The fill level of the window changed.
     TokenLevel {
-        /// The level.
+        /// Level after the change.
         level: TokenLevel,
-        /// The tokens of the last request and its answer.
+        /// Tokens of the last request and its answer.
         tokens: u64,
-        /// The tokens that they may have together.
+        /// Maximum tokens of both together.
         window: u64,
     },
-    /// A compaction was undone: the model sees what it had replaced.
+    /// A compaction was undone: the model sees the replaced history again.
     Window {
-        /// The window that it sees now.
+        /// The window after the change.
         window: Window,
     },
-    /// A person took back, with a cancel, what no model has answered or read: no model is shown these items.
+    /// On cancel, the user withdrew messages that no model had answered or read. They are hidden from models.
     Withdrawn {
-        /// Numbers of the events that completed them.
+        /// Numbers of the events that completed the withdrawn items.
         items: Vec<u64>,
-        /// The input of the turn, as it was typed, where it was taken back.
+        /// Input of the turn as typed, if it was withdrawn.
         input: Option<String>,
-        /// Additions to the turn.
+        /// Withdrawn messages that were added to the running turn.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         added: Vec<String>,
     },
-    /// A turn's changes of files were reverted, or brought back after that.
+    /// A turn's file changes were reverted or restored.
     Undone {
-        /// The turn.
+        /// Turn whose changes they are.
         turn_id: TurnId,
-        /// It was brought back.
+        /// True if they were restored after a revert.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         redo: bool,
-        /// The changes.
+        /// Changes made to files.
         files: Vec<FileChange>,
     },
 }

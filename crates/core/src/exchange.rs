@@ -1,7 +1,7 @@
-//! Exchanges with models as they are on a wire, for people who want to see them: a request, and its answer.
+//! Recorded exchanges with model servers: a request and its answer, as sent over the wire.
 //!
-//! A request to a model carries a [`RequestTap`]. Whoever writes it to a wire tells the tap of each attempt; without a recorder
-//! behind it nothing is copied.
+//! A request to a model carries a [`RequestTap`]. The code that sends it reports each attempt to the tap. Without a
+//! recorder nothing is copied.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,113 +22,115 @@ names! {
         Turn = "turn",
         /// The summary of a history that no longer fits.
         Summary = "summary",
-        /// A question of a tool while it runs.
+        /// A question of a running tool.
         Tool = "tool",
-        /// The intent of an input.
+        /// Classification of an input's intent.
         Intent = "intent",
     }
 }
 
-/// Source of a request.
+/// Origin of a request.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExchangeSource {
-    /// Session in whose trace it is kept: that of the person, where the request is of one that works for it.
+    /// Session whose trace stores the exchange: the user's session if a subagent sent the request.
     pub owner: SessionId,
-    /// Session that asks.
+    /// Session that sent the request.
     pub session_id: SessionId,
-    /// Turn that asks; none where it has not begun.
+    /// Turn of the request. `None` if the turn has not begun.
     pub turn_id: Option<TurnId>,
-    /// Identifier that ties it to logs and telemetry.
+    /// Id that links it to logs and telemetry.
     pub trace_id: Option<TraceId>,
-    /// Number of the model call in its turn, from 1; that of the last one before it where it is none itself.
+    /// Number of the model call in its turn, from 1. If the request is not a step, the number of the last step before
+    /// it.
     pub step: u32,
-    /// Purpose.
+    /// Purpose of the request.
     pub purpose: ExchangePurpose,
-    /// Agent that asks.
+    /// Agent that sent the request.
     pub agent: String,
 }
 
-/// One attempt to have an answer, as it is about to be sent.
+/// One attempt, as it is about to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct SentRequest<'a> {
-    /// Name of the wire.
+    /// Name of the wire protocol.
     pub wire: &'a str,
     /// Id of the model.
     pub model: &'a str,
-    /// Address, without what is secret in it; empty where nothing is sent over a network.
+    /// Address without secrets; empty if nothing is sent over a network.
     pub url: &'a str,
-    /// Headers, with masks in place of secret values.
+    /// Headers with secret values masked.
     pub headers: &'a [(String, String)],
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Body.
+    /// Body of the request.
     pub body: &'a str,
 }
 
 /// End of an attempt.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReceivedAnswer {
-    /// Status, where the server answered.
+    /// HTTP status, if the server answered.
     pub status: Option<u16>,
-    /// Headers that say something of the request.
+    /// Headers with information about the request.
     pub headers: Vec<(String, String)>,
-    /// Body, as much of it as is kept.
+    /// Stored part of the body.
     pub body: Vec<u8>,
-    /// Bytes that the body had in all.
+    /// Full size of the body, in bytes.
     pub bytes: u64,
     /// Time from the request to the first byte of the body.
     pub first_byte: Option<Duration>,
-    /// Time from the request to the first words, thoughts or calls.
+    /// Time from the request to the first text, reasoning or call.
     pub first_token: Option<Duration>,
     /// Time from the request to the end.
     pub duration: Duration,
-    /// Tokens, as the server counted them.
+    /// Tokens as counted by the server.
     pub usage: Option<Usage>,
-    /// Its end.
+    /// Outcome of the attempt.
     pub outcome: ExchangeOutcome,
-    /// Message of the failure.
+    /// Error message, if it failed.
     pub error: Option<String>,
 }
 
 names! {
-    /// End of an exchange.
+    /// Outcome of an exchange.
     #[derive(Default)]
     pub enum ExchangeOutcome {
-        /// The answer is whole.
+        /// The answer is complete.
         #[default]
         Whole = "whole",
-        /// The server paused it, and goes on with it in answer to the next request.
+        /// The server paused the answer and continues it with the next request.
         Paused = "paused",
-        /// It failed.
+        /// The attempt ended in an error.
         Failed = "failed",
-        /// Nobody read it to its end: the turn was cancelled, or had enough.
+        /// The answer was not read to its end because the turn was cancelled or needed no more.
         Abandoned = "abandoned",
     }
 }
 
-/// Keeps the exchanges of one request. Nothing here waits, and nothing fails: what cannot be kept is missing later.
+/// Recorder for the exchanges of one request. Its methods must not block or fail: an exchange that cannot be stored is
+/// missing later.
 pub trait ExchangeRecorder: Send + Sync {
-    /// Takes an attempt that is about to be sent, and returns the key by which its end is told.
+    /// Records an attempt that is about to be sent, and returns the key for [`Self::ended`].
     fn sent(&self, request: &SentRequest<'_>) -> u64;
 
-    /// Takes the end of an attempt.
+    /// Records the end of an attempt.
     fn ended(&self, key: u64, answer: ReceivedAnswer);
 }
 
-/// The way of a request to whoever keeps it; a closed one keeps nothing.
+/// Handle from a request to its recorder. A closed tap records nothing.
 ///
-/// It is no part of what is asked, so all taps are equal.
+/// Taps are not part of a request's content, so all taps compare as equal.
 #[derive(Clone, Default)]
 pub struct RequestTap(Option<Arc<dyn ExchangeRecorder>>);
 
 impl RequestTap {
-    /// A tap with that recorder behind it, if there is one.
+    /// Creates a tap with this recorder, or a closed one.
     pub fn new(recorder: Option<Arc<dyn ExchangeRecorder>>) -> Self {
         Self(recorder)
     }
 
-    /// The recorder, where exchanges are kept.
+    /// Returns the recorder, if exchanges are recorded.
     pub fn recorder(&self) -> Option<&Arc<dyn ExchangeRecorder>> {
         self.0.as_ref()
     }
@@ -146,85 +148,85 @@ impl PartialEq for RequestTap {
     }
 }
 
-/// An exchange as it was kept.
+/// An exchange as it was recorded.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// Its number in the trace, from 1. It keeps it.
+    /// Stable number in the trace, from 1.
     pub number: u64,
-    /// Source.
+    /// Origin of the request.
     #[serde(flatten)]
     pub source: ExchangeSource,
     /// Time at which it was sent.
     pub at: Timestamp,
-    /// Number of the request before it in the same conversation, as far as it is still kept.
+    /// Number of the previous request in the same conversation, if it is still stored.
     pub before: Option<u64>,
-    /// The request.
+    /// Request as it was recorded.
     pub request: KeptRequest,
-    /// The answer; none where the end of the exchange is not known.
+    /// Answer as it was recorded. `None` if the end of the exchange is unknown.
     pub answer: Option<KeptAnswer>,
 }
 
-/// A request as it was kept.
+/// A request as it was recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptRequest {
-    /// Name of the wire.
+    /// Name of the wire protocol.
     pub wire: String,
     /// Id of the model.
     pub model: String,
-    /// Address; empty where nothing was sent over a network.
+    /// Address; empty if nothing was sent over a network.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
-    /// Headers, with masks in place of secret values.
+    /// Headers with secret values masked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Bytes of the body as it was sent.
+    /// Size of the body as sent, in bytes.
     pub bytes: u64,
-    /// Set if the body was too long to be kept whole.
+    /// True if the body was too long to be stored whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
-    /// The body; none in a list, and where what it repeats cannot be read.
+    /// Body of the request. `None` in lists, and if the earlier request that it repeats cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
 
-/// An answer as it was kept.
+/// An answer as it was recorded.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptAnswer {
-    /// Status, where the server answered.
+    /// HTTP status, if the server answered.
     pub status: Option<u16>,
-    /// Headers that say something of the request.
+    /// Headers with information about the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// Bytes of the body as it came.
+    /// Size of the body as received, in bytes.
     pub bytes: u64,
-    /// Set if the body was too long to be kept whole.
+    /// True if the body was too long to be stored whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
     /// Microseconds from the request to the first byte of the body.
     pub first_byte_us: Option<u64>,
-    /// Microseconds from the request to the first words, thoughts or calls.
+    /// Microseconds from the request to the first text, reasoning or call.
     pub first_token_us: Option<u64>,
     /// Microseconds from the request to the end.
     pub duration_us: u64,
-    /// Tokens, as the server counted them.
+    /// Tokens as counted by the server.
     pub usage: Option<Usage>,
-    /// Its end.
+    /// Outcome of the exchange.
     pub outcome: ExchangeOutcome,
-    /// Message of the failure.
+    /// Error message, if it failed.
     pub error: Option<String>,
-    /// The body; none in a list.
+    /// Body of the answer. `None` in lists.
     pub body: Option<String>,
 }
 
-/// Exchanges of a session, as they were read.
+/// Exchanges of a session, as read from its trace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeptExchanges {
-    /// Those that were asked for, in the order of their numbers.
+    /// Requested exchanges, ordered by number.
     pub exchanges: Vec<Exchange>,
-    /// Remarks on what is missing, a sentence each.
+    /// Remarks on missing exchanges, one sentence each.
     pub remarks: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The files of a session as a person lists, reads and writes them, by the paths that tools use.
+//! The files of a session as clients list, read and write them, by the paths that tools use.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,73 +6,73 @@ use serde::{Deserialize, Serialize};
 use crate::state_files::StateFileChange;
 pub use crate::{ports::SessionTree, session::PendingAttachments};
 
-/// Result of handing a file over.
+/// Result of an upload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UploadReceipt {
-    /// Its path, as tools write it.
+    /// Path as tools write it.
     pub path: String,
-    /// Picture for models, where it is one.
+    /// Picture for models, if the file is one.
     pub picture: Option<Picture>,
-    /// Why none can be shown, where it calls itself a picture: a sentence with what to do.
+    /// Why no picture can be shown although the file claims to be one: a sentence with a hint.
     pub problem: Option<String>,
 }
 
-/// A picture as models are shown it: upright, and no larger than they make use of. It stays as it is, whatever becomes of
-/// the file that it was made from.
+/// A picture as models see it: upright, and scaled to the size that they use. It is independent of later changes to the
+/// file that it was made from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
-    /// Its path, as tools write it. Another picture never has the same.
+    /// Unique path, as tools write it.
     pub path: String,
-    /// Its type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Its width in pixels.
+    /// Width of the picture, in pixels.
     pub width: u32,
-    /// Its height in pixels.
+    /// Height of the picture, in pixels.
     pub height: u32,
-    /// Its size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
 }
 
-/// A picture that was made fit to be shown to models.
+/// A picture that was prepared for models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedPicture {
-    /// Its type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Its width in pixels.
+    /// Width of the picture, in pixels.
     pub width: u32,
-    /// Its height in pixels.
+    /// Height of the picture, in pixels.
     pub height: u32,
-    /// A name for it that says what it holds: the same for the same bytes.
+    /// Name derived from the content: equal bytes have equal names.
     pub name: String,
-    /// Its bytes.
+    /// Encoded bytes of the picture.
     pub content: Vec<u8>,
 }
 
-/// An input that does not fit into a model's window, as it is kept: none of it is lost, and the model knows where it is.
+/// An input that exceeds a model's window, stored in a file. Nothing of it is lost, and the model gets the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredInput {
-    /// The path of the file that has all of it, as tools write it.
+    /// Path of the file with the whole input, as tools write it.
     pub path: String,
-    /// Its size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
-    /// Its lines; one without an end counts.
+    /// Number of lines. An unterminated last line counts.
     pub lines: u64,
-    /// The bytes of it that stand before the model.
+    /// Number of bytes that the model sees.
     pub shown_bytes: u64,
-    /// The whole lines at its beginning that do.
+    /// Number of whole lines at the beginning that the model sees.
     pub shown_lines: u64,
 }
 
 /// An entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// Its path, as tools write it.
+    /// Path as tools write it.
     pub path: String,
-    /// Its kind.
+    /// Kind of the entry.
     pub kind: EntryKind,
-    /// The size of a file in bytes; 0 for all else.
+    /// Size of a regular file in bytes; otherwise 0.
     pub size: u64,
-    /// When it was last changed, where that is known.
+    /// Time of the last change, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<Timestamp>,
 }
@@ -81,75 +81,75 @@ pub struct FileEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
-    /// A regular file.
+    /// A regular file on the disk.
     File,
-    /// A folder.
+    /// A folder, without its entries.
     Folder,
-    /// A link.
+    /// A symbolic link to a path.
     Link,
-    /// A pipe, a socket or a device.
+    /// A pipe, socket or device.
     Other,
 }
 
 /// Content of a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileListing {
-    /// Its entries, sorted by path. Hidden ones are left out.
+    /// Entries sorted by path, without hidden ones.
     pub entries: Vec<FileEntry>,
-    /// Set if there are more, or some that cannot be shown.
+    /// True if there are more entries, or some that cannot be shown.
     pub cut: bool,
 }
 
 /// A piece of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePiece {
-    /// Its bytes; none behind the end of the file.
+    /// Bytes of the piece; empty past the end of the file.
     pub content: Vec<u8>,
-    /// The size of the whole file, in bytes.
+    /// Size of the whole file, in bytes.
     pub size: u64,
-    /// When the file was last changed, where that is known.
+    /// Time of the file's last change, if known.
     pub modified: Option<Timestamp>,
 }
 
 /// Result of writing a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileWritten {
-    /// Its path, as tools write it.
+    /// Path as tools write it.
     pub path: String,
-    /// Change to be stored, where it is a file of the session's own state.
+    /// Change that the caller must store, if the file is part of the session's state.
     pub state: Option<StateFileChange>,
 }
 
 /// Files that were removed, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilesRemoved {
-    /// The number.
+    /// Number of removed files.
     pub files: u64,
-    /// Their bytes.
+    /// Total size in bytes.
     pub bytes: u64,
 }
 
-/// Files that came along when those of a session were copied to another.
+/// Files that were copied from one session to another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesCopied {
-    /// Number of files.
+    /// Number of copied files.
     pub files: u64,
-    /// Their bytes.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// Number of files that were left out: links, irregular files, files with several names, and what would have been
-    /// too much.
+    /// Number of files that were skipped: links, irregular files, files with several hard links, and files over the
+    /// limits.
     pub left_out: u64,
 }
 
 /// Files of a fork as they were at the end of its turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierFiles {
-    /// Number of own files that are as they were then, where they were changed since.
+    /// Number of the session's own files that were restored because they had changed since.
     pub restored: u64,
     /// Number of files of the project and of added folders that were written below [`Self::folder`].
     pub shared: u64,
-    /// Folder of the fork that holds those; empty where there are none.
+    /// Folder of the fork with these files; empty if there are none.
     pub folder: String,
-    /// Files that stayed as they are now, each with the reason.
+    /// Files that were not restored, each with the reason.
     pub left: Vec<String>,
 }

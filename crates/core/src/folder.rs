@@ -1,4 +1,4 @@
-//! Folders of the person that a session sees: its project, and those that were added to it, each at `/folders/NAME`.
+//! Folders of the user that a session sees: its project, and added folders, each at `/folders/NAME`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ErrorKind, WorkspaceError};
 
-/// Name of the tree that holds added folders, as tools and commands see it.
+/// Root of the added folders, as tools and commands see it.
 pub const FOLDERS: &str = "/folders";
-/// Added folders of a session at the most.
+/// Maximum number of added folders in a session.
 pub const MAX_FOLDERS: usize = 16;
-/// Bytes of a name at the most.
+/// Maximum length of a folder's name, in bytes.
 pub const MAX_FOLDER_NAME: usize = 40;
 
-/// Bytes at the end of a name that are left for a number.
+/// Bytes at the end of a name that are reserved for a number.
 const NUMBER: usize = 3;
 
-/// A folder of the person that a session may see.
+/// A folder of the user that a session may see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// Its absolute path.
+    /// Absolute path on this machine.
     pub path: PathBuf,
     /// True if tools may change it.
     pub writable: bool,
@@ -28,37 +28,38 @@ pub struct Mount {
 /// A folder that was added to a session, beside its project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedFolder {
-    /// The path at which tools and commands see it, `/folders/NAME`. The name is that of the folder as far as possible, and
-    /// stays as long as the session has the folder.
+    /// Path at which tools and commands see it, `/folders/NAME`. The name is the folder's own name if possible, and
+    /// does not change while the session has the folder.
     pub at: String,
-    /// Its absolute path.
+    /// Absolute path on this machine.
     pub path: PathBuf,
     /// True if tools may change it.
     pub writable: bool,
 }
 
 impl AddedFolder {
-    /// Its name below [`FOLDERS`].
+    /// Returns its name below [`FOLDERS`].
     pub fn name(&self) -> &str {
         self.at.strip_prefix(FOLDERS).and_then(|name| name.strip_prefix('/')).unwrap_or_default()
     }
 
-    /// A folder that has no name yet.
+    /// Creates a folder without a name.
     pub fn unnamed(Mount { path, writable }: Mount) -> Self {
         Self { at: String::new(), path, writable }
     }
 
-    /// The folder without its name.
+    /// Returns the folder without its name.
     pub fn mount(&self) -> Mount {
         Mount { path: self.path.clone(), writable: self.writable }
     }
 
-    /// Returns whether a text names the folder, or something in it.
+    /// Returns true if the text names the folder or something in it.
     pub fn is_named_in(&self, text: &str) -> bool {
         text.match_indices(&self.at).any(|(at, name)| !text[at + name.len()..].starts_with(is_of_name))
     }
 
-    /// Returns whether this can be the name of an added folder: it says nothing else in a path, a rule or a shell.
+    /// Returns true if `name` is valid for an added folder. Such a name has no special meaning in a path, a rule or a
+    /// shell.
     pub fn is_name(name: &str) -> bool {
         !name.is_empty()
             && name.len() <= MAX_FOLDER_NAME
@@ -67,7 +68,7 @@ impl AddedFolder {
     }
 }
 
-/// Folders of the person that a session sees.
+/// Folders of the user that a session sees.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounts {
     /// The folder seen as `/project`.
@@ -83,18 +84,18 @@ impl From<Option<Mount>> for Mounts {
 }
 
 impl Mounts {
-    /// The paths at which tools and commands see the folders, each with its path on this machine.
+    /// Iterates over the paths at which tools and commands see the folders, each with its path on this machine.
     pub fn names(&self) -> impl Iterator<Item = (&str, &Path)> {
         let project = self.project.iter().map(|mount| ("/project", mount.path.as_path()));
         project.chain(self.folders.iter().map(|folder| (folder.at.as_str(), folder.path.as_path())))
     }
 
-    /// The same with these folders added, by their real paths. One that is there already takes the mode that is given now and
-    /// keeps its name.
+    /// Returns the added folders together with `added`, which are real paths. A folder that is already there keeps its
+    /// name and gets the new mode.
     ///
     /// # Errors
-    /// Of kind `InvalidInput` where one of them is the project, where one lies in another, so that its files would have two
-    /// names, and where they are too many.
+    /// Of kind `InvalidInput` if a folder is the project, if one folder is inside another, so that its files would have
+    /// two names, or if there are too many.
     pub fn with(&self, added: Vec<Mount>) -> Result<Vec<AddedFolder>, WorkspaceError> {
         let mut folders = self.folders.clone();
         for Mount { path, writable } in added {
@@ -111,7 +112,7 @@ impl Mounts {
         Ok(with.folders)
     }
 
-    /// Checks that no folder lies in another, and that they are not too many.
+    /// Checks that no folder is inside another, and that there are not too many.
     ///
     /// # Errors
     /// As of [`Self::with`].
@@ -155,15 +156,15 @@ impl Mounts {
     }
 }
 
-/// Letters of names.
+/// Returns true for characters that names may contain.
 fn is_of_name(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.')
 }
 
-/// The same text with the paths that folders have on this machine in place of those at which tools and commands see them. None
-/// where it names no folder.
+/// Replaces the paths at which tools and commands see the folders with their paths on this machine. Returns `None` if
+/// the text names no folder.
 pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
-    // Before a name may stand slashes and dots that mean nothing.
+    // Redundant slashes and dots that may precede a name.
     const NOTHING: [&str; 2] = ["//", "/./"];
     let mut out = String::new();
     let mut rest = text;
@@ -189,7 +190,7 @@ pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
     (!out.is_empty()).then(|| out + rest)
 }
 
-/// A name for a folder that none of these has, whatever the case of its letters.
+/// Returns a name that no folder in `taken` has, ignoring case.
 fn free_name(path: &Path, taken: &[AddedFolder]) -> String {
     let name = safe_name(path);
     let is_free = |name: &String| !taken.iter().any(|folder| folder.name().to_lowercase() == name.to_lowercase());
@@ -197,7 +198,7 @@ fn free_name(path: &Path, taken: &[AddedFolder]) -> String {
     std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name)
 }
 
-/// The last part of a path in safe characters.
+/// Returns the last part of a path in safe characters.
 fn safe_name(path: &Path) -> String {
     let base = path.file_name().unwrap_or_default().to_string_lossy();
     let safe: String = base.chars().map(|letter| if is_of_name(letter) { letter } else { '-' }).collect();

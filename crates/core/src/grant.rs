@@ -1,23 +1,23 @@
-//! Grants: rules that a person keeps, so that nobody is asked again for what they name.
+//! Grants: rules that a user has approved for later calls, so that matching calls run without a question.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SessionId;
 
-/// A rule that a person keeps. Which rules there are, and what they cover, is for the policy to say.
+/// A granted rule. The policy defines which rules exist, and what they cover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Form", into = "Form")]
 pub struct Grant {
-    /// The rule, as it was shown.
+    /// The rule as it was shown.
     pub rule: String,
-    /// When it was kept, where that is known.
+    /// Time of the grant, if known.
     pub at: Option<Timestamp>,
-    /// The client through which it was kept, by the name that it gave, where that is known.
+    /// Client through which it was granted, by the name that it gave, if known.
     pub by: Option<String>,
 }
 
-/// A grant as it is written: older journals hold the rule alone.
+/// Serialised form of a grant. Older journals have the rule alone.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Form {
@@ -50,7 +50,7 @@ impl From<Grant> for Form {
 }
 
 impl<R: Into<String>> From<R> for Grant {
-    /// A rule of which nobody knows when and by whom it was kept.
+    /// Creates a grant with unknown time and client.
     fn from(rule: R) -> Self {
         Self { rule: rule.into(), at: None, by: None }
     }
@@ -60,25 +60,25 @@ names! {
     /// Scope of a grant.
     #[derive(Default, Hash)]
     pub enum GrantScope {
-        /// One session, as long as it lives.
+        /// One session, until it is deleted.
         #[default]
         Session = "session",
-        /// Every session, until it is taken back.
+        /// All sessions, until it is revoked.
         ForGood = "for_good",
     }
 }
 
-/// A grant and where it holds.
+/// A grant with its scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldGrant {
-    /// The one session that it was kept for; none where it was kept for good.
+    /// Session of the grant. `None` if it covers all sessions.
     pub session_id: Option<SessionId>,
-    /// The grant.
+    /// Grant with its rule.
     pub grant: Grant,
 }
 
 impl HeldGrant {
-    /// Its scope.
+    /// Returns the scope of the grant.
     pub fn scope(&self) -> GrantScope {
         if self.session_id.is_some() { GrantScope::Session } else { GrantScope::ForGood }
     }

@@ -1,9 +1,9 @@
-//! Names of files that others run or obey without being asked to: what is written there acts as the person, later and
-//! outside the sandbox.
+//! Names of files that other programs execute or follow automatically. Anything written to them acts with the user's
+//! rights, later and outside the sandbox.
 //!
-//! One table, embedded, for the tools that edit files, the modes, the rules and the sandbox. A list of such names cannot
-//! be complete, so names that begin with a dot are guarded unless the table says that they are harmless. A person adds
-//! names and removes none. Matching is pure: paths are bytes below the root of a folder.
+//! One embedded table serves the tools that edit files, the modes, the rules and the sandbox. No list of such names can
+//! be complete, so names that begin with a dot are guarded unless the table lists them as harmless. Users can add names
+//! but not remove any. Matching is pure: paths are bytes relative to the root of a folder.
 
 use std::{
     ffi::OsStr,
@@ -13,85 +13,84 @@ use std::{
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// The table.
 const TEXT: &str = include_str!("guarded_names.txt");
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(TEXT));
 
-/// Entries of a repository of git that decide what git runs: of all else in it git only stores.
+/// Files in a git repository that decide what git runs. Other files are only data.
 const OF_GIT: [&[u8]; 4] = [b"config", b"config.worktree", b"commondir", b"gitdir"];
-/// Folders of it in which every file does.
+/// Folders of a repository in which every file decides what git runs.
 const FOLDERS_OF_GIT: [&[u8]; 2] = [b"hooks", b"info"];
-/// Folders of it that hold repositories.
+/// Folders of a repository that contain other repositories.
 const REPOSITORIES_OF_GIT: [&[u8]; 2] = [b"modules", b"worktrees"];
-/// Folders that hold objects and names of commits, wherever they lie in a repository.
+/// Folders with objects and commit names, at any depth in a repository.
 const STORES_OF_GIT: [&[u8]; 4] = [b"objects", b"refs", b"logs", b"lfs"];
 
-/// Guarded names: those of the table, and those that a person added.
+/// Guarded names: those of the table, and those that the user added.
 #[derive(Debug, Clone, Default)]
 pub struct GuardedNames {
     added: Arc<[String]>,
     globs: GlobSet,
 }
 
-/// Meaning of a name for a walk through a folder.
+/// Meaning of a name during a walk through a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
-    /// Nothing runs or obeys it by itself.
+    /// Not executed or followed automatically.
     Plain,
-    /// Others run or obey it; of a folder, all that is in it.
+    /// Executed or followed automatically. For a folder, this includes everything in it.
     Guarded,
-    /// A folder of built, fetched or remembered things, which no check looks into.
+    /// A folder of build output, downloads or caches, which checks skip.
     Cache,
 }
 
-/// Meaning of an entry of a repository of git.
+/// Meaning of an entry of a git repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GitEntry {
-    /// It decides what git runs; of a folder, all that is in it.
+    /// Decides what git runs. For a folder, this includes everything in it.
     Guarded,
-    /// A folder in which such entries may lie.
+    /// A folder that may contain such entries.
     Repositories,
-    /// Git only stores there.
+    /// Only data of git.
     Store,
 }
 
 impl GuardedNames {
-    /// The table with these names besides.
+    /// Creates the set from the table and these additional names.
     ///
     /// # Errors
-    /// The first that is no name: empty, absolute, climbing, or a pattern that cannot be read.
+    /// The first invalid name: empty, absolute, with `..`, or an invalid pattern.
     pub fn with(names: &[String]) -> Result<Self, String> {
         let globs = globs(names.iter().map(String::as_str), true)?;
         Ok(Self { added: names.into(), globs })
     }
 
-    /// The added names, as they were written.
+    /// Iterates over the additional names as they were written.
     pub fn added(&self) -> impl Iterator<Item = &str> {
         self.added.iter().map(String::as_str)
     }
 
-    /// Returns true if others run or obey what is written at this path, wherever it lies.
+    /// Returns true if a file at this path would be executed or followed automatically, at any depth.
     pub fn covers(&self, path: &[u8]) -> bool {
         self.guarded_end(path, false).is_some()
     }
 
-    /// The same for the check after a command, which does not look into caches.
+    /// Same as [`Self::covers`], but skips caches, for the check after a command.
     pub fn plants(&self, path: &[u8]) -> bool {
         self.guarded_end(path, true).is_some()
     }
 
-    /// Returns true if the table or a person names a part of this path: a dot alone does not count.
+    /// Returns true if the table or the user names a part of this path. A leading dot alone does not count.
     pub fn names(&self, path: &[u8]) -> bool {
         ends(path).any(|end| self.is_named(&path[..end]))
     }
 
-    /// Length of the topmost part of a path that is guarded: all below it is, too.
+    /// Length of the topmost guarded part of a path. Everything below it is guarded, too.
     pub fn topmost(&self, path: &[u8]) -> Option<usize> {
         self.guarded_end(path, true)
     }
 
-    /// Meaning of the last name of a path, whatever the folders on the way are.
+    /// Returns the meaning of the last name of a path, regardless of the folders above it.
     pub fn kind(&self, path: &[u8]) -> NameKind {
         if self.is_named(path) {
             return NameKind::Guarded;
@@ -126,24 +125,24 @@ fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()])
 }
 
-/// Returns true for a path in a folder of which agents obey whatever is in it, whatever its name: `.claude/skills/target` is
-/// a skill, and no cache. Rules, agents and commands are read at any depth.
+/// Returns true for a path in a folder whose files agents follow regardless of their names: `.claude/skills/target` is
+/// a skill, not a cache. Rules, agents and commands are read at any depth.
 pub fn is_obeyed_whole(path: &[u8]) -> bool {
     let mut folders = path.split(|byte| *byte == b'/').rev().skip(1);
     folders.clone().next().is_some_and(|folder| matches!(folder, b"skills" | b"hooks"))
         || folders.any(|folder| matches!(folder, b"agents" | b"commands" | b"rules"))
 }
 
-/// Returns true if the name is that of a repository of git, whatever case its letters have.
+/// Returns true if the name is `.git`, ignoring case.
 pub fn is_git(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
 }
 
-/// Meaning of a name in a repository of git. `folder` is true for a folder.
+/// Returns the meaning of a name in a git repository. `folder` is true for a folder.
 pub fn git_entry(name: &[u8], folder: bool) -> GitEntry {
     let is = |names: &[&[u8]]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
     if !folder {
-        // A sample is a hook that git never runs.
+        // A `.sample` file is a hook that git never runs.
         return if is(&OF_GIT) { GitEntry::Guarded } else { GitEntry::Store };
     }
     if is(&FOLDERS_OF_GIT) {
@@ -178,13 +177,14 @@ impl Table {
     }
 }
 
-/// Patterns of the last names of paths. Those that ignore the case of ASCII letters match paths in small letters.
+/// Compiles patterns for the last names of paths. With `folds`, they ignore the case of ASCII letters and match
+/// lower-case paths.
 fn globs<'a>(names: impl Iterator<Item = &'a str>, folds: bool) -> Result<GlobSet, String> {
     let mut globs = GlobSetBuilder::new();
     for name in names {
         let is_sound =
             name.trim_end_matches('/').split('/').all(|part| !matches!(part.trim(), "" | "." | ".." | "*" | "**"));
-        // Only `*` is special: files have names such as `[id].ts`.
+        // Only `*` is special, because there are files with names such as `[id].ts`.
         let escaped: Vec<String> = name.trim().trim_end_matches('/').split('*').map(globset::escape).collect();
         let pattern = format!("**/{}", escaped.join("*"));
         let pattern = if folds { pattern.to_ascii_lowercase() } else { pattern };

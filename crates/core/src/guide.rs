@@ -1,22 +1,22 @@
-//! Guides: what people wrote for models to know before they begin: `AGENTS.md` files and skills.
+//! Guides: instructions that users write for models, in `AGENTS.md` files and skills.
 
 use serde::{Deserialize, Serialize};
 
-/// Limits on how much of them is read.
+/// Limits on the guides of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuideLimits {
-    /// Set if `AGENTS.md` files and the names of `/memories` are.
+    /// True if `AGENTS.md` files and the names in `/memories` are read.
     pub memory: bool,
-    /// Set if skills are.
+    /// True if skills are read.
     pub skills: bool,
-    /// Bytes of one `AGENTS.md` at the most.
+    /// Maximum size of one `AGENTS.md`, in bytes.
     pub max_file_bytes: usize,
-    /// Bytes of all of them at the most.
+    /// Maximum total size of these files, in bytes.
     pub max_total_bytes: usize,
 }
 
 impl GuideLimits {
-    /// Returns whether there is nothing to read.
+    /// Returns true if there is nothing to read.
     pub fn reads_nothing(&self) -> bool {
         !self.memory && !self.skills
     }
@@ -31,103 +31,103 @@ impl Default for GuideLimits {
 /// Guides of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guides {
-    /// `AGENTS.md` files: the person's own first, then from the outermost folder to the project itself; instructions of the
-    /// project that the person has trusted come last.
+    /// `AGENTS.md` files: the user's own first, then from the outermost folder to the project itself. Trusted
+    /// instructions of the project come last.
     pub files: Vec<GuideFile>,
-    /// The first names below `/memories`, sorted, folders with a slash at their end.
+    /// First names below `/memories`, sorted. Folders end with a slash.
     pub memories: Vec<String>,
-    /// Number of further ones.
+    /// Number of names beyond those in `memories`.
     pub more_memories: usize,
-    /// The skills, sorted by name.
+    /// Skills, sorted by name.
     pub skills: Vec<Skill>,
 }
 
-/// One `AGENTS.md`, or `CLAUDE.md` in its place, or the instructions of a project.
+/// An `AGENTS.md` file, or a `CLAUDE.md` in its place, or the instructions of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuideFile {
-    /// Its path, as people are shown it.
+    /// Path as shown to users.
     pub name: String,
-    /// Whose it is.
+    /// Where the file comes from.
     pub origin: GuideOrigin,
-    /// Its text, up to [`GuideLimits::max_file_bytes`].
+    /// Text, up to [`GuideLimits::max_file_bytes`].
     pub text: String,
-    /// Size of the whole text in bytes; more than the text has where it was cut.
+    /// Size of the whole text in bytes, which exceeds that of `text` if it was truncated.
     pub bytes: u64,
-    /// Says whether it is as it was: the same for the same text. Empty for a file that is gone.
+    /// Digest of the text, for detecting changes. Empty for a removed file.
     pub digest: String,
 }
 
 impl GuideFile {
-    /// The mark of a file that was there before.
+    /// Creates the marker of a removed file.
     pub fn gone(name: String) -> Self {
         Self { name, origin: GuideOrigin::Project, text: String::new(), bytes: 0, digest: String::new() }
     }
 
-    /// Returns true if the file was there before and is gone.
+    /// Returns true if the file was removed.
     pub fn is_gone(&self) -> bool {
         self.digest.is_empty()
     }
 }
 
-/// Whose they are.
+/// Origin of a guide file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuideOrigin {
-    /// The person's own, beside their configuration.
+    /// The user's own file, in the configuration folder.
     Person,
-    /// Of a folder above the project.
+    /// A folder above the project.
     Above,
-    /// The project's.
+    /// The project's own file.
     Project,
-    /// Instructions of the project's that the person has trusted.
+    /// Instructions of the project that the user has trusted.
     Trusted,
 }
 
-/// A skill: a folder with a `SKILL.md`, of which models know the name and the description.
+/// A skill: a folder with a `SKILL.md`. Models see its name and description.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skill {
-    /// Its name, which is that of its folder below `skills/`.
+    /// Name, equal to the name of its folder below `skills/`.
     pub name: String,
-    /// Its purpose, in a line.
+    /// Purpose in one line.
     pub description: String,
-    /// The path of its `SKILL.md`, as people are shown it.
+    /// Path of its `SKILL.md`, as shown to users.
     pub path: String,
-    /// Says whether that is as it was.
+    /// Digest of its `SKILL.md`, for detecting changes.
     pub digest: String,
-    /// Whose it is.
+    /// Where the skill comes from.
     pub origin: SkillOrigin,
-    /// Set if models are told of it without its being mentioned.
+    /// True if models see it without a mention.
     pub enabled: bool,
-    /// Endings of files, without the dot, that it is for: a file of that kind that is handed over brings it.
+    /// File extensions, without the dot, that the skill is for. Uploading such a file activates it.
     pub file_types: Vec<String>,
-    /// The Python packages that its scripts need.
+    /// Python packages that its scripts need.
     pub packages: Vec<String>,
 }
 
 names! {
-    /// Whose a skill is. The earlier ones come first where two have one name.
+    /// Origin of a skill. If two have the same name, the earlier origin wins.
     #[derive(Default, PartialOrd, Ord)]
     pub enum SkillOrigin {
-        /// The person's own, beside their configuration.
+        /// The user's own skill, in the configuration folder.
         #[default]
         Person = "person",
-        /// It came with a plugin that the person has added.
+        /// Part of a plugin that the user has added.
         Plugin = "plugin",
-        /// It came with agentd.
+        /// Bundled with the daemon's package.
         Bundled = "bundled",
-        /// It came with the project, by whoever wrote that.
+        /// Part of the project, from its authors.
         Project = "project",
     }
 }
 
 impl Skill {
-    /// Returns whether it is for a file of that name.
+    /// Returns true if the skill is for this file, by extension.
     pub fn is_for(&self, file: &str) -> bool {
         let name = file.rsplit('/').next().unwrap_or(file);
         let Some((_, ending)) = name.rsplit_once('.') else { return false };
         self.file_types.iter().any(|kind| kind.eq_ignore_ascii_case(ending))
     }
 
-    /// Returns whether the person has it by their own choice.
+    /// Returns true if the skill was chosen by the user.
     pub fn is_trusted(&self) -> bool {
         self.origin != SkillOrigin::Project
     }
@@ -137,10 +137,10 @@ impl Skill {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillListing {
-    /// Not at all: it is listed when mentioned, cannot be used, or finds no room.
+    /// Not listed: it needs a mention, cannot be used, or does not fit.
     #[default]
     None,
-    /// The name alone.
+    /// The name without a description.
     Name,
     /// The name and the beginning of the description.
     Shortened,
@@ -148,49 +148,49 @@ pub enum SkillListing {
     Whole,
 }
 
-/// All that is known of the folder of a skill.
+/// Details of a skill's folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillReport {
-    /// The skill, as far as it can be told.
+    /// The skill, as far as it could be parsed.
     #[serde(flatten)]
     pub skill: Skill,
-    /// Its folder, as people are shown it.
+    /// Path of its folder, as shown to users.
     pub folder: String,
-    /// The plugin that it came with; empty where none.
+    /// Plugin that it is part of, or empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plugin: String,
-    /// Set if sessions can use it.
+    /// True if sessions can use it.
     pub usable: bool,
-    /// Form in which models are shown it.
+    /// Form in which models see it.
     #[serde(default)]
     pub shown: SkillListing,
-    /// Under what terms it may be used, as it says.
+    /// License as declared in its `SKILL.md`.
     pub license: Option<String>,
-    /// Tools that it says it uses. That allows none.
+    /// Tools that it declares. The declaration grants nothing.
     pub allowed_tools: Vec<String>,
-    /// Files in it.
+    /// Number of its files.
     pub files: u64,
-    /// Bytes in them.
+    /// Total size of its files, in bytes.
     pub bytes: u64,
-    /// Set if its packages are installed, where it needs any.
+    /// True if its packages are installed, or it needs none.
     pub installed: bool,
-    /// Its problems and oddities.
+    /// Problems and oddities of the skill.
     pub problems: Vec<SkillProblem>,
-    /// Text of its `SKILL.md`; only where one skill is asked for.
+    /// Text of its `SKILL.md`, only if a single skill was requested.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
 
-/// Something about a file of a skill.
+/// A problem in a skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillProblem {
-    /// The file, below the skill's folder; empty where the whole is meant.
+    /// File relative to the skill's folder; empty if the problem is about the whole skill.
     pub file: String,
-    /// The line, from 1; 0 where none is meant.
+    /// Line number, from 1; 0 if the problem is not about a line.
     pub line: u32,
-    /// The problem.
+    /// Description of the problem.
     pub message: String,
-    /// Set if the skill cannot be used because of it.
+    /// True if it makes the skill unusable.
     pub is_fatal: bool,
 }
 
@@ -204,10 +204,10 @@ impl std::fmt::Display for SkillProblem {
     }
 }
 
-/// Characters of the name of a skill.
+/// Maximum length of a skill's name, in characters.
 const MAX_SKILL_NAME: usize = 64;
 
-/// Returns whether a name can be that of a skill: of a folder below `skills/`, and behind an `@`.
+/// Returns true if the name is valid for a skill, both as a folder below `skills/` and after an `@`.
 pub fn is_skill_name(name: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     name.len() <= MAX_SKILL_NAME
@@ -216,7 +216,7 @@ pub fn is_skill_name(name: &str) -> bool {
         && name.chars().all(plain)
 }
 
-/// The names of skills that a text names by their folders, as in `skills/NAME/`, each once.
+/// Returns the names of skills that a text refers to as `skills/NAME/`, each once.
 pub fn skills_named(text: &str) -> Vec<&str> {
     const FOLDER: &str = "skills/";
     let mut found = Vec::new();

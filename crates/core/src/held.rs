@@ -1,8 +1,8 @@
-//! Locks that nobody gives up.
+//! Mutex locking that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks it, also where a thread panicked that held the lock.
+/// Locks the mutex, even if a thread panicked while holding it.
 pub fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }

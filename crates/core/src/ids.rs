@@ -1,4 +1,4 @@
-//! Identifiers: newtypes over UUID version 7, so that text order is order of creation.
+//! Identifiers: newtypes over UUID version 7, so that text order equals creation order.
 
 use std::{fmt, str::FromStr};
 
@@ -21,12 +21,12 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new identifier, later in order than all earlier ones of this process.
+            /// Creates an identifier that sorts after all earlier ones of this process.
             pub fn generate() -> Self {
                 Self(Uuid::now_v7())
             }
 
-            /// The 128 bits of the identifier.
+            /// Returns the underlying UUID.
             pub fn as_uuid(&self) -> Uuid {
                 self.0
             }
@@ -57,35 +57,35 @@ macro_rules! id {
 }
 
 id!(
-    /// A durable conversation.
+    /// Id of a durable conversation.
     SessionId, "session"
 );
 id!(
-    /// One user input until its `TurnEnded`.
+    /// Id of a turn: one user input until its `TurnEnded`.
     TurnId, "turn"
 );
 id!(
-    /// One stored unit of a turn.
+    /// Id of a stored unit of a turn.
     ItemId, "item"
 );
 id!(
-    /// A durable pause that needs an answer.
+    /// Id of a durable pause that needs an answer.
     InterruptId, "interrupt"
 );
 id!(
-    /// Identifier that ties logs, audit and trace lines of one turn together.
+    /// Id that links logs, audit and trace lines of one turn.
     TraceId, "trace"
 );
 
-/// Joins a tool call to its result. Assigned by the engine, unique in the whole session: servers
-/// number their calls from zero in every answer, so what they send is never used as a key.
+/// Links a tool call to its result. Assigned by the engine and unique in the session: servers number their calls from
+/// zero in every answer, so their ids are never used as keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(String);
 
 impl CallId {
-    /// A new, unique call id of the form `call_` and 24 hexadecimal digits: short enough for the
-    /// providers that limit its length (40 characters) and made of letters they all accept.
+    /// Creates a unique call id of the form `call_` and 24 hexadecimal digits. It is short enough for providers that
+    /// limit the length (40 characters), and uses only characters that all of them accept.
     pub fn generate() -> Self {
         let id = Uuid::now_v7().simple().to_string();
         Self(format!("call_{}{}", &id[..12], &id[20..]))

@@ -1,15 +1,15 @@
-//! Origin of sessions that were imported.
+//! Origin of imported sessions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::context::ContextView;
 
-/// Origin of a session that was imported.
+/// Origin of an imported session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportOrigin {
-    /// Number of the last event that was imported. What the events up to there say of a machine holds for another one.
+    /// Number of the last imported event. Events up to this one describe another machine.
     pub events: u64,
-    /// Content of its window where it comes from. It is shown until something happens in the session here.
+    /// Content of its window on the original machine. It is shown until the session is used here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextView>,
 }

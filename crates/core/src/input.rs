@@ -1,96 +1,96 @@
-//! Parts of a turn's input beside its words: as a client gives them, and as they are kept.
+//! Attachments to a turn's input: as a client sends them, and as they are stored.
 
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Picture, PreparedPicture};
 
-/// Parts of one input at the most, words not counted: as many as the model is told of by name.
+/// Maximum number of parts of one input, not counting the text. The model sees the names of this many.
 pub const MAX_INPUT_PARTS: usize = 20;
 
-/// Size of a picture or file at the most, in bytes.
+/// Maximum size of a picture or file, in bytes.
 pub const MAX_PART_BYTES: usize = 8 << 20;
 
-/// Size of a selection's text at the most, in bytes.
+/// Maximum size of a selection's text, in bytes.
 pub const MAX_SELECTION_BYTES: usize = 64 << 10;
 
-/// Length of a selection's address at the most, in bytes.
+/// Maximum length of a selection's URI, in bytes.
 pub const MAX_SELECTION_URI: usize = 1024;
 
-/// Types of pictures that models see, with the ending of a file of each.
+/// Media types of pictures that models accept, each with its file extension.
 pub const PICTURE_TYPES: [(&str, &str); 4] =
     [("image/png", "png"), ("image/jpeg", "jpg"), ("image/gif", "gif"), ("image/webp", "webp")];
 
-/// A part of an input, as a client gives it.
+/// A part of an input, as a client sends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputPart {
-    /// A picture.
+    /// A picture for the model.
     Picture(PictureData),
-    /// A file.
+    /// A file to upload.
     File {
-        /// Its name, without folders.
+        /// File name without folders.
         name: String,
-        /// Its bytes.
+        /// Bytes of the file.
         content: Vec<u8>,
     },
-    /// A part of something that the person looks at.
+    /// A part of something that the user is viewing.
     Selection(Selection),
 }
 
-/// A picture, as a client gives it.
+/// A picture, as a client sends it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PictureData {
-    /// Its name; none for one by its type.
+    /// File name. If `None`, the name is derived from the type.
     pub name: Option<String>,
-    /// Its type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Its bytes.
+    /// Encoded bytes of the picture.
     pub content: Vec<u8>,
 }
 
-/// A picture that was looked at, with the bytes as they came.
+/// A picture that was checked, with the original bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedPicture {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// Its bytes, as they came.
+    /// Original bytes of the picture.
     pub content: Vec<u8>,
-    /// The picture for models.
+    /// Picture prepared for models.
     pub prepared: PreparedPicture,
 }
 
-/// A part of something that the person looks at, such as an unsaved buffer.
+/// A part of something that the user is viewing, such as an unsaved buffer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// Its address or path, as the person knows it.
+    /// URI or path as the user knows it.
     pub uri: String,
-    /// The lines that it is, where it is a part.
+    /// Selected lines. `None` if it is the whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<LineRange>,
-    /// The text.
+    /// Text of the selection.
     pub text: String,
 }
 
-/// Lines of a text, from 1.
+/// Range of lines, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineRange {
-    /// The first one.
+    /// Number of the first line.
     pub first: u32,
-    /// The last one.
+    /// Number of the last line, inclusive.
     pub last: u32,
 }
 
-/// A part of an input, as it is kept: the bytes are in files of the session.
+/// A part of an input as stored. Its bytes are in files of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AttachedPart {
-    /// A file, with the picture for models where it is one.
+    /// A file, with a picture for models if it is one.
     File {
-        /// Its path, as tools write it.
+        /// Path as tools write it.
         path: String,
-        /// The picture for models.
+        /// Picture prepared for models.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         picture: Option<Picture>,
     },
-    /// A part of something that the person looks at.
+    /// A part of something that the user is viewing.
     Selection(Selection),
 }

@@ -1,4 +1,4 @@
-//! Interrupts: durable pauses that need an answer from a person.
+//! Interrupts: durable pauses that need an answer from the user.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,47 +10,47 @@ use crate::{
     policy::{Layer, Risk},
 };
 
-/// Beginning of the result of a call that was refused; the reason follows.
+/// Prefix of the result of a refused call. The reason follows.
 pub const REFUSED: &str = "refused: ";
-/// End of such a result: advice for the model.
+/// Suffix of such a result: advice for the model.
 pub const AFTER_REFUSAL: &str = "Do not try the same again; ask, or go another way";
 
-/// A pause that is stored before anybody is asked, survives clients and restarts, and is answered once.
+/// A pause that is stored before the question is asked, survives clients and restarts, and is answered once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Its id.
+    /// Id of the interrupt.
     pub id: InterruptId,
-    /// The session that waits.
+    /// Session of the waiting turn.
     pub session_id: SessionId,
-    /// The turn that waits.
+    /// Turn that waits for the answer.
     pub turn_id: TurnId,
-    /// The tool call that asked.
+    /// Tool call that raised it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
-    /// For whom it is asked.
+    /// Origin of the question.
     #[serde(default)]
     pub asked_by: AskedBy,
-    /// The question.
+    /// Question and its details.
     #[serde(flatten)]
     pub ask: Ask,
-    /// When it was asked.
+    /// Time at which it was raised.
     pub raised_at: Timestamp,
-    /// When [`Interrupt::on_deadline`] is taken for the answer, if ever.
+    /// Time from which [`Interrupt::on_deadline`] counts as the answer. `None` if it waits forever.
     pub deadline: Option<Timestamp>,
-    /// The answer that is taken when nobody gave one in time.
+    /// Answer that applies if the deadline passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_deadline: Option<Answer>,
 }
 
-/// For whom a person is asked, as far as it is known.
+/// Origin of a question, as far as known.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedBy {
-    /// The agent; `main` for a session's own.
+    /// Agent that asks; `main` for the session's main agent.
     pub agent: String,
-    /// The name that the session had.
+    /// Title of the session at that time.
     pub session_title: Option<String>,
-    /// The client that had started the turn, by the name that it gave.
+    /// Client that started the turn, by the name that it gave.
     pub client: Option<String>,
 }
 
@@ -61,85 +61,85 @@ impl Default for AskedBy {
 }
 
 impl AskedBy {
-    /// Returns whether it is for a session's own agent, in a turn that this client started.
+    /// Returns true if the session's main agent asks, in a turn that this client started.
     pub fn is_own(&self, client: &str) -> bool {
         self.agent == "main" && self.client.as_deref().is_none_or(|started_by| started_by == client)
     }
 }
 
-/// Whose a tool is that is somebody else's, as it stood when a person was asked about it.
+/// Owner of a third-party tool, as recorded when approval was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// The rule that covers any call of the tool: it names the MCP server and the tool.
+    /// Rule that covers every call of the tool. It names the MCP server and the tool.
     pub rule: String,
-    /// Distinguishes the server's entry in the configuration from another one under the same name.
+    /// Distinguishes the server's configuration entry from another one of the same name.
     pub entry: String,
 }
 
-/// A question.
+/// A question to the user.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Ask {
-    /// May this tool run?
+    /// Request for approval of a tool call.
     Approval {
-        /// The tool's name.
+        /// Name of the tool.
         tool: String,
-        /// Its arguments; a text where they are no JSON.
+        /// Arguments of the call; a string if they are not valid JSON.
         args: Value,
-        /// Its risk.
+        /// Risk of the call.
         risk: Risk,
-        /// Why it is asked.
+        /// Reason why approval is required.
         reason: String,
-        /// Preview for people: a unified diff or a command line.
+        /// Preview for the user: a unified diff or a command line.
         preview: Option<String>,
-        /// The layer of the rules that made it a question; not known of what older versions asked.
+        /// Policy layer that requires approval. `None` in questions of older versions.
         layer: Option<Layer>,
-        /// The rule that made it a question.
+        /// Policy rule that requires approval.
         rule: Option<String>,
-        /// The exact rules that `always` would keep, one for each part that needs one; empty where no rule could be
-        /// exact, and then `always` is no answer.
+        /// Exact rules that `always` would grant, one for each part of the call that needs one. Empty if no rule could
+        /// be exact; `always` is then not a valid answer.
         #[serde(default, alias = "grant", deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
         grants: Vec<String>,
-        /// Rules that reach further, one of which a person may keep instead; the last reaches furthest. Empty where there
-        /// are none.
+        /// Broader rules, one of which the user may grant instead, broadest last. Empty if there are none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         wider: Vec<String>,
-        /// Permanent forms of the exact rules: each names the folder that it was asked for, so that it means no other
-        /// one in another session. Empty where they are the same.
+        /// Permanent forms of the exact rules. Each names the folder of the question, so that it matches no other
+        /// folder in another session. Empty if they are the same.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         for_good: Vec<String>,
-        /// Whose tool it is, where it is somebody else's; not known of what older versions asked.
+        /// Owner of a third-party tool. `None` in questions of older versions.
         owner: Option<Box<Owner>>,
     },
-    /// The model asks the person.
+    /// Question of the model to the user.
     Question {
-        /// The question.
+        /// Text of the question.
         question: String,
-        /// Its subject.
+        /// Subject of the question.
         context: Option<String>,
-        /// The answer that is taken where none is given.
+        /// Answer that applies if none is given.
         default: Option<String>,
-        /// Set if an empty answer is refused.
+        /// True if an empty answer is rejected.
         required: bool,
-        /// Answers to choose from. Another one is taken, too.
+        /// Suggested answers. Other answers are accepted, too.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         choices: Vec<String>,
-        /// Set if the answer is a secret, such as a password: nothing shows it, and nothing stores it.
+        /// True if the answer is a secret, such as a password. It is neither shown nor stored.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         secret: bool,
     },
 }
 
 impl Ask {
-    /// The tool that the approval of a plan names, and the argument that has its words. There is no tool of that name.
+    /// Pseudo-tool of the approval of a plan, and name of the argument with its text. There is no real tool of this
+    /// name.
     pub const PLAN: &str = "plan";
 
-    /// The tool that the question about set-aside files names: files that others run or obey, and that a command wrote which
-    /// nobody looked at. There is no tool of that name.
+    /// Pseudo-tool of the question about quarantined files: files that other programs execute or follow automatically,
+    /// written by a command that was not reviewed. There is no real tool of this name.
     pub const KEEP: &str = "keep_files";
 
-    /// The question about a plan.
+    /// Creates the request for approval of a plan.
     pub fn of_plan(plan: &str) -> Self {
         Self::Approval {
             tool: Self::PLAN.to_owned(),
@@ -156,7 +156,7 @@ impl Ask {
         }
     }
 
-    /// The plan that it asks about, where it does.
+    /// Returns the plan, if this is a request for approval of one.
     pub fn plan(&self) -> Option<&str> {
         match self {
             Self::Approval { tool, args, .. } if tool == Self::PLAN => args.get(Self::PLAN)?.as_str(),
@@ -164,21 +164,22 @@ impl Ask {
         }
     }
 
-    /// Returns whether the answer is a secret. Only a person gives one, and only whoever asked learns it.
+    /// Returns true if the answer is a secret. Only a user can answer it, and only the asking component sees the
+    /// answer.
     pub fn is_secret(&self) -> bool {
         matches!(self, Self::Question { secret: true, .. })
     }
 
-    /// Prefix of every question that an MCP server asks. Its name follows.
+    /// Prefix of every question of an MCP server, before its name.
     pub const OF_MCP_SERVER: &str = "The MCP server ";
 
-    /// Returns whether one of the wider rules can be kept for good. A rule by prefix means commands in whatever folder a
-    /// session works in, so it is kept for one session only.
+    /// Returns true if one of the broader rules can be granted for all sessions. A prefix rule covers commands in
+    /// whatever folder a session works in, so it is limited to one session.
     pub fn is_for_good(rule: &str) -> bool {
         !rule.ends_with(" *")
     }
 
-    /// Answers to choose from; none for an approval.
+    /// Returns the suggested answers; empty for an approval.
     pub fn choices(&self) -> &[String] {
         match self {
             Self::Question { choices, .. } => choices,
@@ -186,8 +187,8 @@ impl Ask {
         }
     }
 
-    /// The answer that a person means: the choice of that number, counted from 1, or the text itself. A text that is a
-    /// choice to the letter is that one, also where it is a number.
+    /// Resolves typed text to a choice by its number, from 1, or returns it unchanged. Text that equals a choice
+    /// exactly means that choice, even if it is a number.
     pub fn chosen<'a>(&'a self, text: &'a str) -> &'a str {
         let (choices, typed) = (self.choices(), text.trim());
         let at = || typed.parse::<usize>().ok()?.checked_sub(1);
@@ -197,9 +198,8 @@ impl Ask {
         }
     }
 
-    /// Returns whether an MCP server asks. It wants a person to agree to something, which is more than the question of
-    /// a model: no model may answer it. A model that begins its own question like this only loses that it can be
-    /// answered by another.
+    /// Returns true if an MCP server asks. It requests the user's consent, so no model may answer it. If a model begins
+    /// its own question with this prefix, the only effect is that no other model can answer it.
     pub fn is_of_mcp_server(&self) -> bool {
         matches!(self, Self::Question { question, .. } if question.starts_with(Self::OF_MCP_SERVER))
     }
@@ -209,42 +209,42 @@ impl Ask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    /// Run it.
+    /// Run the call as requested.
     Approve,
-    /// Do not.
+    /// Do not run the call.
     Reject {
-        /// Reason for the model.
+        /// Reason, sent to the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Run it, and do not ask again for what [`Ask::Approval`] named as its grants.
+    /// Run the call, and grant the rules in `grants` of [`Ask::Approval`].
     Always {
-        /// Their scope.
+        /// Scope of the grant.
         #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         scope: GrantScope,
     },
-    /// Run it, and keep one of the rules that [`Ask::Approval`] named as wider.
+    /// Run the call, and grant one of the rules in `wider` of [`Ask::Approval`].
     Keep {
-        /// The rule, to the letter.
+        /// Text of the rule, verbatim.
         rule: String,
-        /// Its scope.
+        /// Scope of the grant.
         #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         scope: GrantScope,
     },
-    /// Run it with these arguments instead.
+    /// Run the call with other arguments.
     Edit {
-        /// The new arguments.
+        /// Arguments that replace those of the model.
         args: Value,
     },
-    /// The answer to a question.
+    /// Answer to a question.
     Text {
-        /// The words.
+        /// Text of the answer.
         text: String,
     },
 }
 
 impl Answer {
-    /// The answer as it is stored and told to others than whoever asked.
+    /// Returns the answer as it is stored and shown. A secret is visible only to the asking component.
     pub fn shown(&self, ask: &Ask) -> Self {
         match self {
             Self::Text { .. } if ask.is_secret() => Self::Text { text: Self::SECRET.to_owned() },
@@ -252,10 +252,10 @@ impl Answer {
         }
     }
 
-    /// The text that stands in the place of a secret.
+    /// Placeholder for a secret answer.
     pub const SECRET: &str = "(not shown)";
 
-    /// Why this answer does not fit what was asked, if it does not. The sentence says what fits.
+    /// Returns why the answer does not fit the question, or `None` if it does. The sentence names the valid answers.
     pub fn misfit(&self, ask: &Ask) -> Option<&'static str> {
         match (ask, self) {
             (Ask::Approval { .. }, Self::Text { .. }) => {
@@ -292,7 +292,7 @@ impl Answer {
         }
     }
 
-    /// The rules that it keeps of those that were named, and how far they reach; none where it keeps nothing.
+    /// Returns the rules that the answer grants, and their scope. `None` if it grants nothing.
     pub fn kept<'a>(&'a self, ask: &'a Ask) -> Option<(&'a [String], GrantScope)> {
         match (ask, self) {
             (Ask::Approval { for_good, .. }, Self::Always { scope: GrantScope::ForGood }) if !for_good.is_empty() => {
@@ -313,14 +313,14 @@ impl Answer {
 pub enum AnsweredBy {
     /// A client, by the name that it gave, such as `agentctl`.
     Client(String),
-    /// Nobody, in time.
+    /// The deadline passed without an answer.
     Deadline,
     /// The daemon, because the turn ended first.
     Daemon,
 }
 
 impl AnsweredBy {
-    /// The name of the client, where a client answered.
+    /// Returns the name of the client, if a client answered.
     pub fn client(&self) -> Option<&str> {
         match self {
             Self::Client(name) => Some(name),
@@ -329,7 +329,7 @@ impl AnsweredBy {
     }
 }
 
-/// Older versions kept one rule, or none.
+/// Deserialises the list of rules. Older versions stored one rule, or none.
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -367,7 +367,7 @@ mod tests {
         check(&["red", "green"], "3", "3");
         check(&["red", "green"], "0", "0");
         check(&["red", "green"], "neither ", "neither ");
-        // The words come first.
+        // An exact match takes precedence over the number.
         check(&["2", "1"], "1", "1");
         check(&[], "1", "1");
         let older: Ask =

@@ -1,4 +1,4 @@
-//! Items: the stored units that a session's history is made of.
+//! Items: the stored units of a session's history.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::{
 /// One stored unit of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// The item's own id.
+    /// Id of the item.
     pub id: ItemId,
-    /// The turn that it came from.
+    /// Turn that created it.
     pub turn_id: TurnId,
-    /// Origin of what a model said; none of what it did not say, and in older journals.
+    /// Model that produced the item. `None` for items of other origin, and in older journals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Arc<ItemOrigin>>,
-    /// Its content.
+    /// Content of the item.
     #[serde(flatten)]
     pub body: ItemBody,
 }
 
 impl Item {
-    /// A new item of a turn that no model said.
+    /// Creates an item that was not produced by a model.
     pub fn new(turn_id: TurnId, body: ItemBody) -> Self {
         Self { id: ItemId::generate(), turn_id, origin: None, body }
     }
@@ -39,53 +39,52 @@ impl Item {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ItemBody {
-    /// Words of the person, at the start of the turn or while it ran.
+    /// Message of the user, at the start of the turn or while it ran.
     UserMessage {
-        /// The words, as they came, or what of them fits into the window.
+        /// Text as received, or the part of it that fits into the window.
         text: String,
-        /// Set if they were added to a turn that was already running.
+        /// True if it was added to a turn that was already running.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         steered: bool,
-        /// The bytes at the beginning that the person typed; none where all of it was.
+        /// Number of leading bytes that the user typed. `None` if the user typed everything.
         typed_bytes: Option<u64>,
-        /// The file that has all of what was given, where it does not fit into the window: then the words are its
-        /// beginning, and the way to the rest.
+        /// File with the whole input, if it exceeds the window. The text is then its beginning and refers to the rest.
         stored: Option<StoredInput>,
     },
-    /// Words of the model to the person.
+    /// Message of the model to the user.
     AgentMessage {
-        /// The words so far, or all of them.
+        /// Text so far, or the whole text.
         text: String,
     },
-    /// Thoughts of the model before its answer.
+    /// Reasoning of the model before its answer.
     Reasoning {
-        /// The words so far, or all of them.
+        /// Text so far, or the whole text.
         text: String,
     },
-    /// A tool that the model asked for.
+    /// A tool call of the model.
     ToolCall(ToolCall),
-    /// Result of a tool call. Started when the tool starts to run, completed when it has run.
+    /// Result of a tool call. Started when the tool starts to run, completed when it has finished.
     ToolResult(ToolResult),
     /// A prefix of the history, replaced by a summary.
     Compaction(Compaction),
-    /// A fact that the daemon adds for the model and the person, such as what a crash left behind.
+    /// Information from the daemon for the model and the user, such as the effects of a crash.
     Notice {
-        /// The words.
+        /// Text of the notice.
         text: String,
-        /// Its subject.
+        /// Subject of the notice.
         #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
         topic: NoticeTopic,
-        /// The files whose words these are.
+        /// Files whose content is in the text.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<NoticeSource>,
-        /// Pictures beside the words, for models that see.
+        /// Pictures beside the text, for models that accept pictures.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pictures: Vec<Picture>,
     },
 }
 
 impl ItemBody {
-    /// The stable name of the kind, as it is written in JSON.
+    /// Returns the stable name of the kind, as written in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::UserMessage { .. } => "user_message",
@@ -98,27 +97,27 @@ impl ItemBody {
         }
     }
 
-    /// A fact about what happened.
+    /// Creates a notice about an event.
     pub fn notice(text: impl Into<String>) -> Self {
         Self::Notice { text: text.into(), topic: NoticeTopic::General, sources: Vec::new(), pictures: Vec::new() }
     }
 
-    /// A word for the model on what it did.
+    /// Creates a notice with advice for the model.
     pub fn advice(text: impl Into<String>) -> Self {
         Self::Notice { text: text.into(), topic: NoticeTopic::Advice, sources: Vec::new(), pictures: Vec::new() }
     }
 }
 
-/// A file whose words are in a notice.
+/// A file whose content is in a notice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeSource {
-    /// Its path, as people are shown it.
+    /// Path as shown to users.
     pub name: String,
     /// Number of its bytes in the notice.
     pub bytes: u64,
-    /// Says whether it is as it was.
+    /// Digest of the file, for detecting changes.
     pub digest: String,
-    /// Size of the whole file in bytes, where it may be more than is in the notice; 0 where nobody counted.
+    /// Size of the whole file in bytes, if it may exceed `bytes`; 0 if it was not counted.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub of_bytes: u64,
 }
@@ -134,57 +133,57 @@ impl NoticeSource {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeTopic {
-    /// An event: a crash, an undo.
+    /// An event, such as a crash or an undo.
     #[default]
     General,
-    /// Content of `AGENTS.md` files. A later notice replaces those before it.
+    /// Content of `AGENTS.md` files. A later notice replaces earlier ones.
     Memory,
-    /// The catalogue of skills. A later one takes the place of those before it.
+    /// The catalogue of skills. A later notice replaces earlier ones.
     Skills,
-    /// Files that people handed over with their words.
+    /// Files that users uploaded with their input.
     Files,
-    /// The todo list, as far as the model needs to be reminded of it.
+    /// Reminder of the todo list.
     Todos,
-    /// The mode of the session.
+    /// Mode of the session.
     Mode,
     /// Fill level of the window.
     Level,
     /// Tools, skills and agents that the input of the turn mentions.
     Mentions,
-    /// The request for the last answer of a turn.
+    /// Request for the last answer of a turn.
     LastAnswer,
-    /// The request to go on behind an answer that was not the end.
+    /// Request to continue after an answer that was not final.
     Continue,
-    /// Files as they are now, behind a summary of the work on them.
+    /// Current content of files, after a summary of the work on them.
     ReadAgain,
-    /// Passages of what was set aside, for an input that is about them.
+    /// Passages of the compacted history that are relevant to the input.
     Recall,
-    /// The rules that the person pinned.
+    /// Rules that the user pinned.
     Pins,
-    /// A word on what the model did, beside a warning that tells people of it.
+    /// Advice on what the model did. Users see a warning about it instead.
     Advice,
-    /// The request for a plan, before anything is changed.
+    /// Request for a plan before anything is changed.
     Plan,
-    /// The approval of a plan.
+    /// Approval of a plan.
     Planned,
-    /// The schema that the answer of the turn has to match.
+    /// Schema that the answer of the turn must match.
     AnswerForm,
     /// Instructions of the client for one turn.
     TurnInstructions,
     /// A map of the project's code.
     CodeMap,
-    /// New errors in files that were edited, as language servers word them.
+    /// New errors in edited files, as reported by language servers.
     Diagnostics,
-    /// A cancel of a turn that had begun to answer, or its later continuation.
+    /// Cancellation of a turn that had begun to answer, or its later continuation.
     Interrupted,
-    /// Content of `AGENTS.md` files in folders of the project that the work has come to.
+    /// Content of `AGENTS.md` files in folders of the project where the model works now.
     FolderMemory,
-    /// The same calls with the same results, again and again.
+    /// Repeated calls with identical results.
     Repetition,
 }
 
 impl NoticeTopic {
-    /// Returns whether the notice is meant for the model alone.
+    /// Returns true if the notice is for the model only.
     #[must_use]
     pub fn is_for_model(self) -> bool {
         match self {
@@ -215,15 +214,15 @@ impl NoticeTopic {
     }
 }
 
-/// The way in which an item ended.
+/// Status at the end of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
-    /// It is whole.
+    /// The item is complete.
     Done,
-    /// It was cut short: by a cancel, a limit or a broken stream. What it holds is what there was.
+    /// The item was cut short by a cancel, a limit or a broken stream. It has the content received until then.
     Cut,
-    /// The daemon stopped while it was under way, so that nobody knows how far it came.
+    /// The daemon stopped while the item was in progress, so its true extent is unknown.
     Unknown,
 }
 
@@ -241,7 +240,7 @@ mod tests {
         let mut item: Item = serde_json::from_value(old.clone()).unwrap();
         assert_eq!(item.origin, None);
         assert_eq!(serde_json::to_value(&item).unwrap(), old);
-        // As it came: a server signed these bytes.
+        // Must stay byte for byte: a server signed these bytes.
         let extra_content = Some(r#"{ "google":{"thought_signature":"A\/b=="}}"#.to_owned());
         let fields = ServerFields { call_id: "functions.now:0".to_owned(), extra_content, ..ServerFields::default() };
         item.origin = Some(Arc::new(ItemOrigin { model: "m@host/v1".to_owned(), fields }));

@@ -1,4 +1,4 @@
-//! Documents: what of one is read, what is looked for in many, and what is found. Pure.
+//! Documents: reading parts of one, and searching in many. Pure types.
 
 mod finds;
 
@@ -8,45 +8,44 @@ use serde::{Deserialize, Serialize};
 
 pub use self::finds::{DocumentFinds, DocumentHit, SearchedBy};
 
-/// Ends of the names of documents: what has pages, sheets, slides or chapters and is searched rather than read. Not `dot` and
-/// `pot`, old templates: more often they are graphs and translations, which are text.
+/// File extensions of documents with pages, sheets, slides or chapters, which are searched rather than read as text.
+/// Without `dot` and `pot` for old templates, since most such files are graphs and translations in plain text.
 pub const DOCUMENT_ENDINGS: [&str; 31] = [
     "pdf", "docx", "docm", "dotx", "dotm", "doc", "xlsx", "xlsm", "xltx", "xltm", "xls", "xlt", "xlsb", "ods", "ots",
     "pptx", "pptm", "ppsx", "ppsm", "potx", "ppt", "pps", "odt", "ott", "odp", "otp", "rtf", "epub", "eml", "msg",
     "ipynb",
 ];
 
-/// Names of the files of the models that recognise letters: the network that finds lines, the one that reads them, and the letters
-/// that it knows.
+/// File names of the text recognition models: the network that detects lines, the one that reads them, and its
+/// alphabet.
 pub const RECOGNITION_MODELS: [&str; 3] = ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"];
 
-/// Returns whether a file is a document by its name, whatever the case of its letters.
+/// Returns true if the file name has the extension of a document, ignoring case.
 pub fn has_document_name(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| DOCUMENT_ENDINGS.contains(&&*ending))
 }
 
-/// A document that is open, under the name by which it is cited. What is read is what was opened, whatever happens to
-/// the path meanwhile.
+/// An open document with the name by which it is cited. Reads use the open file, even if the path changes meanwhile.
 #[derive(Debug)]
 pub struct OpenDocument {
-    /// Such as `uploads/report.pdf`.
+    /// Name such as `uploads/report.pdf`.
     pub name: String,
-    /// Open for reading.
+    /// File, open for reading.
     pub file: File,
-    /// Path of the document in the archive or mail that the file is; none where it is the file itself.
+    /// Path inside the archive or mail. `None` if the file itself is the document.
     pub inner: Option<String>,
-    /// The password that may open it. What such a document says is kept nowhere.
+    /// Password to try. Content of a document that needs one is never stored.
     pub password: Option<Password>,
 }
 
 impl OpenDocument {
-    /// A file that is a document.
+    /// Creates a document from a file that is not an archive.
     pub const fn new(name: String, file: File) -> Self {
         Self { name, file, inner: None, password: None }
     }
 
-    /// The same document once more, with a password or without.
+    /// Clones the open document, with this password.
     ///
     /// # Errors
     /// Fails if too many files are open.
@@ -55,17 +54,17 @@ impl OpenDocument {
     }
 }
 
-/// A password. It has no form that could be shown or stored by accident.
+/// A password. It cannot be displayed or serialised by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// The words that a person typed.
+    /// Wraps the text that a user typed.
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text, for whoever opens the document.
+    /// The text, for opening the document.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -77,25 +76,26 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// Ends of the names of archives, whose documents are named with `!/` behind them.
+/// File extensions of archives. Names of documents in them are appended after `!/`.
 const ARCHIVE_ENDINGS: [&str; 4] = [".zip", ".tar", ".tgz", ".tar.gz"];
 
-/// Returns whether a file is an archive of documents by its name, whatever the case of its letters.
+/// Returns true if the file name has the extension of an archive, ignoring case.
 pub fn has_archive_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ARCHIVE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Ends of the names of mails, whose attached files are named as those in archives are.
+/// File extensions of mails. Their attachments are named like documents in archives.
 const MAIL_ENDINGS: [&str; 2] = [".eml", ".msg"];
 
-/// Returns whether a file has documents within by its name: an archive, or a mail with attached files.
+/// Returns true if the file name is that of an archive or a mail, which contain documents.
 fn has_documents_within(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     has_archive_name(name) || MAIL_ENDINGS.iter().any(|ending| lower.ends_with(ending))
 }
 
-/// The archive or mail and the path in it, of a name such as `uploads/all.zip!/report.pdf`; the slash may be left out.
+/// Splits a name such as `uploads/all.zip!/report.pdf` into the archive or mail and the path inside it. The slash after
+/// `!` is optional.
 pub fn in_archive(name: &str) -> Option<(&str, &str)> {
     name.match_indices('!').find_map(|(at, _)| {
         let (archive, inner) = (&name[..at], name[at + 1..].trim_start_matches('/'));
@@ -103,39 +103,40 @@ pub fn in_archive(name: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// The documents of a session, as many as may be open at once.
+/// Documents of a session, at most as many as may be open at once.
 #[derive(Debug, Default)]
 pub struct DocumentPage {
-    /// Those that are open, in the order of their paths.
+    /// Open documents, ordered by path.
     pub documents: Vec<OpenDocument>,
-    /// The number from the first one on that was asked for: more than are open where there is another page.
+    /// Number of documents from the first requested one on. It exceeds the number of open documents if there is another
+    /// page.
     pub found: usize,
-    /// The reason why some were not looked for, if that is so.
+    /// Reason why the search for documents was cut short, if it was.
     pub cut: Option<String>,
 }
 
 names! {
     /// Kind of the parts of a document.
     pub enum PartKind {
-        /// Pages, counted from 1.
+        /// Pages, numbered from 1.
         Page = "page",
         /// Sheets, which have names.
         Sheet = "sheet",
-        /// Slides, counted from 1.
+        /// Slides, numbered from 1.
         Slide = "slide",
-        /// Sections of a text that has no pages.
+        /// Sections of a text without pages.
         Section = "section",
     }
 }
 
-/// Which parts of a document are wanted.
+/// Requested parts of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartRange {
-    /// The first, counted from 1.
+    /// First part, numbered from 1.
     pub first: u32,
-    /// Maximum number; none for as many as are usual for that kind of document.
+    /// Maximum number of parts. `None` for the default of that kind of document.
     pub count: Option<u32>,
-    /// Place in the first one at which to begin.
+    /// Position in the first part at which to begin.
     pub from: PartCursor,
 }
 
@@ -145,41 +146,41 @@ impl Default for PartRange {
     }
 }
 
-/// A place within a page, sheet or slide, from which it is read on.
+/// Position within a page, sheet or slide at which reading continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartCursor {
-    /// The row of a sheet, by its number; 0 for its beginning.
+    /// Row number in a sheet; 0 for the beginning.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub row: u32,
-    /// The character of the text that begins there, counted from 1; 0 for its beginning.
+    /// Character in the text, from 1; 0 for the beginning.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub column: u32,
 }
 
 names! {
-    /// Unit in which the extent of what is shown of a part is told.
+    /// Unit of an [`Extent`].
     pub enum ExtentUnit {
-        /// Rows of a sheet, by their numbers.
+        /// Rows of a sheet, by number.
         Row = "row",
-        /// Characters.
+        /// Characters of the text.
         Character = "character",
     }
 }
 
-/// Extent of what is shown of a part, of how much in all.
+/// Range of a part that is shown, and its total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Unit of the numbers.
     pub unit: ExtentUnit,
-    /// The first that is shown, counted from 1.
+    /// First one shown, from 1.
     pub first: u32,
-    /// The last.
+    /// Last one shown, inclusive.
     pub last: u32,
-    /// The last that there is.
+    /// Last one that exists.
     pub total: u32,
 }
 
-/// Such as `rows 2-412 of 5000`.
+/// Formats as `rows 2-412 of 5000`.
 impl std::fmt::Display for Extent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { unit, first, last, total } = self;
@@ -190,19 +191,19 @@ impl std::fmt::Display for Extent {
 /// Parts that were read of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Its format, in a word or two, such as `PDF`.
+    /// Short name of the format, such as `PDF`.
     pub format: String,
-    /// Its own title.
+    /// Title in the document's metadata.
     pub title: Option<String>,
     /// Kind of its parts.
     pub parts_are: PartKind,
     /// Number of parts, as far as they could be counted.
     pub total: u32,
-    /// Those that were wanted, as far as there was room.
+    /// Requested parts, up to the size limit.
     pub parts: Vec<ReadPart>,
-    /// Why it could not be read to its end, and what to do.
+    /// Why it could not be read completely, with a hint.
     pub broken: Option<String>,
-    /// Set if nothing of it was read because it needs a password, or another one.
+    /// True if nothing was read because the password is missing or wrong.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
 }
@@ -211,43 +212,43 @@ pub struct Reading {
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadPart {
-    /// Its number, counted from 1.
+    /// Number of the part, from 1.
     pub number: u32,
-    /// Its label, such as `page 12` or `sheet Sales (A1:F200)`.
+    /// Label, such as `page 12` or `sheet Sales (A1:F200)`.
     pub label: String,
-    /// Its text, as Markdown.
+    /// Text of the part, as Markdown.
     pub text: String,
-    /// Set if there is more of it behind.
+    /// True if the part has more text after this.
     pub cut: bool,
-    /// Extent of that, where it is not all of it.
+    /// Range that is shown. `None` if it is the whole part.
     pub shown: Option<Extent>,
-    /// Place at which it goes on, if it does.
+    /// Position at which the text continues, if it does.
     pub next: Option<PartCursor>,
 }
 
-/// Query for documents.
+/// Query for a search in documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentQuery {
     /// Words, phrases in double quotes, or a regular expression.
     pub text: String,
-    /// Set if it is a regular expression.
+    /// True if `text` is a regular expression.
     pub regex: bool,
-    /// Finds at the most.
+    /// Maximum number of hits.
     pub limit: usize,
-    /// Set if the text before and behind each find is wanted, too.
+    /// True if the text before and after each hit is requested, too.
     pub neighbours: bool,
-    /// Time from which on no further document is brought into the index for it; none where that takes as long as it takes.
+    /// Time after which no further document is indexed for the query. `None` for no limit.
     pub begin_by: Option<Instant>,
 }
 
-/// Progress of a document on its way into the index.
+/// Progress of indexing a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentProgress {
-    /// Its name, as it was given.
+    /// Name of the document in the request.
     pub document: String,
-    /// Pages, sheets or slides that were read.
+    /// Number of pages, sheets or slides read so far.
     pub parts: u32,
-    /// Their number, where that is known.
+    /// Total number, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
 }
@@ -255,24 +256,24 @@ pub struct DocumentProgress {
 /// State of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentState {
-    /// Its name, as it was given.
+    /// Name of the document in the request.
     pub name: String,
-    /// Its format, in a word or two, such as `PDF`.
+    /// Short name of the format, such as `PDF`.
     pub format: String,
-    /// Its own title.
+    /// Title in the document's metadata.
     pub title: Option<String>,
-    /// Pages, sheets or slides that were read of it; 0 where none was yet.
+    /// Number of pages, sheets or slides that were read; 0 if it has not been read yet.
     pub parts: u32,
-    /// Number of its chunks in the index; none where it is not there.
+    /// Number of its chunks in the index. `None` if it is not indexed.
     pub chunks: Option<u32>,
-    /// Why it could not be read, or not to its end, and what to do.
+    /// Why it could not be read, or not completely, with a hint.
     pub problem: Option<String>,
 }
 
-/// States of documents, and a word on those that may be missing.
+/// States of documents, with notes on documents that may be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentListing {
-    /// In the order of their paths, unless others were named.
+    /// States, ordered by path unless documents were requested by name.
     pub documents: Vec<DocumentState>,
     /// Reasons why some may be missing, each a sentence without its full stop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -282,15 +283,15 @@ pub struct DocumentListing {
 /// Size of the index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnowledgeStats {
-    /// Documents that can be found by whoever has them.
+    /// Number of documents in the index.
     pub documents: u64,
-    /// Their chunks.
+    /// Number of chunks in the index.
     pub chunks: u64,
-    /// Bytes of the index's files.
+    /// Size of the index's files, in bytes.
     pub bytes: u64,
-    /// Documents that nobody used for so long that they may go when room is needed.
+    /// Number of documents unused for so long that they may be removed when space is needed.
     pub stale: u64,
-    /// Where the files are.
+    /// Folder of the index's files.
     pub folder: PathBuf,
 }
 

@@ -1,58 +1,58 @@
-//! Source code as language servers see it: files of the person's folders, places in them, and what is wrong there.
+//! Source code as language servers see it: files in the user's folders, positions in them, and diagnostics.
 
 use std::path::PathBuf;
 
-/// A file in one of the person's folders.
+/// A file in one of the user's folders.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceFile {
-    /// Real path of the folder of the person.
+    /// Real path of the user's folder.
     pub folder: PathBuf,
-    /// The folder's name in the session: `/project` or `/folders/NAME`.
+    /// Name of the folder in the session: `/project` or `/folders/NAME`.
     pub mount: String,
-    /// The file's path below it.
+    /// Path of the file relative to the folder.
     pub below: PathBuf,
 }
 
 impl SourceFile {
-    /// Its name in the session.
+    /// Returns its name in the session.
     pub fn name(&self) -> String {
         format!("{}/{}", self.mount, self.below.display())
     }
 
-    /// Its real path.
+    /// Returns its real path.
     pub fn path(&self) -> PathBuf {
         self.folder.join(&self.below)
     }
 }
 
-/// Finding of a language server.
+/// A diagnostic of a language server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// Name of the file in the session.
     pub file: String,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
     /// Column, from 1, in UTF-16 units.
     pub column: u32,
-    /// Weight of it.
+    /// Severity of the diagnostic.
     pub severity: Severity,
-    /// Words of the server in one line, made harmless and bounded.
+    /// Message of the server in one line, sanitised and bounded.
     pub message: String,
-    /// Its code and source, in the same manner; empty where there is none.
+    /// Code and source, sanitised and bounded; empty if there is none.
     pub code: String,
 }
 
 names! {
-    /// Weight of a finding.
+    /// Severity of a diagnostic.
     #[derive(PartialOrd, Ord)]
     pub enum Severity {
         /// The code is wrong.
         Error = "error",
-        /// It may be.
+        /// The code may be wrong.
         Warning = "warning",
-        /// Something to know.
+        /// Information about the code.
         Information = "information",
-        /// Something that could be nicer.
+        /// A suggestion for better code.
         Hint = "hint",
     }
 }
@@ -65,52 +65,52 @@ impl std::fmt::Display for Diagnostic {
     }
 }
 
-/// Time that the engine gives language servers.
+/// Limit on the engine's wait for language servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// Between two steps: a server that has just started is hardly waited for.
+    /// Between two steps: hardly waits for a server that has just started.
     Step,
-    /// At the end of a turn, where there is no later step.
+    /// At the end of a turn, when no later step can report the result.
     End,
 }
 
-/// News about the edits of a session.
+/// Diagnostics caused by the edits of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LanguageNews {
-    /// Errors that were not there before, by place.
+    /// New errors, sorted by position.
     pub errors: Vec<Diagnostic>,
-    /// Sentences about servers that are not used, for people. Each is told once in a session.
+    /// Sentences for the user about servers that are not used, each shown once per session.
     pub words: Vec<String>,
 }
 
 /// A symbol in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePosition {
-    /// The file.
+    /// File with the symbol.
     pub file: SourceFile,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Place in the line.
+    /// Position in the line.
     pub at: LinePlace,
 }
 
-/// Place in a line.
+/// Position in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinePlace {
-    /// Column, from 1, in UTF-16 units: as servers tell them.
+    /// Column, from 1, in UTF-16 units, as servers report it.
     Column(u32),
-    /// The first word that is this symbol.
+    /// First occurrence of this symbol as a word.
     Symbol(String),
 }
 
-/// A place that a server names.
+/// A location that a server reported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceLocation {
-    /// Name of the file in the session; the path that the server gave where it lies in no folder of the person.
+    /// Name of the file in the session, or the server's path if the file is in none of the user's folders.
     pub file: String,
-    /// True if it lies in the same folder of the person as the file that was asked about.
+    /// True if it is in the same folder of the user as the file of the request.
     pub is_own: bool,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
     /// Column, from 1, in UTF-16 units.
     pub column: u32,
@@ -121,32 +121,33 @@ pub struct SourceLocation {
 pub struct SourceRewrite {
     /// Name of the file in the session.
     pub file: String,
-    /// The edits, by place. None overlaps another.
+    /// Edits sorted by position, without overlaps.
     pub edits: Vec<SourceEdit>,
 }
 
-/// An edit of a range.
+/// Replacement of a range.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceEdit {
-    /// Its beginning.
+    /// Start of the range.
     pub start: WirePosition,
-    /// Its end.
+    /// End of the range, exclusive.
     pub end: WirePosition,
-    /// Text to put there.
+    /// Text that replaces the range.
     pub text: String,
 }
 
-/// A position as the protocol of language servers counts: lines from 0, and UTF-16 units from 0 in them.
+/// A position in the protocol of language servers: lines from 0, and UTF-16 units from 0 within them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub struct WirePosition {
-    /// Line, from 0.
+    /// Line number, from 0.
     pub line: u32,
-    /// UTF-16 units before it in the line.
+    /// UTF-16 units before the position in the line.
     pub character: u32,
 }
 
 impl WirePosition {
-    /// Byte offset in a text. A position behind the end of its line is that end; none where there is no such line.
+    /// Returns the byte offset in a text. A position past the end of its line is moved to that end. `None` if the line
+    /// does not exist.
     #[must_use]
     pub fn offset(self, text: &str) -> Option<usize> {
         let mut start = 0;
@@ -165,16 +166,16 @@ impl WirePosition {
     }
 }
 
-/// Reason why language servers could not answer, in one sentence that says what to do.
+/// Reason why language servers could not answer, in one sentence with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LanguageError {
-    /// The sentence.
+    /// Message of one sentence.
     pub message: String,
 }
 
 impl LanguageError {
-    /// An error with this sentence.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }

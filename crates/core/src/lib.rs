@@ -1,31 +1,33 @@
-//! The vocabulary and the ports of agentd.
+//! Shared types and ports of agentd.
 //!
-//! Everything here is pure: no I/O, no clock, no globals. Other crates meet only in these types.
+//! Everything in this crate is pure: no I/O, no clock, no globals. The other crates depend on it and communicate only
+//! through its types.
 //!
-//! - [`ids`]: who is meant. Time-ordered newtypes, so that sorting by id is sorting by birth.
-//! - [`item`], [`event`]: what a session is made of, and the numbered facts that tell of it.
-//! - [`turn`]: what a client asks for, how a turn ends and what it returns; [`input`]: what it gives beside words;
-//!   [`environment`]: what its tools see of the client's; [`client_tool`]: tools that the client answers itself;
-//!   [`client_file`]: files of the project that it holds.
-//! - [`tool`]: abilities, requests and outcomes; [`tool_table`]: the daemon's own tools; [`catalogue`]: which tools there are;
-//!   [`interrupt`]: durable pauses for a person; [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
-//! - [`exchange`]: what went over a wire, for whoever wants to see it.
-//! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
-//!   [`usage`]: what it cost; [`spending`]: what all of it has cost.
-//! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
-//! - [`guide`]: what people wrote for models to know before they begin; [`surroundings`]: the machine and the project, as they
-//!   are told; [`project`]: what a project brings along, and whether the person trusts it.
-//! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
-//!   [`files`]: its files as a person sees them; [`worktree`]: its checkout of a repository.
-//! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
-//!   servers are asked and answer; [`untrusted`]: words of strangers, made fit to be shown to a model; [`visible`]: text that
-//!   a person decides on, with every character to be seen; [`path`]: paths as models read and write them; [`charset`]: the
-//!   encoding of a file.
-//! - [`archive`]: sessions that travel from one journal to another.
-//! - [`undo`]: what a turn did to files, taken back. [`language`]: what language servers say of source code.
-//! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
-//!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
-//!   [`ports::Skills`], [`ports::Projects`], [`ports::Worktrees`], [`ports::Languages`], [`ports::Confiner`], [`ports::Audit`], [`ports::Clock`]).
+//! - [`ids`]: time-ordered newtypes. Sorting by id sorts by creation time.
+//! - [`item`], [`event`]: the content of a session, and the numbered events that record it.
+//! - [`turn`]: what a client requests, how a turn ends and what it returns; [`input`]: attachments beside the text;
+//!   [`environment`]: variables of the client that tools may see; [`client_tool`]: tools that the client answers
+//!   itself; [`client_file`]: project files that the client holds open.
+//! - [`tool`]: effects, requests and results of tools; [`tool_table`]: the built-in tools; [`catalogue`]: the available
+//!   tools; [`interrupt`]: durable questions to the user; [`policy`]: verdicts on calls; [`grant`]: rules that a user
+//!   has granted; [`audit`]: their records in the audit log.
+//! - [`exchange`]: recorded requests and answers of model servers.
+//! - [`model`]: requests to a model and their streamed answers; [`origin`]: opaque parts of an answer that only its
+//!   server understands; [`usage`]: tokens and cost of a call; [`spending`]: totals over all calls.
+//! - [`context`]: the part of a session that a model sees, the fill level of its window, and compaction.
+//! - [`guide`]: instructions that users write for models; [`surroundings`]: the machine and the project, as shown to
+//!   models; [`project`]: files that a project contributes, and trust in them.
+//! - [`session`]: settings, todos and summary of a durable conversation; [`state_files`]: small text files in its
+//!   state; [`files`]: its files as clients list and read them; [`worktree`]: its checkout of a repository.
+//! - [`search`]: search over past sessions; [`knowledge`]: search in documents; [`web`]: requests to web servers;
+//!   [`untrusted`]: foreign text, sanitised before a model sees it; [`visible`]: text for approvals, with every
+//!   character made visible; [`path`]: paths as models read and write them; [`charset`]: the encoding of a file.
+//! - [`archive`]: sessions that move from one journal to another.
+//! - [`undo`]: reverting the file changes of a turn. [`language`]: results of language servers.
+//! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`], [`ports::Toolbox`],
+//!   [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
+//!   [`ports::Skills`], [`ports::Projects`], [`ports::Worktrees`], [`ports::Languages`], [`ports::Confiner`],
+//!   [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
 #[macro_use]

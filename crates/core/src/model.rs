@@ -1,4 +1,4 @@
-//! What a model is asked and what it streams back.
+//! Requests to models, and their streamed answers.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -16,17 +16,17 @@ use crate::{
 };
 
 names! {
-    /// One of the five places where a model can be configured.
+    /// One of the five slots for which a model can be configured.
     #[derive(Default, PartialOrd, Ord, Hash)]
     pub enum Slot {
-        /// The model for everything that has no slot of its own.
+        /// The default for all slots without a model of their own.
         #[default]
         Base = "base",
-        /// Complex tasks.
+        /// Tasks of high complexity.
         Reasoning = "reasoning",
-        /// Images.
+        /// Input that contains images.
         Vision = "vision",
-        /// Code.
+        /// Reading and writing program code.
         Code = "code",
         /// The last answer of a turn, and chat.
         Chat = "chat",
@@ -44,57 +44,57 @@ impl FromStr for Slot {
     }
 }
 
-/// Properties of a configured model, as far as they are known: what nobody configured its server may tell later.
+/// Known properties of a configured model. The server may later supply properties that are not configured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
-    /// The model's id, as its server knows it.
+    /// Id of the model, as its server knows it.
     pub id: String,
-    /// Its wire: `openai`, `anthropic`, `llamacpp` or `embedded`.
+    /// Wire protocol: `openai`, `anthropic`, `llamacpp` or `embedded`.
     pub wire: String,
-    /// Where it is; nothing for the embedded model.
+    /// Address of its server. `None` for the embedded model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// The tokens that request and answer may have together.
+    /// Maximum tokens of request and answer together.
     pub context_window: u64,
-    /// Origin of that number.
+    /// Origin of the window size.
     #[serde(default)]
     pub window_source: WindowSource,
-    /// Set if the wire carries tool calls. Where not, calls are written into and read from the text.
+    /// True if the wire supports tool calls. Otherwise calls are written into the text and parsed from it.
     pub native_tools: bool,
-    /// Set if it runs in the daemon's own process, so that people are told how to name a better one.
+    /// True if it runs in the daemon's process. Users then see how to configure a better model.
     pub embedded: bool,
-    /// Set if its earlier reasoning is sent back to it, and so takes room in each request.
+    /// True if its earlier reasoning is sent back, which uses space in each request.
     #[serde(default)]
     pub echo_reasoning: bool,
-    /// Set if it can be shown pictures.
+    /// True if it accepts pictures.
     #[serde(default)]
     pub sees_pictures: bool,
-    /// All that is known of it, and from where, for people.
+    /// Everything known about it and the sources, for display.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<ModelFigure>,
 }
 
-/// Name of the figure that says by which route a model's server is reached.
+/// Name of the figure with the network route to a model's server.
 pub const ROUTE: &str = "route";
 
-/// A figure of a model, with its origin.
+/// A property of a model, with its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFigure {
-    /// Its name, such as `window` or `prices`.
+    /// Name, such as `window` or `prices`.
     pub name: String,
-    /// Its value, in words.
+    /// Value as text for display.
     pub value: String,
-    /// Its source: the configuration, the server, a page on a day.
+    /// Source: the configuration, the server, or a web page with its date.
     pub source: String,
 }
 
 impl ModelInfo {
-    /// Name of this model in an origin.
+    /// Returns the name of this model in an origin.
     pub fn origin(&self) -> String {
         model_origin(&self.id, self.base_url.as_deref().unwrap_or(&self.wire))
     }
 
-    /// The steps that a turn may take where nobody said: 100, or 20 for models whose tool calls are read from text.
+    /// Default step limit of a turn: 100, or 20 for models whose tool calls are parsed from text.
     pub fn default_max_steps(&self) -> u32 {
         if self.native_tools { 100 } else { 20 }
     }
@@ -104,115 +104,115 @@ names! {
     /// Origin of the size of a model's window.
     #[derive(Default)]
     pub enum WindowSource {
-        /// Nobody said: it is assumed.
+        /// An assumed value, because nothing is known.
         #[default]
         Default = "default",
-        /// The configuration.
+        /// The value in the configuration.
         Configured = "configured",
-        /// The catalogue of what is published of models.
+        /// The catalogue of published model data.
         Catalogue = "catalogue",
-        /// The model's server.
+        /// A report of the model's server.
         Server = "server",
-        /// A refusal of the model's server.
+        /// A refusal by the model's server.
         Refusal = "refusal",
-        /// Counts of the model's server, which cuts longer requests without a word.
+        /// Token counts of the model's server, which silently truncates longer requests.
         Cut = "cut",
     }
 }
 
-/// A way in which requests to a model differ from the usual one, because its server refused that.
+/// A difference of the requests to a model from the default form, because its server rejected that form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearntForm {
-    /// Part of requests that it is about.
+    /// Part of the request that differs.
     pub topic: ChangeTopic,
-    /// The change in words, behind "requests go".
+    /// Description of the change, completing "requests go".
     pub words: String,
 }
 
 /// Part of requests that a change is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeTopic {
-    /// Tools and calls.
+    /// Tools, calls and their results.
     Tools,
-    /// Earlier thoughts.
+    /// Earlier reasoning of the model.
     Thoughts,
-    /// Pictures.
+    /// Pictures in the messages.
     Pictures,
     /// Fields beside the conversation.
     Parameters,
 }
 
-/// Outline of a test of a model.
+/// Estimate for a test of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelTestPlan {
-    /// The model's id, as far as it is known.
+    /// Id of the model, as far as known.
     pub model: String,
-    /// Requests that are made.
+    /// Number of requests that the test makes.
     pub requests: u32,
-    /// Tokens that they have together, about.
+    /// Approximate tokens of all requests together.
     pub tokens: u64,
 }
 
 /// Result of one check of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelCheck {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
-    /// State.
+    /// State of the check.
     pub state: CheckState,
-    /// The finding, in a sentence.
+    /// Finding, in one sentence.
     pub message: String,
-    /// Hint on what to do.
+    /// Hint on how to fix it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// State of what was checked.
+/// State of a check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
-    /// Good.
+    /// The check passed without remarks.
     #[default]
     Ok,
-    /// It works, and could be better.
+    /// It works, but could be better.
     Warn,
     /// It does not work.
     Fail,
-    /// The check says nothing of this model.
+    /// The check does not apply to this model.
     Skipped,
 }
 
 /// A model that a server lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedModel {
-    /// Its id.
+    /// Id of the model.
     pub id: String,
-    /// Its window, where the list tells.
+    /// Window in tokens, if the list has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
 }
 
-/// Models of one list at the most.
+/// Maximum number of models in one list.
 pub const MAX_LISTED_MODELS: usize = 500;
 
-/// The longest id of a model, in bytes.
+/// Maximum length of a model id, in bytes.
 pub const MAX_MODEL_ID: usize = 256;
 
-/// Returns whether a text can be the id of a model: not empty, not too long, in one line, with nothing in it that steers a
-/// terminal.
+/// Returns true if the text is a valid model id: not blank, not too long, and without control characters, which include
+/// line breaks and terminal escapes.
 pub fn is_model_id(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= MAX_MODEL_ID && !text.chars().any(char::is_control)
 }
 
-/// A slot and what stands in it.
+/// A slot and its model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SlotInfo {
-    /// The slot.
+    /// Name of the slot.
     pub slot: Slot,
-    /// The slot whose model serves it, if it is empty itself.
+    /// Slot whose model is used because this one is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub falls_back_to: Option<Slot>,
-    /// The model.
+    /// Properties of the model.
     pub model: ModelInfo,
 }
 
@@ -220,51 +220,51 @@ pub struct SlotInfo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// Instructions.
+    /// Instructions for the model.
     System {
-        /// The words.
+        /// Text of the message.
         text: String,
     },
-    /// The person, or the daemon speaking for it.
+    /// Input of the user, or of the daemon on the user's behalf.
     User {
-        /// The words.
+        /// Text of the message.
         text: String,
     },
-    /// The same, with pictures that belong to the words. Only models that see are sent one
+    /// Same as `User`, with pictures that belong to the text. Sent only to models that accept pictures
     /// ([`ModelInfo::sees_pictures`]).
     Pictures {
-        /// The words.
+        /// Text of the message.
         text: String,
-        /// The pictures.
+        /// Pictures that belong to the text.
         pictures: Vec<ShownPicture>,
     },
-    /// The model's own earlier words and calls.
+    /// Earlier text and calls of the model.
     Assistant {
-        /// The words; may be empty beside calls.
+        /// Text; may be empty if there are calls.
         text: String,
-        /// Its reasoning, for the providers that want it back.
+        /// Reasoning, for providers that require it back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning: Option<String>,
-        /// Its calls.
+        /// Tool calls of the message.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
-        /// Origin of them.
+        /// Origin of the text and the calls.
         #[serde(default, skip_serializing_if = "AnswerOrigin::is_empty")]
         origin: AnswerOrigin,
     },
     /// Result of one call.
     Tool {
-        /// The call.
+        /// Id of the call.
         call_id: crate::ids::CallId,
-        /// The tool's name.
+        /// Name of the tool.
         name: String,
-        /// The result, as the model shall read it.
+        /// Result as the model sees it.
         text: String,
     },
 }
 
 impl Message {
-    /// An answer without thoughts, whose origin is not known.
+    /// Creates an answer without reasoning and with unknown origin.
     pub fn answer(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
         Self::Assistant { text: text.into(), reasoning: None, tool_calls, origin: AnswerOrigin::default() }
     }
@@ -273,9 +273,10 @@ impl Message {
 /// A picture in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownPicture {
-    /// Which it is.
+    /// Description of the picture.
     pub picture: Picture,
-    /// Its bytes; none while they are still to be read, and where they are gone. It is left out of a request then.
+    /// Encoded bytes. `None` until they are loaded, or if the file is gone; the picture is then left out of the
+    /// request.
     #[serde(skip)]
     pub content: Option<Arc<[u8]>>,
 }
@@ -283,32 +284,33 @@ pub struct ShownPicture {
 /// One request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRequest {
-    /// The session, so that a model with a cache of its own can find the prefix again.
+    /// Session of the request, so that a model with its own cache finds the prefix again.
     pub session_id: SessionId,
-    /// The conversation. The first message is the system message; calls and results are paired, by ids of at most 40
-    /// letters, digits, `_` and `-`; no text is blank, but for an assistant's beside calls, which is empty then.
+    /// The conversation. The first message is the system message. Calls and results are paired by ids of at most 40
+    /// letters, digits, `_` and `-`. No text is blank, except that an assistant message with calls may have an empty
+    /// one.
     pub messages: Vec<Message>,
-    /// The tools, sorted by name.
+    /// Tools, sorted by name.
     pub tools: Arc<[ToolSpec]>,
-    /// Set if they may be called. In the last call of a turn they may not: they are named there so that the request
-    /// begins as the one before it did.
+    /// True if tools may be called. In the last call of a turn they may not, but they are still listed so that the
+    /// request has the same prefix as the previous one.
     pub may_call: bool,
-    /// The form that the answer has to be in, where it is the last of a turn. Its words are told to the model already: a wire
-    /// that has a field for it sends it there, too, unless its server refused that. Calls are in no such form.
+    /// Schema for the answer, if it is the last one of a turn. The messages already describe it. A wire with a field
+    /// for it sends it there, too, unless its server rejected that. Tool calls are not subject to the schema.
     pub answer_schema: Option<Arc<AnswerSchema>>,
-    /// Maximum number of tokens of the answer, where that is fewer than the model's own limit.
+    /// Maximum number of tokens of the answer, if lower than the model's own limit.
     pub max_tokens: Option<u64>,
-    /// Set if another model answers in its place where its server does not: then it is not waited for as long.
+    /// True if a fallback model answers when the server does not. The wait for the server is then shorter.
     pub has_fallback: bool,
-    /// Paths that exist in the workspace, relative to it, for models whose arguments are constrained
-    /// ([`ModelInfo::embedded`]); empty for all others.
+    /// Existing paths relative to the workspace, for models with constrained arguments ([`ModelInfo::embedded`]). Empty
+    /// for all others.
     pub known_paths: Vec<String>,
-    /// Keeps what goes over the wire for it.
+    /// Recorder for the exchange over the wire.
     pub tap: RequestTap,
 }
 
 impl ModelRequest {
-    /// A request without tools, limits and a tap.
+    /// Creates a request without tools, limits and a tap.
     pub fn new(session_id: SessionId, messages: Vec<Message>) -> Self {
         Self {
             session_id,
@@ -324,76 +326,76 @@ impl ModelRequest {
     }
 }
 
-/// One piece of a model's answer.
+/// One chunk of a model's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelChunk {
-    /// Words for the person.
+    /// Text for the user.
     Text(String),
-    /// Words of reasoning.
+    /// Text of the reasoning.
     Reasoning(String),
-    /// A whole tool call with its raw arguments. Sent only when the answer has come to its proper end, so
-    /// that a call out of a cut stream never runs.
+    /// A whole tool call with its raw arguments. Sent only after the answer has ended properly, so that a call from a
+    /// cut stream never runs.
     ToolCall {
-        /// The tool's name, as the model wrote it.
+        /// Name of the tool as the model wrote it.
         name: String,
-        /// The arguments, as the model wrote them.
+        /// Arguments as the model wrote them.
         arguments: String,
-        /// Fields beside them.
+        /// Fields of the server beside them.
         fields: ServerFields,
     },
-    /// The server's own fields of the answer as a whole; at most once, before the calls.
+    /// The server's own fields for the whole answer. Sent at most once, before the calls.
     AnswerFields(ServerFields),
-    /// A call that did not run. Sent where [`Self::ToolCall`] is.
+    /// A call that does not run. Sent at the same point as [`Self::ToolCall`].
     UnrunCall {
-        /// The tool's name, as far as it is known.
+        /// Name of the tool, as far as known.
         name: String,
-        /// Why it did not run.
+        /// Reason why it does not run.
         why: UnrunReason,
     },
-    /// The words so far are reasoning: the answer held its end, without its beginning.
+    /// Reclassifies the text so far as reasoning: the answer had its end marker, but not its start marker.
     WasReasoning,
-    /// The answer so far counts for nothing: it broke off, and is asked for again. Behind it comes [`Self::Retry`].
+    /// Discards the answer so far, because the stream broke and the request is repeated. [`Self::Retry`] follows.
     Discarded,
-    /// The call is tried again. Before the first text, reasoning or call, or behind [`Self::Discarded`].
+    /// The call is retried. Sent before the first text, reasoning or call, or after [`Self::Discarded`].
     Retry {
-        /// Which try comes next, from 2.
+        /// Number of the next attempt, from 2.
         attempt: u32,
         /// Delay before it, in milliseconds.
         delay_ms: u64,
-        /// Why the last one failed.
+        /// Why the last attempt failed.
         reason: String,
     },
-    /// The request went without the tools that it names and that may not be called ([`ModelRequest::may_call`]): its
-    /// server does not take them. Comes before the answer.
+    /// The request was sent without its tools, which must not be called ([`ModelRequest::may_call`]), because its
+    /// server rejects them. Sent before the answer.
     WithoutTools,
-    /// Something that a person has to know: the request was taken in another form than was meant.
+    /// A notice for the user: the request was accepted only in a modified form.
     Notice {
-        /// Its name in the event of the warning, a word.
+        /// Code of the warning event.
         code: &'static str,
-        /// The words.
+        /// Text of the notice.
         message: String,
     },
-    /// The answer was cut by us, because it would have gone on without end.
+    /// The daemon cut the answer off, because it would not have ended.
     Runaway {
-        /// The repetition, after "it": such as `repeated "ha" without end`.
+        /// The repetition, completing "it": such as `repeated "ha" without end`.
         what: String,
     },
     /// Remark of the server on the request.
     Remark(ServerRemark),
-    /// Usage of the current attempt, as far as its server has counted; a later one takes the place of an earlier one.
+    /// Usage of the current attempt, as counted so far. A later one replaces an earlier one.
     Usage(Usage),
-    /// The proper end. Nothing follows.
+    /// Proper end of the answer. Nothing follows.
     End(Finish),
 }
 
 impl ModelChunk {
-    /// A call of which nothing else is known.
+    /// Creates a call without fields of a server.
     pub fn call(name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self::ToolCall { name: name.into(), arguments: arguments.into(), fields: ServerFields::default() }
     }
 }
 
-/// Usage of a model call while its chunks come: of attempts that broke off, and of the current one.
+/// Usage of a model call while its chunks arrive: that of broken attempts, and of the current one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CallUsage {
     broken: Usage,
@@ -401,7 +403,7 @@ pub struct CallUsage {
 }
 
 impl CallUsage {
-    /// Takes note of a chunk. Tokens that a server counted are paid for, whatever became of their answer.
+    /// Records a chunk. Tokens that a server has counted are paid for, even if their answer is discarded.
     pub fn note(&mut self, chunk: &ModelChunk) {
         match chunk {
             ModelChunk::Usage(usage) => self.counted = Some(*usage),
@@ -411,12 +413,12 @@ impl CallUsage {
         }
     }
 
-    /// Usage of the current attempt, where its server has counted any.
+    /// Usage of the current attempt, if its server has counted any.
     pub fn counted(&self) -> Option<Usage> {
         self.counted
     }
 
-    /// Usage of all attempts. Where nothing was counted of the last one, it is `uncounted`.
+    /// Usage of all attempts. `uncounted` is used for the last one if its server has not counted it.
     pub fn total(&self, uncounted: Usage) -> Usage {
         let mut total = self.broken;
         total += self.counted.map_or(uncounted, |counted| Usage::of_call(Some(counted)));
@@ -427,11 +429,11 @@ impl CallUsage {
 /// Why a call in an answer did not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnrunReason {
-    /// The token limit cut it.
+    /// The token limit cut it off.
     Cut,
-    /// It is in a spelling that its server should have read and did not: it came as words, which are left out.
+    /// It uses a syntax that its server should have parsed but did not. It arrived as text, which is left out.
     Foreign,
-    /// It stands among words that may make it an example. The words are told as they are.
+    /// It is surrounded by text that may make it an example. The text is shown unchanged.
     Doubtful,
 }
 
@@ -439,12 +441,12 @@ pub enum UnrunReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// The model was done, or asked for tools.
+    /// The model finished, or requested tools.
     Stop,
     /// The token limit was reached.
     Length,
     /// The provider withheld the rest.
     Filtered,
-    /// We cut it ([`ModelChunk::Runaway`]).
+    /// The daemon cut it off ([`ModelChunk::Runaway`]).
     Runaway,
 }

@@ -1,6 +1,6 @@
-//! Names of enums' variants in JSON, configuration and events.
+//! Macro for enums whose variants have fixed names in JSON, configuration and events.
 
-/// Enums whose variants have names, in the order of lists.
+/// Defines an enum with a name for each variant. The order of the variants is the order in lists.
 #[macro_export]
 macro_rules! names {
     (
@@ -12,10 +12,10 @@ macro_rules! names {
         pub enum $kind { $($(#[$of_variant])* #[serde(rename = $name)] $variant,)+ }
 
         impl $kind {
-            /// All of them, in order.
+            /// All variants, in order.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
-            /// The name.
+            /// Returns the variant's name.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -23,7 +23,7 @@ macro_rules! names {
                 }
             }
 
-            /// The one of that name, if there is one.
+            /// Returns the variant with this name, if there is one.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|known| known.as_str() == name)
             }

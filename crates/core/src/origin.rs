@@ -1,6 +1,6 @@
-//! Origin of what a model said: which model it was, and the fields of its server's answer that only that model understands.
+//! Origin of a model's output: the model, and opaque fields of its server's answer that only that model understands.
 //!
-//! They go back as they came, byte for byte, to the model that they came from, and to no other.
+//! The fields are sent back unchanged, byte for byte, to the model that they came from, and to no other.
 
 use std::sync::Arc;
 
@@ -8,31 +8,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::CallId;
 
-/// Bytes of such fields that are kept of one answer. Where there are more, those that find no room are dropped whole: a
-/// part of one is refused by its server.
+/// Maximum size of the stored fields of one answer, in bytes. Fields that do not fit are dropped whole, because servers
+/// reject partial ones.
 pub const MAX_SERVER_FIELDS: usize = 1 << 20;
 
-/// The longest id of a call that is kept, in bytes: some gateways put signatures into ids. A longer one counts as none.
+/// Maximum length of a stored call id of a server, in bytes: some gateways encode signatures in ids. A longer id is
+/// treated as missing.
 pub const MAX_SERVER_CALL_ID: usize = 64 << 10;
 
-/// Fields of a server's answer beside what is read of it.
+/// Opaque fields of a server's answer.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFields {
-    /// The server's id of the call; empty where it gave none. It need not be unique in a session.
+    /// The server's id of the call; empty if it sent none. It need not be unique in a session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call_id: String,
     /// `extra_content` of the call, as JSON: Gemini's thought signature.
     pub extra_content: Option<String>,
-    /// `reasoning_details` of the answer, as JSON: OpenRouter's form of signed and encrypted thoughts.
+    /// `reasoning_details` of the answer, as JSON: OpenRouter's form of signed and encrypted reasoning.
     pub reasoning_details: Option<String>,
-    /// Blocks of the answer in their order, as JSON in the form of its wire: signed thoughts and all else that a server wants
-    /// back where it stood.
+    /// Blocks of the answer in order, as JSON in the form of its wire: signed reasoning and everything else that a
+    /// server requires back at the same position.
     pub blocks: Option<String>,
 }
 
 impl ServerFields {
-    /// Returns whether there are fields of an answer as a whole.
+    /// Returns true if there are fields of an answer as a whole.
     pub fn are_of_answer(&self) -> bool {
         self.reasoning_details.is_some() || self.blocks.is_some()
     }
@@ -41,51 +42,52 @@ impl ServerFields {
 /// Origin of one item.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemOrigin {
-    /// The model, as [`model_origin`] names it.
+    /// The model, as named by [`model_origin`].
     pub model: String,
-    /// The server's own fields.
+    /// Opaque fields of the server.
     #[serde(flatten)]
     pub fields: ServerFields,
 }
 
-/// Origin of one message of a model, put together from its items.
+/// Origin of one message of a model, assembled from its items.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerOrigin {
     /// Origins of its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<(CallId, Arc<ItemOrigin>)>,
-    /// The item that has the fields of the answer as a whole.
+    /// Origin with the fields of the answer as a whole.
     pub whole: Option<Arc<ItemOrigin>>,
-    /// Its thoughts, where the model that is asked is not known to want them back: some servers say so only by refusing.
+    /// Reasoning that is not sent back, because the requested model is not known to need it. Some servers reveal this
+    /// only by rejecting the request.
     pub unsent_reasoning: Option<String>,
-    /// The model whose thoughts these are: another one is not shown them.
+    /// Model that produced the reasoning. Other models do not see it.
     pub thinker: Option<String>,
 }
 
 impl AnswerOrigin {
-    /// Returns whether nothing is known.
+    /// Returns true if nothing is known.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.whole.is_none() && self.unsent_reasoning.is_none() && self.thinker.is_none()
     }
 
-    /// Returns whether its thoughts are known to be those of another model.
+    /// Returns true if the reasoning is known to be from another model.
     pub fn is_thought_by_another(&self, model: &str) -> bool {
         self.thinker.as_deref().is_some_and(|thinker| thinker != model)
     }
 
-    /// Fields that came with a call, if it came from that model.
+    /// Returns the fields of a call if it came from that model.
     pub fn of_call(&self, id: &CallId, model: &str) -> Option<&ServerFields> {
         let (_, origin) = self.calls.iter().find(|(call, _)| call == id)?;
         (origin.model == model).then_some(&origin.fields)
     }
 
-    /// The `reasoning_details`, if they came from that model.
+    /// Returns the `reasoning_details` if they came from that model.
     pub fn details_of(&self, model: &str) -> Option<&str> {
         self.whole_of(model)?.reasoning_details.as_deref()
     }
 
-    /// The blocks of the answer, if they came from that model.
+    /// Returns the blocks of the answer if they came from that model.
     pub fn blocks_of(&self, model: &str) -> Option<&str> {
         self.whole_of(model)?.blocks.as_deref()
     }
@@ -95,7 +97,7 @@ impl AnswerOrigin {
     }
 }
 
-/// Name of a model in an origin: its id, and where it is. The same id at another address is another model.
+/// Returns the name of a model in an origin: its id and its address. The same id at another address is another model.
 pub fn model_origin(id: &str, place: &str) -> String {
     let place = place.strip_prefix("https://").or_else(|| place.strip_prefix("http://")).unwrap_or(place);
     format!("{id}@{}", place.trim_end_matches('/'))

@@ -1,9 +1,9 @@
-//! Paths as models read and write them: byte for byte, on one line, and as nothing but a path.
+//! Paths as models read and write them: byte for byte, on one line, and impossible to mistake for anything else.
 //!
-//! A character that has no ink, turns the direction of writing or steers a terminal is written `\u{200b}`; so are the backslash
-//! and `<`, with which a name could pose as such an escape or as a tag. Blanks of all widths stay, since they can be copied; where
-//! two names look alike they are written out, too. Tools read the escapes of these characters back, and of no others: no rule
-//! about `.env` is passed by `\u{2e}env`.
+//! Characters that are invisible, change the text direction or control a terminal are escaped as `\u{200b}`. So are the
+//! backslash and `<`, with which a name could imitate such an escape or a tag. Spaces of all widths stay, since they
+//! can be copied; they are escaped only if two names look alike. Tools decode the escapes of these characters and no
+//! others, so that `\u{2e}env` does not bypass a rule about `.env`.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -11,12 +11,12 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 use crate::untrusted::is_unseen;
 
-/// Prefix of a character that is written out.
+/// Prefix of an escaped character.
 const WRITTEN: &str = "\\u{";
 
-/// A path as models read it.
+/// Returns a path as models read it.
 pub fn shown(path: &str) -> Cow<'_, str> {
-    // A blank at the end is lost wherever text is trimmed.
+    // A trailing space would be lost wherever text is trimmed.
     let end = path.trim_end().len();
     if end < path.len() {
         return (written(&path[..end], is_written) + &written(&path[end..], |_| true)).into();
@@ -24,8 +24,8 @@ pub fn shown(path: &str) -> Cow<'_, str> {
     if path.contains(is_written) { written(path, is_written).into() } else { path.into() }
 }
 
-/// The same with all blanks and accents that are characters of their own written out, where any of them is more than a blank
-/// between words: for a name that could be taken for another.
+/// Same as [`shown`], but also escapes unusual spaces and combining accents, for a name that could be mistaken for
+/// another. `None` if the path has none of them except single spaces between words.
 pub fn spelled(path: &str) -> Option<String> {
     let is_odd =
         |name: &str| name.split(' ').any(str::is_empty) || name.contains(|letter| letter != ' ' && is_inner(letter));
@@ -51,12 +51,12 @@ fn is_inner(letter: char) -> bool {
     letter.is_whitespace() || is_combining_mark(letter)
 }
 
-/// A path that can stand in quotation marks and between backticks. [`read`] reads it as well.
+/// Returns a path that is safe between quotation marks or backticks. [`read`] decodes it, too.
 pub fn quoted(path: &str) -> String {
     shown(path).replace('"', "\\u{22}").replace('`', "\\u{60}")
 }
 
-/// The same for a path that is written as models read it.
+/// Same as [`quoted`], for a path in the form that models read.
 pub fn requoted(shown: &str) -> String {
     quoted(&read(shown).unwrap_or(shown.into()))
 }
@@ -78,8 +78,8 @@ pub fn read(written: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns true if two names differ only in what is not visible: in blanks, in how accents are composed, in case, in characters
-/// without ink.
+/// Returns true if two names differ only in ways that are hard to see: spaces, composition of accents, case, or
+/// invisible characters.
 pub fn looks_like(one: &str, other: &str) -> bool {
     let folded = |name: &str| {
         let seen: String = name.nfkc().filter(|letter| !is_unseen(*letter)).flat_map(char::to_lowercase).collect();

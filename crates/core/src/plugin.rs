@@ -1,4 +1,4 @@
-//! Plugins: folders with skills, agents, commands and MCP servers that a person has added as a whole.
+//! Plugins: folders with skills, agents, commands and MCP servers that a user adds as a whole.
 
 use std::path::PathBuf;
 
@@ -11,75 +11,75 @@ use crate::{
 };
 
 names! {
-    /// Relation of a folder to what the person has agreed to.
+    /// State of a folder relative to the plugin that the user has approved.
     #[derive(Default)]
     pub enum PluginState {
-        /// No plugin of that name is there.
+        /// No plugin of that name is installed.
         #[default]
         New = "new",
-        /// A plugin of that name is there, with other files.
+        /// A plugin of that name is installed, with other files.
         Update = "update",
-        /// It is there, as the person agreed to it.
+        /// The plugin is installed, with the approved files.
         Installed = "installed",
-        /// It is there, and its files are not those that the person agreed to: nothing of it is used.
+        /// The plugin is installed, but its files differ from the approved ones: nothing of it is used.
         Changed = "changed",
     }
 }
 
-/// All that is known of a plugin.
+/// Details of a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginReport {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version, as it says; empty where it says none.
+    /// Declared version; empty if none.
     pub version: String,
-    /// Its purpose, as it says.
+    /// Declared purpose of the plugin.
     pub description: String,
-    /// Its licence, as it says.
+    /// Declared license of the plugin.
     pub license: String,
-    /// Its page, as it says.
+    /// Declared home page of the plugin.
     pub homepage: String,
-    /// Relation to what the person has agreed to.
+    /// State relative to the approved plugin.
     pub state: PluginState,
-    /// SHA-256 over the names, bytes and rights to run of all its files, in hexadecimal digits.
+    /// SHA-256 over the names, contents and execute permissions of all its files, in hexadecimal.
     pub hash: String,
-    /// The folder in which its files are.
+    /// Folder that has its files.
     pub folder: PathBuf,
-    /// The place that it was added from, as the person named it; empty where it was not.
+    /// Place that it was added from, as the user gave it; empty if it is not installed.
     pub source: String,
-    /// When the person agreed to it.
+    /// Time of the user's approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added_at: Option<Timestamp>,
     /// Number of its files.
     pub files: u64,
-    /// Bytes in them.
+    /// Total size of its files, in bytes.
     pub bytes: u64,
-    /// Its skills.
+    /// Skills of the plugin.
     pub skills: Vec<PluginSkill>,
-    /// Its agents.
+    /// Agents of the plugin.
     pub agents: Vec<AgentCard>,
-    /// Its commands; the texts are there only where they are used.
+    /// Commands of the plugin. Their texts are present only if they are used.
     pub commands: Vec<ProjectCommand>,
-    /// Its MCP servers.
+    /// MCP servers of the plugin.
     pub servers: Vec<PluginServer>,
-    /// Parts that agentd has nothing for, such as hooks. They are never run.
+    /// Parts that agentd does not support, such as hooks. They are never run.
     pub unsupported: Vec<String>,
-    /// Version of the plugin of that name that is there now, where this is another one.
+    /// Version of the installed plugin of that name, if this is another one.
     pub installed_version: String,
-    /// Differences of the files from those that the person agreed to.
+    /// Differences of the files from the approved ones.
     pub changes: Vec<ProjectChange>,
-    /// Problems and oddities of single parts.
+    /// Problems and oddities of individual parts.
     pub problems: Vec<ProjectProblem>,
 }
 
 /// A skill of a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginSkill {
-    /// Its name.
+    /// Name of the skill.
     pub name: String,
-    /// Its purpose.
+    /// Purpose of the skill.
     pub description: String,
-    /// Files of it that are programs, below the plugin's folder. Commands that run them ask first.
+    /// Its executable files, relative to the plugin's folder. Commands that run them require approval.
     pub scripts: Vec<String>,
     /// Python packages that it declares.
     pub packages: Vec<String>,
@@ -88,23 +88,23 @@ pub struct PluginSkill {
 /// An MCP server of a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginServer {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// The program and its arguments, as they are written; empty for one behind an address.
+    /// Program and arguments, as written; empty for a server with a URL.
     pub command: Vec<String>,
-    /// The address, as it is written; empty for a program.
+    /// URL as written; empty for a program.
     pub url: String,
     /// Names of the variables or headers that are set for it.
     pub sets: Vec<String>,
-    /// Variables of the daemon, or of a client, whose values it gets.
+    /// Variables of the daemon or of a client whose values it receives.
     pub reads: Vec<String>,
-    /// The variables or headers that are set for it, each as `NAME=VALUE`, as they are written.
+    /// Variables or headers that are set for it, each as `NAME=VALUE`, as written.
     #[serde(default)]
     pub values: Vec<String>,
-    /// Names of the variables among them that may decide which program or code runs.
+    /// Names of the variables among them that may determine which program or code runs.
     #[serde(default)]
     pub steering: Vec<String>,
-    /// The folder in which the program starts, as it is written; empty for an address.
+    /// Working directory of the program, as written; empty for a URL.
     #[serde(default)]
     pub cwd: String,
 }

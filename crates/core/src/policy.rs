@@ -1,4 +1,4 @@
-//! Verdicts: what the rules say of a tool call, and why.
+//! Verdicts of the policy on tool calls, with their reasons.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,39 +6,39 @@ names! {
     /// Risk of a call.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Risk {
-        /// Looks, changes nothing.
+        /// Reads only, and changes nothing.
         Low = "low",
-        /// Changes what can be changed back.
+        /// Makes changes that can be reverted.
         Medium = "medium",
-        /// Runs code that nobody can read beforehand, or changes what is hard to restore.
+        /// Runs code that cannot be reviewed beforehand, or makes changes that are hard to revert.
         High = "high",
-        /// May destroy or leak.
+        /// May destroy or leak data.
         Critical = "critical",
     }
 }
 
-/// Verdict of the rules. The order is from mild to strict, so that the strictest is the greatest.
+/// Verdict of the rules, ordered from mild to strict, so that the strictest is the greatest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// It may run.
+    /// The call may run.
     Allow,
-    /// A person decides.
+    /// The user decides on the call.
     Ask {
-        /// Its risk.
+        /// Risk of the call.
         risk: Risk,
-        /// Why it is asked.
+        /// Reason why approval is required.
         reason: String,
     },
-    /// It may not run, whoever asks.
+    /// The call may not run, and no approval can change that.
     Deny {
-        /// Reason for the model.
+        /// Reason, sent to the model.
         reason: String,
     },
 }
 
 impl Verdict {
-    /// Risk of the call, as far as the verdict says.
+    /// Returns the risk of the call according to the verdict.
     pub fn risk(&self) -> Risk {
         match self {
             Self::Allow => Risk::Low,
@@ -47,7 +47,7 @@ impl Verdict {
         }
     }
 
-    /// Strictness, whatever the reason: greater is stricter.
+    /// Returns the strictness regardless of the reason: greater is stricter.
     pub fn strictness(&self) -> (u8, Risk) {
         let kind = match self {
             Self::Allow => 0,
@@ -57,7 +57,7 @@ impl Verdict {
         (kind, self.risk())
     }
 
-    /// The same verdict for another reason, made of its own.
+    /// Returns the same verdict with a reason derived from the current one.
     #[must_use]
     pub fn because(self, make: impl FnOnce(String) -> String) -> Self {
         match self {
@@ -69,71 +69,71 @@ impl Verdict {
 }
 
 names! {
-    /// Which layer of the rules decided.
+    /// Layer of the rules that decided.
     #[derive(Hash)]
     pub enum Layer {
         /// The tool's own checker.
         Checker = "checker",
-        /// The global patterns.
+        /// The patterns for all tools.
         Global = "global",
-        /// The rules about the tool.
+        /// The rules for the tool.
         Tool = "tool",
-        /// The defaults: no other layer had an opinion.
+        /// The defaults, because no other layer decided.
         Default = "default",
-        /// A rule that a person has kept.
+        /// A rule that the user has granted.
         Grant = "grant",
     }
 }
 
-/// A verdict with its reasons, for people: which layer and which rule decided, about the whole and about each part.
+/// A verdict with its reasons, for users: the deciding layer and rule, for the whole call and for each part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// The verdict.
+    /// Verdict on the call.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// The layer that decided.
+    /// Layer of the deciding rule.
     pub layer: Layer,
-    /// The rule that decided: the key of a rule file and its pattern, or a sentence about a built-in one.
+    /// Rule that determined the verdict: the key of a rule file with its pattern, or a sentence about a built-in rule.
     pub rule: String,
-    /// The parts of a compound command, in the order in which they stand; empty for other tools.
+    /// Parts of a compound command, in order; empty for other tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartExplanation>,
-    /// The exact rules that an `always` would keep, one for each part that needs one. Empty where nothing needs one, or
-    /// where no rule could be exact.
+    /// Exact rules that `always` would grant, one for each part that needs one. Empty if no part needs one, or if no
+    /// rule could be exact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
-    /// Rules that reach further, one of which may be kept instead. The last reaches furthest.
+    /// Broader rules, one of which may be granted instead, broadest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wider: Vec<String>,
-    /// The kept rules that let it run.
+    /// Granted rules that let it run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
-    /// The path that the call would read, where the one that it names leads there through a link. Then it was judged
-    /// under both names, and this is the stricter verdict.
+    /// Target of the path argument, if it leads through a link. The call was then judged under both names, and this is
+    /// the stricter verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<String>,
 }
 
 impl Explanation {
-    /// The rule of a part of a command that is on the list of those that only look.
+    /// Rule of a part of a command that is on the list of read-only commands.
     pub const ONLY_LOOKS: &'static str = "it only looks, inside the session's folders";
 
-    /// Returns whether the call may run because each of its parts only looks: nobody granted it, no rule allows it, and
-    /// it would run the same with asking on.
+    /// Returns true if the call may run because each of its parts only reads. No grant or rule allows it, and it would
+    /// run the same way in a mode that requires approval.
     pub fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && !self.parts.is_empty() && self.parts.iter().all(PartExplanation::only_looks)
     }
 
-    /// The rule of a call that runs because of the session's mode `auto`.
+    /// Rule of a call that runs because of the session's mode `auto`.
     pub const BY_AUTO: &'static str = "the session's mode is auto";
 
-    /// The limits of the call, if it runs by this verdict.
+    /// Returns the limits of the call, if it runs by this verdict.
     pub fn confinement(&self) -> Confinement {
         let of = |layer: Layer, rule: &str| match layer {
             Layer::Default if rule == Self::BY_AUTO => Confinement::Guarded,
-            // A kept rule by prefix. A person who lets git record means that it writes to its own folder.
+            // A granted prefix rule. Granting git commands implies that git writes to its own folder.
             Layer::Grant if rule.ends_with(" *") && rule.contains(": git ") => Confinement::GuardedGit,
             Layer::Grant if rule.ends_with(" *") => Confinement::Guarded,
             _ => Confinement::Usual,
@@ -151,59 +151,60 @@ impl Explanation {
     }
 }
 
-/// Limits of what a call runs, by how closely a person looked at it.
+/// Limits of a call's processes, depending on how closely a user has reviewed the call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Confinement {
-    /// Those of every command: a person looked at this very call, or wrote a rule about it.
+    /// Limits of every command: the user approved this call or wrote a rule about it.
     #[default]
     Usual,
-    /// Nobody looked at this very call: what others run or obey by themselves in a folder of the person, such as `.git`,
-    /// cannot be changed, and is taken back where it was changed all the same.
+    /// This call was not reviewed. Files in a folder of the user that other programs execute or follow automatically,
+    /// such as `.git`, cannot be changed, and are restored if they were changed nevertheless.
     Guarded,
-    /// The same of a command of git, which writes to its own folder: only what git runs or obeys there is taken back.
+    /// Same as `Guarded` for git commands, which write to their own folder. Only entries that git executes or follows
+    /// are restored.
     GuardedGit,
-    /// Nobody was asked, because it only looks: nothing can be changed, and no network is there.
+    /// No approval was requested because the call only reads: it can change nothing and has no network.
     ReadOnly,
 }
 
 impl Confinement {
-    /// Returns true if what the call leaves behind is checked when it ends.
+    /// Returns true if the files are checked after the call.
     #[must_use]
     pub fn is_checked(self) -> bool {
         matches!(self, Self::Guarded | Self::GuardedGit)
     }
 }
 
-/// State of the sandbox of commands.
+/// State of the sandbox for commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SandboxState {
-    /// Behaviour where the kernel offers less: `enforce`, `best_effort` or `off`.
+    /// Behaviour if the kernel lacks features: `enforce`, `best_effort` or `off`.
     pub mode: String,
-    /// Set if commands run at all.
+    /// True if commands run at all.
     pub runs: bool,
-    /// The version of Landlock's interface, 0 without Landlock.
+    /// Version of the Landlock ABI; 0 without Landlock.
     pub landlock: u32,
-    /// Set if system calls are filtered.
+    /// True if system calls are filtered.
     pub seccomp: bool,
-    /// Set if a command has a process table, a `/tmp` and a read-only file system of its own.
+    /// True if a command has its own process table and `/tmp`, and a read-only file system.
     pub namespaces: bool,
-    /// Set if commands may use the network.
+    /// True if commands may use the network.
     pub network: bool,
-    /// Weaknesses, one sentence each.
+    /// Weaknesses of the sandbox, one sentence each.
     pub weaknesses: Vec<String>,
 }
 
 /// Explanation of one part of a compound command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartExplanation {
-    /// The part as it was understood: programs and arguments without needless quotes.
+    /// The part as parsed: program and arguments without redundant quotes.
     pub text: String,
-    /// The verdict.
+    /// Verdict on the part.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// The layer that decided.
+    /// Layer of the deciding rule.
     pub layer: Layer,
-    /// The rule that decided.
+    /// Rule that determined the verdict.
     pub rule: String,
 }
 

@@ -1,4 +1,5 @@
-//! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
+//! Ports: traits through which the engine reaches its environment. Adapters implement them and do not depend on the
+//! engine.
 
 mod content;
 mod folders;
@@ -44,36 +45,37 @@ pub use crate::ports::{
     workspaces::{Artifact, ArtifactDir, SessionTree, Workspace, WorkspaceArea, Workspaces},
 };
 
-/// Tells the time.
+/// Source of the current time.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// A model that can be asked.
+/// A model that answers requests.
 pub trait Model: Send + Sync {
-    /// Properties that are known now.
+    /// Returns the properties known now.
     fn info(&self) -> &ModelInfo;
 
-    /// Asks its server for the id and the window, where nobody configured them; [`Self::info`] tells them from then on. It
-    /// takes a few seconds at the most, and no time where nothing is missing. What cannot be found out stays as it is.
+    /// Queries the server for the model's id and window if they are not configured. [`Self::info`] returns them
+    /// afterwards. Takes at most a few seconds, and returns at once if nothing is missing. Values that cannot be
+    /// determined stay unchanged.
     fn look_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Asks its server whether it can be shown pictures, where nobody configured it and nobody asked; [`Self::info`] tells it from
-    /// then on. It takes as long as [`Self::look_up`].
+    /// Queries the server for picture support if that is neither configured nor known yet. [`Self::info`] returns it
+    /// afterwards. Takes as long as [`Self::look_up`].
     fn look_for_sight(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Returns whether its id and its window are known, or stay unknown because its server was asked in vain: what a turn
-    /// shows depends on the window.
+    /// Returns true if the id and the window are known, or if the server was queried for them without success. What a
+    /// turn shows depends on the window.
     fn is_known(&self) -> bool {
         true
     }
 
-    /// The models that its server lists, in its order, at most [`MAX_LISTED_MODELS`].
+    /// Lists the models of its server in the server's order, at most [`MAX_LISTED_MODELS`].
     ///
     /// [`MAX_LISTED_MODELS`]: crate::model::MAX_LISTED_MODELS
     fn listed(&self) -> BoxFuture<'_, Result<Vec<ListedModel>, ModelError>> {
@@ -82,31 +84,31 @@ pub trait Model: Send + Sync {
         Box::pin(std::future::ready(Err(alone)))
     }
 
-    /// Asks it. The stream ends after [`ModelChunk::End`] or after the first error; an end without either is
-    /// a defect of the adapter. Dropping the stream cancels the call: an HTTP request is closed, the embedded
-    /// model stops within a token.
+    /// Sends a request. The stream ends after [`ModelChunk::End`] or the first error; an end without either is a bug in
+    /// the adapter. Dropping the stream cancels the call: an HTTP request is closed, and the embedded model stops
+    /// within one token.
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>>;
 
-    /// Prices of its tokens, as far as they are known now.
+    /// Returns the prices of its tokens, if known.
     fn prices(&self) -> Option<Prices> {
         None
     }
 
-    /// Takes note of the size that its window turned out to have: [`WindowSource::Refusal`] where its server said so, or
-    /// [`WindowSource::Cut`] where its server cuts longer requests. [`Self::info`] tells it from then on.
+    /// Records the discovered size of its window: [`WindowSource::Refusal`] if its server stated it, or
+    /// [`WindowSource::Cut`] if its server truncates longer requests. [`Self::info`] returns it afterwards.
     fn note_window(&self, _tokens: u64, _source: WindowSource) {}
 
-    /// Forgets what was learnt from refusals and counts of its server.
+    /// Discards everything learnt from refusals and token counts of its server.
     fn forget(&self) {}
 
-    /// Differences of its requests from the usual ones, as learnt from refusals of its server.
+    /// Lists how its requests differ from the default form, as learnt from refusals of its server.
     fn learnt(&self) -> Vec<LearntForm> {
         Vec::new()
     }
 
-    /// Returns whether a request may name tools that must not be called ([`ModelRequest::may_call`]). False from when
-    /// its server has refused that and taken the same request without them, or it has called one all the same: then it
-    /// is better asked without tools.
+    /// Returns true if a request may list tools that must not be called ([`ModelRequest::may_call`]). Returns false
+    /// once the server has rejected such a request and accepted it without the tools, or once the model has called one
+    /// regardless. Such a model should get requests without tools.
     fn can_forbid_calls(&self) -> bool {
         true
     }
@@ -114,23 +116,24 @@ pub trait Model: Send + Sync {
 
 /// The models of the configuration.
 pub trait Models: Send + Sync {
-    /// The model that serves a slot, after falling back.
+    /// Returns the model that serves a slot, after resolving fallbacks between slots.
     fn get(&self, slot: Slot) -> Arc<dyn Model>;
 
-    /// The model of that id on the server of a slot. None where the slot has no server that is told which model is meant.
+    /// Returns the model with this id on the server of a slot. `None` if the slot's server does not let requests choose
+    /// the model.
     fn named(&self, _slot: Slot, _id: &str) -> Option<Arc<dyn Model>> {
         None
     }
 
-    /// All slots.
+    /// Lists all slots with their models.
     fn list(&self) -> Vec<SlotInfo>;
 
-    /// The slots that have a model of their own.
+    /// Lists the slots with a model of their own.
     fn own_slots(&self) -> Vec<Slot> {
         self.list().into_iter().filter(|info| info.falls_back_to.is_none()).map(|info| info.slot).collect()
     }
 
-    /// Models that answer in place of a slot's where its server does not, in their order.
+    /// Lists the models that answer instead if the slot's server does not, in order of preference.
     fn fallbacks(&self, _slot: Slot) -> Vec<FallbackModel> {
         Vec::new()
     }
@@ -139,156 +142,156 @@ pub trait Models: Send + Sync {
 /// A model that answers in place of another one.
 #[derive(Clone)]
 pub struct FallbackModel {
-    /// Its slot, or the one that it stands in for.
+    /// Slot of the model, or the slot that it substitutes for.
     pub slot: Slot,
-    /// The model.
+    /// Model that answers instead.
     pub model: Arc<dyn Model>,
 }
 
-/// Where a tool call works.
+/// Everything a tool call needs from its session and turn.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
-    /// The session.
+    /// Session of the call.
     pub session_id: SessionId,
-    /// The turn.
+    /// Turn of the call.
     pub turn_id: TurnId,
-    /// The call.
+    /// Id of the call.
     pub call_id: CallId,
-    /// The session's files.
+    /// Files of the session.
     pub workspace: Arc<Workspace>,
-    /// The files of the session's own state, as they are now.
+    /// Current files in the session's state.
     pub state_files: Arc<StateFiles>,
-    /// The client that holds the project's files, with text that is not saved; none where only the disk counts.
+    /// Client that holds project files with unsaved text. `None` if only the disk counts.
     pub client_files: Option<Arc<dyn ClientFiles>>,
-    /// Rules about files that the call comes upon without naming them, and about those that it names to change them:
-    /// neither a result nor a failure, of a preview either, quotes one that may not be read.
+    /// Rules for files that the call reaches without naming them, and for those that it names in order to change them.
+    /// Neither results nor errors, including those of previews, quote a file that may not be read.
     pub reading: ReadRules,
-    /// Variables of the client's environment for the processes of tools; empty where the client sent none.
+    /// Client variables for the processes of tools; empty if the client sent none.
     pub environment: Arc<ClientEnvironment>,
-    /// Where the call tells how far it is.
+    /// Receiver of progress reports.
     pub progress: CallProgress,
-    /// Whom the call may ask while it runs.
+    /// User that the call may ask while it runs.
     pub person: Person,
-    /// The model that it may ask while it runs.
+    /// Model that the call may ask while it runs.
     pub sampler: Sampler,
-    /// Meaning of the called tool's name when it was offered
-    /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)): where it stands for something else
-    /// by now, the call is not what was shown and allowed, and does not run. None where it was not offered.
+    /// Meaning of the tool's name when it was offered
+    /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)). If the meaning has changed since
+    /// then, the call is not the one that was shown and approved, and does not run. `None` if the tool was not offered.
     pub stands_for: Option<Arc<str>>,
-    /// Limits of what the call runs. A tool that runs commands holds them to it.
+    /// Limits of the call's processes. Tools that run commands must apply them.
     pub confinement: Confinement,
-    /// Names that others run or obey.
+    /// Names of files that other programs execute or follow automatically.
     pub guarded: GuardedNames,
-    /// Paths that a guarded command cannot change, as they were seen before it.
+    /// Paths that a guarded command cannot change, as found before it.
     pub closed: Arc<[PathBuf]>,
-    /// The time.
+    /// Current time at the start of the call.
     pub now: Timestamp,
-    /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.
+    /// Cancelled with the turn. A tool with running processes ends them before it returns.
     pub cancel: CancellationToken,
 }
 
-/// A session for which a server of tools is started; where nothing is known of it, nobody's.
+/// Session for which a tool server is started. All fields are `None` if the session is unknown.
 #[derive(Debug, Clone, Default)]
 pub struct ToolUser {
-    /// The session.
+    /// Session that uses the server.
     pub session_id: Option<SessionId>,
-    /// The client of its turn.
+    /// Environment of the client of its turn.
     pub environment: Option<Arc<ClientEnvironment>>,
-    /// Its project folder.
+    /// Project folder of the session.
     pub project: Option<PathBuf>,
 }
 
-/// The tools that work on the world outside the session's own state.
+/// Tools that act outside of the session's own state.
 pub trait Toolbox: Send + Sync {
     /// All tools, sorted by name.
     fn specs(&self) -> Arc<[ToolSpec]>;
 
-    /// All tools with what is known of them besides, those included that a turn shows only where they are mentioned. Asked
-    /// at the start of each turn: the same catalogue is handed out as long as nothing has changed.
+    /// All tools with their properties, including tools that a turn shows only if they are mentioned. Called at the
+    /// start of each turn. Returns the same catalogue until something changes.
     fn catalogue(&self) -> Arc<Catalogue> {
         Arc::new(Catalogue::of(&self.specs(), &ToolOrigin::BuiltIn))
     }
 
-    /// The tools of a session that has more than all have: those of [`Self::catalogue`], and those of servers that a client brought
-    /// for it. None where it has no others. The same catalogue is handed out as long as nothing has changed.
+    /// Tools of a session with additional ones: those of [`Self::catalogue`], and those of servers that a client
+    /// supplied for it. `None` if it has no additional ones. Returns the same catalogue until something changes.
     fn session_catalogue(&self, _: SessionId) -> Option<Arc<Catalogue>> {
         None
     }
 
-    /// Asks these MCP servers for their tools, and waits for them as long as the person has configured. Returns those whose
-    /// tools are still not known.
+    /// Requests the tools of these MCP servers, and waits up to the configured limit. Returns the servers whose tools
+    /// are still unknown.
     fn list_servers<'a>(&'a self, _: &'a ToolUser, _: &'a [String]) -> BoxFuture<'a, Vec<UnlistedServer>> {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// Ends all that runs for a session alone: the session is gone.
+    /// Stops everything that runs only for this session, which is gone.
     fn end_session(&self, _: SessionId) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// The name under which a tool is known, for a name or alias that a model wrote.
+    /// Returns the name of a tool for a name or alias that a model wrote.
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str;
 
-    /// The call in the words of its tool, where it is written in those of another system. Asked before a model's call is
-    /// judged; what a person writes is taken as it stands.
+    /// Translates a call that uses the argument names of another agent system. Applied to a model's call before it is
+    /// judged. Input of users is not translated.
     fn meant(&self, _: &ToolCall) -> Option<AdaptedCall> {
         None
     }
 
-    /// Preview of the call, for a person who is asked to approve it: a unified diff or a command line. An error is what
-    /// the call would return if it ran, where that is already certain.
+    /// Returns a preview of the call for the user who approves it: a unified diff or a command line. An error is the
+    /// output of the call, if it is already certain that it would fail.
     fn preview<'a>(
         &'a self,
         context: &'a ToolContext,
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>>;
 
-    /// The paths that the call can change and no others, where that is known from its arguments: then only they are
-    /// looked at to record its changes. None where it can change anything, as a command can.
+    /// Returns the only paths that the call can change, if its arguments determine them. Only these are then scanned
+    /// for changes. `None` if it can change anything, as a command can.
     fn changes(&self, _: &ToolContext, _: &ToolCall) -> Option<Vec<String>> {
         None
     }
 
-    /// The form of a call that names what it would read, where a link stands between the path that it names and that.
-    /// None where no link is in the way, and where nobody can tell: such a call runs as it is written, and reads
-    /// nothing through a link. Nor does any call change a file through one; nothing is said of those here.
+    /// Resolves a link in the path of a call that reads. Returns the call with the target's path. `None` if there is no
+    /// link, or if that cannot be determined: the call then runs unchanged, and reads nothing through a link. Calls
+    /// never change files through links, so this method ignores those that write.
     fn follow<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// The folder where the command of a call starts, as the files stand now. None where the call runs no command, and where
-    /// nobody can tell: then no rule that was kept for a folder holds for what may start elsewhere.
+    /// Returns the folder where the command of a call would start with the current files. `None` if the call runs no
+    /// command, or if the folder cannot be determined. Rules that were granted for a folder do not apply then.
     fn start<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// True where a command that is called with [`Confinement::ReadOnly`] can change nothing. Where nothing would hold it to
-    /// that, it is judged as any other command.
+    /// Returns true if a command with [`Confinement::ReadOnly`] really cannot change anything. Otherwise it is judged
+    /// like any other command.
     fn holds_commands(&self) -> BoxFuture<'_, bool>;
 
-    /// True where a command changes nothing outside of the session's folders, and reaches no other process, whatever it
-    /// does: only there may one run that nobody looked at.
+    /// Returns true if a command can neither change anything outside of the session's folders nor reach other
+    /// processes. Only then may an unreviewed command run.
     fn contains_commands(&self) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(false))
     }
 
-    /// Runs the call. Failures are outputs; this cannot fail otherwise.
+    /// Runs the call. Failures are returned as outputs.
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput>;
 }
 
-/// An interrupt as the journal has it.
+/// An interrupt as stored in the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredInterrupt {
-    /// The question.
+    /// The interrupt with its question.
     pub interrupt: Interrupt,
-    /// The answer, if it has one.
+    /// Answer to the question, if given.
     pub answer: Option<Answer>,
 }
 
-/// The journal and its projections. All methods of one session are called by its one writer, except the reads.
+/// The journal and its projections. Only one writer per session calls the methods that change it. Reads may come from
+/// anywhere.
 pub trait Store: Send + Sync {
-    /// Creates a session with these settings and its first events, if it has any yet: all or nothing. It is durable
-    /// when this returns.
+    /// Creates a session with these settings and its first events, if any. Atomic, and durable on return.
     fn create_session(
         &self,
         id: SessionId,
@@ -297,49 +300,48 @@ pub trait Store: Send + Sync {
         first: Vec<Arc<Event>>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Creates a session whose first events are a copy of another's, and then its own: all or nothing. What the copied events
-    /// add up to is what it begins with, but for the turns that waited; no interrupt and nothing that they kept for good
-    /// comes along. The events of the other session are not changed.
+    /// Creates a session that begins with a copy of another session's events, followed by its own. Atomic. It starts
+    /// with the state after the copied events, but without queued turns, interrupts and permanent grants. The other
+    /// session is not changed.
     fn fork_session(&self, fork: NewFork) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The turns of a session, in the order in which they began.
+    /// Returns the turns of a session, in the order in which they began.
     fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>>;
 
-    /// Turns that have ended, of people's sessions, whose ends are stored behind that place, at most `limit`. Copies in forks
-    /// are none.
+    /// Returns up to `limit` ended turns whose ends are stored after position `after`. Turns of subagents and copies in
+    /// forks are excluded.
     fn ended_turns(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<EndedTurns, StoreError>>;
 
-    /// Appends events of one session, numbered without a gap after the last stored one, all or none. They are
-    /// durable, and the projections agree with them, when this returns. Calls of many sessions share one commit.
+    /// Appends events of one session, numbered without a gap after the last stored one. Atomic. On return the events
+    /// are durable and the projections agree with them. Calls of several sessions share one commit.
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// One session.
+    /// Returns one session, if it exists.
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>>;
 
-    /// Sessions, last used first. `running` is known to the engine only: here a turn that has not ended counts as
-    /// running, or as waiting where an interrupt of it or of one that works for it is pending. Those that work for another
-    /// are not among them.
+    /// Returns sessions, last used first, without sessions of subagents. Only the engine knows which turns run: here a
+    /// turn without an end counts as running, or as waiting if it or one of its subagents has a pending interrupt.
     fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
         let page = self.session_page(None, limit);
         Box::pin(async move { Ok(page.await?.sessions) })
     }
 
-    /// The same, behind those that `before` says, which is [`SessionPage::next`] of the page before it. What was used
-    /// meanwhile is among the first again.
+    /// Same as [`Self::sessions`], but continues after `before`, which is [`SessionPage::next`] of the previous page.
+    /// Sessions used meanwhile move to the first page.
     fn session_page(&self, before: Option<u64>, limit: usize) -> BoxFuture<'_, Result<SessionPage, StoreError>>;
 
-    /// The sessions that work for that one, in the order in which they were made.
+    /// Returns the sessions of subagents of `parent`, in creation order.
     fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
 
-    /// The sessions of that name, at most `limit`, newest first: those whose ids start with it (hyphens optional, case
-    /// ignored); else, from six characters on, those whose ids end with it; else those with that title (case ignored),
-    /// without those that work for another.
+    /// Finds up to `limit` sessions by name, newest first. Tried in this order: ids that start with it (hyphens
+    /// optional, case ignored); ids that end with it, from six characters on; titles (case ignored), without sessions
+    /// of subagents.
     fn find_sessions(&self, name: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
-    /// The sessions with a turn that has not ended, or that waits to begin, for recovery at start.
+    /// Returns the sessions with an unfinished or queued turn, for recovery at start.
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
-    /// Stored events with numbers above `after`, in order, at most `limit`.
+    /// Returns up to `limit` stored events with numbers above `after`, in order.
     fn events(
         &self,
         session: SessionId,
@@ -347,8 +349,8 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Arc<Event>>, StoreError>>;
 
-    /// The last completed items with event numbers above `after`, oldest first, at most `limit`, each with the number
-    /// of its completion.
+    /// Returns the last completed items with event numbers above `after`, at most `limit`, oldest first, each with the
+    /// number of its completion.
     fn recent_items(
         &self,
         session: SessionId,
@@ -358,7 +360,7 @@ pub trait Store: Send + Sync {
         self.items_between(session, after, None, limit)
     }
 
-    /// The same of those with event numbers below `before`.
+    /// Same as [`Self::recent_items`], but only items with event numbers below `before`.
     fn items_between(
         &self,
         session: SessionId,
@@ -367,8 +369,8 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
 
-    /// Finds what was said and done, in one session or in all, at most `limit`, the best first. All that was stored when
-    /// it was asked is searched, but for what [`SearchResult::unsearched`] counts: no search waits for a large index to be built.
+    /// Searches one session or all, and returns at most `limit` hits, best first. Covers everything stored before the
+    /// call, except for what [`SearchResult::unsearched`] counts: a search does not wait for a large index to be built.
     fn search(
         &self,
         query: SearchQuery,
@@ -376,14 +378,14 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<SearchResult, StoreError>>;
 
-    /// Usage of model calls by model, session, day or slot, that of deleted sessions included. It is read from sums that are
-    /// written with each call.
+    /// Reports the usage of model calls by model, session, day or slot, including deleted sessions. Reads sums that are
+    /// updated with each call.
     ///
-    /// An error of kind `InvalidInput` says that the last day is before the first.
+    /// Fails with kind `InvalidInput` if the last day is before the first.
     fn usage(&self, query: UsageQuery, now: Timestamp) -> BoxFuture<'_, Result<UsageReport, StoreError>>;
 
-    /// Counters of what happened from one day to another, both included, day by day; days without any are left out. They are read
-    /// from sums that are written with each event.
+    /// Returns daily counters for an inclusive range of days, without empty days. Reads sums that are updated with each
+    /// event.
     fn counters(
         &self,
         _since: Option<Date>,
@@ -392,14 +394,14 @@ pub trait Store: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Counts a model call that belongs to no session. It is durable when this returns.
+    /// Records the usage of a model call outside of sessions. Durable on return.
     fn count_usage(&self, usage: SideUsage) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The files of a session's own state.
+    /// Returns the files in a session's state.
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;
 
-    /// Stored changes of these files with event numbers below `before`, newest first, at most `limit`, each with its
-    /// number. Those that a reset has set aside are among them.
+    /// Returns up to `limit` stored changes of these files with event numbers below `before`, newest first, each with
+    /// its number. Includes changes before a reset.
     fn state_file_changes(
         &self,
         session: SessionId,
@@ -407,36 +409,36 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, StateFileChange)>, StoreError>>;
 
-    /// Pending interrupts of one session and of those that work for it, or of all, oldest first.
+    /// Returns pending interrupts, oldest first: of one session and its subagents, or of all sessions.
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>>;
 
-    /// One interrupt and its answer, if it has one.
+    /// Returns an interrupt with its answer, if any.
     fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>>;
 
-    /// The rules that are kept for good, oldest first. Those of an interrupt that is resolved with
-    /// [`Answer::Always`] for good are among them as soon as that answer is stored: with it, all or nothing.
+    /// Returns the permanent grants, oldest first. A permanent [`Answer::Always`] stores its grants atomically with the
+    /// answer.
     fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>>;
 
-    /// Keeps a rule for good. One that is kept already stays as it is.
+    /// Stores a permanent grant. An existing one stays unchanged.
     fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Takes back a rule that is kept for good, if it is.
+    /// Revokes a permanent grant, if it exists.
     fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The rules that sessions keep for themselves, sessions in the order in which they were made.
+    /// Returns the grants of sessions, ordered by creation of the session.
     fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>>;
 
-    /// Removes a session with all its events and interrupts, and those that work for it. What was kept for good in it stays.
-    /// It is noted with it, all or nothing, that their files are still to be removed.
+    /// Deletes a session and its subagents' sessions with all events and interrupts. Permanent grants stay. Atomically
+    /// records that their files still have to be removed.
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Sessions that were removed and whose files may still be there.
+    /// Returns deleted sessions whose files may still exist.
     fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
-    /// Notes that the files of these removed sessions are gone.
+    /// Records that the files of these deleted sessions are gone.
     fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Brings sessions in from elsewhere; none where nobody can.
+    /// Returns the port for imports, or `None` if the store does not support them.
     fn imports(&self) -> Option<&dyn JournalImports> {
         None
     }

@@ -1,4 +1,4 @@
-//! Projects: what a project's `.agentd/` holds for models and people, and whether the person trusts it.
+//! Projects: instructions, agents, skills and commands in a project's `.agentd/`, and the user's trust in them.
 
 use std::path::PathBuf;
 
@@ -7,104 +7,104 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentCard;
 
-/// The folder of a project that holds instructions, agents, skills and commands.
+/// Folder of a project with instructions, agents, skills and commands.
 pub const PROJECT_FOLDER: &str = ".agentd";
 
 names! {
-    /// Trust of the person in the `.agentd/` of a project, as it is now.
+    /// The user's current trust in the `.agentd/` of a project.
     #[derive(Default)]
     pub enum ProjectTrust {
-        /// There is nothing to be trusted.
+        /// There is nothing to trust.
         #[default]
         Empty = "empty",
-        /// It was never trusted: none of it is used.
+        /// It was never trusted, so nothing of it is used.
         Untrusted = "untrusted",
-        /// It is not as it was when it was trusted: none of it is used.
+        /// It has changed since it was trusted, so nothing of it is used.
         Changed = "changed",
-        /// It is as it was when it was trusted.
+        /// It is unchanged since it was trusted.
         Trusted = "trusted",
     }
 }
 
-/// All that is known of the `.agentd/` of a project.
+/// Details of a project's `.agentd/` folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectReport {
-    /// The real path of the project.
+    /// Real path of the project.
     pub path: PathBuf,
-    /// Trust in it as it is now.
+    /// Current trust in it.
     pub trust: ProjectTrust,
-    /// SHA-256 over the names and bytes of all files that are used, in hexadecimal digits; empty where there are none.
+    /// SHA-256 over the names and contents of all files in use, in hexadecimal; empty if there are none.
     pub hash: String,
-    /// When the person trusted it last.
+    /// Time at which the user last trusted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_at: Option<Timestamp>,
-    /// The files that are used, sorted by path.
+    /// Files in use, sorted by path.
     pub files: Vec<ProjectFile>,
-    /// Set if there are instructions.
+    /// True if there are instructions.
     pub instructions: bool,
-    /// The agents.
+    /// Agents of the project.
     pub agents: Vec<AgentCard>,
-    /// The names of the skills.
+    /// Names of the project's skills.
     pub skills: Vec<String>,
-    /// The commands.
+    /// Slash commands of the project.
     pub commands: Vec<ProjectCommand>,
-    /// Differences from what was trusted.
+    /// Differences from the trusted version.
     pub changes: Vec<ProjectChange>,
-    /// Names in it that are never read, such as those of rules and servers.
+    /// Entries that are never read, such as rules and servers.
     pub ignored: Vec<String>,
-    /// Problems of single files.
+    /// Problems of individual files.
     pub problems: Vec<ProjectProblem>,
 }
 
-/// A file that is used.
+/// A file in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectFile {
-    /// Its path below `.agentd/`.
+    /// Path relative to `.agentd/`.
     pub path: String,
-    /// Its size in bytes.
+    /// File size in bytes.
     pub bytes: u64,
-    /// Its SHA-256, in hexadecimal digits.
+    /// SHA-256 of the content, in hexadecimal.
     pub sha256: String,
 }
 
 /// A slash command of a project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectCommand {
-    /// The name that is typed.
+    /// Name that users type.
     pub name: String,
-    /// The text of its file; empty where the project is not trusted.
+    /// Text of its file; empty if the project is not trusted.
     pub text: String,
 }
 
-/// A difference from what was trusted.
+/// A difference from the trusted version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectChange {
-    /// The path of the file below `.agentd/`.
+    /// Path of the file, relative to `.agentd/`.
     pub path: String,
-    /// The change.
+    /// Kind of the change.
     pub kind: ProjectChangeKind,
 }
 
 names! {
-    /// A kind of change of a file.
+    /// Kind of a file's change.
     pub enum ProjectChangeKind {
-        /// It was not there.
+        /// The file is new.
         Added = "added",
-        /// It has other content.
+        /// The content has changed.
         Changed = "changed",
-        /// It is gone.
+        /// The file was removed.
         Removed = "removed",
     }
 }
 
-/// Something wrong or odd about a file of a project.
+/// A problem of a project's file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectProblem {
-    /// The path below `.agentd/`; empty where the whole is meant.
+    /// Path relative to `.agentd/`; empty if the problem is about the whole folder.
     pub file: String,
-    /// The problem.
+    /// Description of the problem.
     pub message: String,
-    /// Set if the file, or what it describes, is not used.
+    /// True if the file, or what it describes, is not used.
     pub is_fatal: bool,
 }
 

@@ -1,12 +1,13 @@
-//! The route of an outgoing connection: directly, or through a proxy of the environment. Everything that agentd asks over the
-//! network asks here first. Pure: the environment is read where the program is put together.
+//! Routes of outgoing connections: direct, or through a proxy from the environment. Every network request of agentd
+//! determines its route here. Pure: the environment is read at program start.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-/// The host to which the proxy of an unsupported kind is resolved: a connection fails there, and does not go out directly.
+/// Proxy address in place of an unsupported proxy. It does not resolve, so the connection fails instead of bypassing
+/// the proxy.
 const UNSUPPORTED: &str = "http://unsupported-proxy.invalid";
 
-/// Proxies of an environment, and the hosts that are reached without one.
+/// Proxies of an environment, and the hosts that bypass them.
 #[derive(Clone, Default)]
 pub struct Routes {
     plain: Option<Arc<str>>,
@@ -20,8 +21,8 @@ pub struct Routes {
 pub struct Route<'a>(Option<&'a str>);
 
 impl Routes {
-    /// Reads the variables that curl reads, in its order: lower case first, `all_proxy` last. An empty variable is not set.
-    /// `HTTP_PROXY` counts in capitals, too: no request from outside can set it here.
+    /// Reads the same variables as curl, in its order: lower case first, `all_proxy` last. An empty variable counts as
+    /// unset. Unlike in curl, upper-case `HTTP_PROXY` counts, too: no external request can set it here.
     pub fn read<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Self {
         let first = |names: &[&str]| {
             names.iter().find_map(|name| variable(name).map(str::trim).filter(|value| !value.is_empty()))
@@ -39,7 +40,7 @@ impl Routes {
         }
     }
 
-    /// Route to a URL in its normal form. This machine is always reached directly.
+    /// Returns the route to a normalised URL. Addresses of this machine are always direct.
     pub fn of(&self, url: &str) -> Route<'_> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let proxy = if scheme == "https" { &self.tls } else { &self.plain };
@@ -54,14 +55,14 @@ impl Routes {
         self.plain.is_none() && self.tls.is_none()
     }
 
-    /// A proxy of another kind than `http`, for those who speak to it themselves.
+    /// Returns a proxy whose scheme is not `http`, for callers with their own proxy client.
     pub fn other_than_http(&self) -> Option<Route<'_>> {
         let proxies = [self.plain.as_deref(), self.tls.as_deref()];
         proxies.into_iter().flatten().find(|proxy| !proxy.starts_with("http://")).map(|proxy| Route(Some(proxy)))
     }
 }
 
-/// Without addresses: they may hold passwords.
+/// Omits addresses because they may contain passwords.
 impl fmt::Debug for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Routes").field("are_direct", &self.are_direct()).finish_non_exhaustive()
@@ -69,14 +70,14 @@ impl fmt::Debug for Routes {
 }
 
 impl Route<'_> {
-    /// Address of the proxy, with its credentials.
+    /// Returns the address of the proxy, with its credentials.
     pub fn proxy(&self) -> Option<String> {
         let is_known = |proxy: &str| ["http://", "https://"].iter().any(|scheme| proxy.starts_with(scheme));
         self.0.map(|proxy| if is_known(proxy) { proxy } else { UNSUPPORTED }.to_owned())
     }
 }
 
-/// For people, without credentials: `directly`, or `through the proxy http://proxy:3128`.
+/// For display, without credentials: `directly`, or `through the proxy http://proxy:3128`.
 impl fmt::Display for Route<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((scheme, rest)) = self.0.and_then(|proxy| proxy.split_once("://")) else {
@@ -93,7 +94,7 @@ impl fmt::Display for Route<'_> {
     }
 }
 
-/// Also without credentials.
+/// Same as the display form, without credentials.
 impl fmt::Debug for Route<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -109,14 +110,14 @@ pub fn is_this_machine(host: &str) -> bool {
     }
 }
 
-/// Host, in lower case, and port of what follows a scheme.
+/// Parses the lower-case host and the port from the part of a URL after the scheme.
 fn host_and_port(rest: &str) -> (String, Option<u16>) {
     let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let (host, port) = without_port(place.rsplit('@').next().unwrap_or_default());
     (host.trim_end_matches('.').to_ascii_lowercase(), port)
 }
 
-/// A place without brackets and port. The only colons of a name are those of an address in brackets.
+/// Splits off the port and removes brackets. Only an address in brackets may have further colons.
 fn without_port(place: &str) -> (&str, Option<u16>) {
     let (name, port) = match place.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port.parse().ok()),
@@ -125,8 +126,8 @@ fn without_port(place: &str) -> (&str, Option<u16>) {
     (name.trim_matches(['[', ']']), port)
 }
 
-/// Returns true if an entry of `no_proxy` covers a host: `*`, a name and all below it, an address, a network, each with or
-/// without a port.
+/// Returns true if an entry of `no_proxy` covers a host: `*`, a name with all names below it, an address, or a network,
+/// each with or without a port.
 fn covers(entry: &str, host: &str, port: u16) -> bool {
     let (name, only) = without_port(entry);
     if only.is_some_and(|only| only != port) {
@@ -140,7 +141,7 @@ fn covers(entry: &str, host: &str, port: u16) -> bool {
     entry == "*" || (!name.is_empty() && is_below)
 }
 
-/// Returns true if an address is the named one, or of the named network: `10.0.0.0/8`.
+/// Returns true if the address equals `network`, or is in it if it has the form `10.0.0.0/8`.
 fn is_within(address: IpAddr, network: &str) -> bool {
     let (base, bits) = network.split_once('/').map_or((network, None), |(base, bits)| (base, Some(bits)));
     let (a, b, width) = match (address, base.parse()) {
@@ -186,7 +187,7 @@ mod tests {
             let routes = routes(&[("all_proxy", "http://proxy:3128"), ("NO_PROXY", no_proxy)]);
             assert_eq!(routes.of(url).proxy().is_none(), is_direct, "{no_proxy:?} {url}");
         }
-        // This machine, whatever is configured.
+        // This machine, regardless of the configuration.
         for host in
             ["127.0.0.1:11434", "localhost", "LOCALHOST:8", "x.localhost", "127.0.0.5", "[::1]:8080", "0.0.0.0:1"]
         {

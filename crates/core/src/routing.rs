@@ -1,39 +1,40 @@
-//! The choice of a model, and the intent of an input that it follows.
+//! Choice of a model, and the intent of an input on which it is based.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 names! {
-    /// Rule by which a model was chosen. In the order of their weight: a person's choice stands above every other.
+    /// Rule by which a model was chosen, ordered by precedence: a user's choice overrides all others.
     #[derive(Default, Hash)]
     pub enum ChoiceRule {
-        /// The client named it for the turn.
+        /// The client requested it for the turn.
         Client = "client",
         /// The session is set to it.
         Session = "session",
-        /// The agent that works uses it.
+        /// The active agent uses it.
         Agent = "agent",
-        /// There are pictures, which it sees.
+        /// The input has pictures, which the model accepts.
         Pictures = "pictures",
         /// The turn is about code.
         Code = "code",
-        /// The task is a complex one.
+        /// The task is complex.
         ComplexTask = "complex_task",
-        /// The turn before had it, and it fits this one: another one would read the whole conversation anew.
+        /// The previous turn used it, and it suits this one. Another model would have to read the whole conversation
+        /// again.
         Kept = "kept",
-        /// Nothing asks for another one.
+        /// No rule selects another one.
         #[default]
         Default = "default",
         /// It writes the last answer of a turn.
         LastAnswer = "last_answer",
-        /// It stands in for one that does not answer.
+        /// It replaces a model that does not answer.
         Fallback = "fallback",
     }
 }
 
 impl ChoiceRule {
-    /// Returns whether a person chose.
+    /// Returns true if a user chose the model.
     #[must_use]
     pub fn is_a_persons(self) -> bool {
         matches!(self, Self::Client | Self::Session)
@@ -44,22 +45,22 @@ names! {
     /// Kind of an input's intent.
     #[derive(Default, Hash)]
     pub enum IntentKind {
-        /// Code is to be written or changed.
+        /// Writing or changing code.
         CodingTask = "CODING_TASK",
         /// A question about the agent and its abilities.
         CapabilityQuery = "CAPABILITY_QUERY",
-        /// Code is to be looked at and explained.
+        /// Reading and explaining code.
         RepoAnalysis = "REPO_ANALYSIS",
-        /// Talk, and questions that need no code.
+        /// Conversation, and questions that need no code.
         GeneralChat = "GENERAL_CHAT",
-        /// Nothing speaks clearly for one of them.
+        /// No kind is clearly indicated.
         #[default]
         Uncertain = "UNCERTAIN",
     }
 }
 
 impl IntentKind {
-    /// Returns whether code is what it is about.
+    /// Returns true if the intent is about code.
     #[must_use]
     pub fn is_about_code(self) -> bool {
         matches!(self, Self::CodingTask | Self::RepoAnalysis)
@@ -69,27 +70,27 @@ impl IntentKind {
 /// Intent of an input.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// Its kind.
+    /// Kind of the intent.
     pub kind: IntentKind,
-    /// Confidence in that, in percent.
+    /// Confidence in the kind, in percent.
     pub confidence: u8,
-    /// The signs that speak for it, in a few words.
+    /// Short description of the signs for this kind.
     pub reason: String,
-    /// Set if the task has many parts.
+    /// True if the task has many parts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub complex: bool,
-    /// Id of the model that was asked, where one was.
+    /// Id of the model that classified the input, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
 names! {
-    /// Decision on whether a turn begins with a plan.
+    /// Setting for turns that begin with a plan.
     #[derive(Default, Hash)]
     pub enum Planning {
-        /// Complex coding tasks begin with a plan where somebody can be asked about it.
+        /// Complex coding tasks begin with a plan if a user can be asked to approve it.
         Auto = "auto",
-        /// Each turn that is no talk begins with a plan.
+        /// Every turn except conversation begins with a plan.
         Always = "always",
         /// No turn begins with a plan.
         #[default]

@@ -1,4 +1,4 @@
-//! Search in what was said and done: what is looked for, what can be found, and how a find is shown. Pure.
+//! Search in past sessions: queries, searchable content, and the display of hits. Pure types.
 
 use std::ops::Range;
 
@@ -14,31 +14,31 @@ use crate::{
 /// Result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchResult {
-    /// The finds, the best first.
+    /// Hits in order, best first.
     pub hits: Vec<SearchHit>,
-    /// The stored events that were not searched, because the index is being built and does not have them yet: what is in
-    /// them is found later. 0 where all were searched.
+    /// Number of stored events that were not searched because the index is still being built. Their content is found
+    /// later. 0 if everything was searched.
     pub unsearched: u64,
 }
 
-/// The tool by which a model searches its session.
+/// Tool by which a model searches its session.
 pub const TOOL: &str = "search_history";
-/// Terms of a query that count; the rest are left out.
+/// Maximum number of terms in a query; further terms are ignored.
 const MAX_TERMS: usize = 16;
-/// Characters of a query that are read.
+/// Maximum number of characters of a query that are read.
 const MAX_QUERY: usize = 400;
-/// Characters of an excerpt, about.
+/// Approximate length of an excerpt, in characters.
 const EXCERPT: usize = 240;
 
-/// Words and phrases that must all be there, in any order, in either case.
+/// Words and phrases that must all occur, in any order, ignoring case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
     terms: Vec<String>,
 }
 
 impl SearchQuery {
-    /// Reads what a person or a model wrote: words, and phrases in double quotes. Nothing in it is an operator, and
-    /// nothing is wrong. None where there is no letter and no digit.
+    /// Parses a query of words, and phrases in double quotes. There are no operators, and every text is valid. `None`
+    /// if there is neither a letter nor a digit.
     pub fn parse(text: &str) -> Option<Self> {
         let text: String =
             text.chars().take(MAX_QUERY).map(|letter| if is_quote(letter) { '"' } else { letter }).collect();
@@ -59,18 +59,19 @@ impl SearchQuery {
         (!terms.is_empty()).then_some(Self { terms })
     }
 
-    /// Terms that must all be there.
+    /// Terms that must all occur.
     pub fn terms(&self) -> &[String] {
         &self.terms
     }
 
-    /// Returns whether all of it is in the text.
+    /// Returns true if all terms occur in the text.
     pub fn fits(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         self.terms.iter().all(|term| text.contains(&term.to_lowercase()))
     }
 
-    /// The part of a text around the first term that is found in it, in one line, and where the terms are in that.
+    /// Returns the part of a text around the first term that occurs in it, on one line, and the byte ranges of the
+    /// terms in it.
     pub fn excerpt(&self, text: &str) -> (String, Vec<Range<usize>>) {
         let first = self.terms.iter().filter_map(|term| find(text, term, 0)).map(|found| found.start).min();
         let start = first.unwrap_or(0);
@@ -89,7 +90,7 @@ impl SearchQuery {
         (shown, marks)
     }
 
-    /// Where the terms are, in order, none over another.
+    /// Byte ranges of the terms, in order and without overlaps.
     fn marks(&self, text: &str) -> Vec<Range<usize>> {
         let mut marks: Vec<Range<usize>> = Vec::new();
         for term in &self.terms {
@@ -114,7 +115,7 @@ fn is_quote(letter: char) -> bool {
     matches!(letter, '"' | '“' | '”' | '„' | '«' | '»' | '「' | '」')
 }
 
-/// Where a term begins at or behind a byte, in either case.
+/// Finds a term at or after the byte offset `from`, ignoring case.
 fn find(text: &str, term: &str, from: usize) -> Option<Range<usize>> {
     let folded = |letter: char| letter.to_lowercase();
     let ends = |start: usize| {
@@ -132,10 +133,10 @@ fn find(text: &str, term: &str, from: usize) -> Option<Range<usize>> {
     text[from..].char_indices().find_map(|(at, _)| ends(from + at).map(|end| from + at..end))
 }
 
-/// Searchable part of an item: its kind, and its words. None of what nobody would look for.
+/// Returns the kind and the text of an item for the search index. `None` for items that nobody searches for.
 pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
     let found = match &item.body {
-        // Or each search would find the one before.
+        // Otherwise each search would find the previous one.
         ItemBody::ToolCall(ToolCall { name, .. }) | ItemBody::ToolResult(ToolResult { name, .. }) if name == TOOL => {
             return None;
         }
@@ -144,20 +145,20 @@ pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
         ItemBody::ToolCall(call) => (SearchKind::Call, format!("{} {}", call.name, call.arguments)),
         ItemBody::ToolResult(result) => (SearchKind::Result, result.text.clone()),
         ItemBody::Notice { text, topic: NoticeTopic::General, .. } => (SearchKind::Notice, text.clone()),
-        // Said elsewhere, in other words.
+        // These repeat other items in different words.
         ItemBody::Reasoning { .. } | ItemBody::Compaction(_) | ItemBody::Notice { .. } => return None,
     };
     (!found.1.trim().is_empty()).then_some(found)
 }
 
 names! {
-    /// Kind of a find.
+    /// Kind of a hit.
     pub enum SearchKind {
-        /// Words of a person.
+        /// Message of a user.
         Person = "person",
-        /// Words of a model.
+        /// Message of a model.
         Model = "model",
-        /// A call of a tool.
+        /// Call of a tool.
         Call = "call",
         /// Result of a call.
         Result = "result",
@@ -166,22 +167,22 @@ names! {
     }
 }
 
-/// A find.
+/// A hit of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchHit {
-    /// The session.
+    /// Session of the hit.
     pub session_id: SessionId,
-    /// Its name.
+    /// Title of the session.
     pub title: String,
-    /// The number of the event.
+    /// Number of the event.
     pub seq: u64,
-    /// When it was.
+    /// Time of the event.
     pub at: Timestamp,
-    /// Its kind.
+    /// Kind of the hit.
     pub kind: SearchKind,
-    /// The part around what was looked for, in one line.
+    /// Text around the match, on one line.
     pub excerpt: String,
-    /// Ranges of the matches in it, in bytes.
+    /// Byte ranges of the matches in the excerpt.
     pub marks: Vec<Range<usize>>,
 }
 

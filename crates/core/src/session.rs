@@ -1,4 +1,4 @@
-//! Sessions: durable conversations.
+//! Sessions, which are durable conversations.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -21,12 +21,12 @@ pub use crate::{
     settings::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings, Todo, TodoPriority, TodoStatus},
 };
 
-/// A part of the list of sessions.
+/// A page of the list of sessions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionPage {
-    /// Sessions, last used first.
+    /// Sessions of the page, last used first.
     pub sessions: Vec<SessionSummary>,
-    /// Beginning of the next part; none where there is none.
+    /// Position of the next page. `None` on the last page.
     pub next: Option<u64>,
 }
 
@@ -34,30 +34,30 @@ pub struct SessionPage {
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSummary {
-    /// Its id.
+    /// Id of the session.
     pub id: SessionId,
-    /// Its name: given, or the start of its first input.
+    /// Title: set by the user, or the start of the first input.
     pub title: String,
-    /// When it was created.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it was last used: a turn began or ended, a person was asked or answered, or something was set.
+    /// Time of its last use: a turn began or ended, a question was asked or answered, or a setting changed.
     pub updated_at: Timestamp,
     /// Number of turns that were started.
     pub turns: u64,
-    /// The number of its last stored event.
+    /// Number of its last stored event.
     pub last_seq: u64,
-    /// Its status.
+    /// Current status of the session.
     pub status: SessionStatus,
     /// Usage of all its turns.
     pub usage: Usage,
-    /// The session for which it works, where another one made it.
+    /// Parent session, if this one belongs to a subagent.
     pub parent: Option<SessionId>,
-    /// The folder of the person that it sees.
+    /// Folder of the user that it sees as the project.
     pub project: Option<Mount>,
     /// Further folders that it sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<AddedFolder>,
-    /// The worktree that the project is.
+    /// Worktree that is its project, if any.
     pub worktree: Option<SessionWorktree>,
 }
 
@@ -65,69 +65,69 @@ pub struct SessionSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// No turn runs.
+    /// No turn is running.
     Idle,
-    /// A turn runs.
+    /// A turn is running.
     Running,
     /// A turn waits for an answer.
     Waiting,
-    /// The last turn was ended by a stop of the daemon and can be continued.
+    /// A stop of the daemon ended the last turn, which can be continued.
     Interrupted,
 }
 
-/// A session as the journal's projections have it: enough to go on without reading the whole log.
+/// A session as stored in the projections of the journal: enough to continue without reading the whole log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
-    /// Its summary.
+    /// Summary as shown in lists.
     pub summary: SessionSummary,
-    /// Its settings.
+    /// Settings of the session.
     pub settings: SessionSettings,
-    /// Its todo list.
+    /// Todo list of the session.
     pub todos: Vec<Todo>,
-    /// The turn that has begun and not ended, and the number of its first event.
+    /// Turn that has begun but not ended, with the number of its first event.
     pub open_turn: Option<(TurnId, u64)>,
-    /// The turns that wait behind it, first come first.
+    /// Queued turns, first come first.
     pub queue: Vec<QueuedTurn>,
-    /// The number of the last [`crate::event::StateChange::Reset`], or 0: no model sees what came before.
+    /// Number of the last [`crate::event::StateChange::Reset`], or 0. No model sees earlier events.
     pub reset_seq: u64,
-    /// Which part of the history a model sees.
+    /// Part of the history that a model sees.
     pub window: Window,
-    /// Files that people handed over, as far as a model is still to be told of them.
+    /// Uploaded files that no turn has reported to a model yet.
     pub handed_over: PendingAttachments,
-    /// Whom the session was handed to, one by the other; empty where the main agent works.
+    /// Stack of agents that the session was transferred to; empty if the main agent is active.
     pub agents: Vec<String>,
-    /// Tools that were mentioned or found, in the order in which they came.
+    /// Tools that were mentioned or discovered, in order of discovery.
     pub tools: Vec<String>,
-    /// Where it works, as its instructions tell; none where no turn has begun yet.
+    /// Surroundings in its instructions. `None` before the first turn.
     pub surroundings: Option<Surroundings>,
 }
 
-/// Where a turn stands among the events of its session.
+/// Range of a turn's events in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnSpan {
-    /// The number of its first event.
+    /// Number of its first event.
     pub began: u64,
-    /// The number of its last event, if it has ended.
+    /// Number of its last event, if it has ended.
     pub ended: Option<u64>,
 }
 
-/// Ended turns of people's sessions, in the order in which they were stored.
+/// Ended turns, without those of subagents, in storage order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedTurns {
-    /// The turns.
+    /// Ended turns in storage order.
     pub turns: Vec<EndedTurn>,
-    /// The place behind all that was stored when it was asked.
+    /// Position after everything that was stored at the time of the query.
     pub end: u64,
 }
 
 /// A turn that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedTurn {
-    /// Place of its end in the journal. It grows, but for ends whose session was removed: their places may be given again.
+    /// Position of its end in the journal. Positions increase, but those of removed sessions may be reused.
     pub place: u64,
-    /// The session.
+    /// Session of the turn.
     pub session_id: SessionId,
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: TurnId,
     /// Number of its last event.
     pub seq: u64,
@@ -135,42 +135,42 @@ pub struct EndedTurn {
     pub at: Timestamp,
 }
 
-/// A session to be, whose first events are a copy of another's.
+/// A session to be created with a copy of another's events.
 #[derive(Debug, Clone)]
 pub struct NewFork {
-    /// Its id.
+    /// Id of the new session.
     pub id: SessionId,
-    /// When it is made.
+    /// Time of its creation.
     pub at: Timestamp,
-    /// The session whose events are copied.
+    /// Session whose events are copied.
     pub from: SessionId,
-    /// The number of the last one that is. No turn may be open there.
+    /// Number of the last copied event. No turn may be open at that point.
     pub through: u64,
-    /// The first events of its own. What its settings are is one of them.
+    /// First events of the new session itself. One of them has its settings.
     pub first: Vec<Arc<Event>>,
 }
 
-/// Filter of sessions. What is empty fits all.
+/// Filter for sessions. An empty field matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Folder that their project is, or lies in.
+    /// Folder that is or contains their project.
     pub project: Option<PathBuf>,
-    /// Moment since when they were used.
+    /// Earliest time of their last use.
     pub since: Option<Timestamp>,
-    /// Statuses, one of which they have.
+    /// Statuses that match; empty for all.
     pub statuses: Vec<SessionStatus>,
-    /// Words that all stand in their title or in the path of their project, in either case.
+    /// Words that must all occur in the title or in the path of the project, ignoring case.
     pub words: String,
 }
 
 impl SessionFilter {
-    /// Returns whether it fits all sessions.
+    /// Returns true if the filter matches all sessions.
     pub fn is_empty(&self) -> bool {
         let Self { project, since, statuses, words } = self;
         project.is_none() && since.is_none() && statuses.is_empty() && words.trim().is_empty()
     }
 
-    /// Returns whether a session fits.
+    /// Returns true if the session matches.
     pub fn fits(&self, session: &SessionSummary) -> bool {
         let path = session.project.as_ref().map(|mount| mount.path.as_path());
         let is_in_project =
@@ -192,42 +192,42 @@ impl SessionFilter {
     }
 }
 
-/// Files handed over that a model is still to be told of, at the most: of more the oldest are not named.
+/// Maximum number of uploaded files reported to a model. The oldest ones beyond it are dropped.
 const MAX_HANDED_OVER: usize = 100;
 
-/// Files that people handed over, as far as no turn has begun with them. Pure: the sum of a session's events.
+/// Uploaded files that no turn has reported yet. Pure: computed from a session's events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PendingAttachments {
-    /// Their paths, the oldest first.
+    /// Paths of the files, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
-    /// Pictures for models, of those that are pictures.
+    /// Pictures for models, by path, of those that are pictures.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pictures: BTreeMap<String, Picture>,
 }
 
 impl PendingAttachments {
-    /// Paths that the next turn is to tell, the oldest first.
+    /// Returns the paths that the next turn has to report, oldest first.
     pub fn next(&self) -> Vec<String> {
         self.waiting.clone()
     }
 
-    /// Returns whether nothing waits.
+    /// Returns true if no file is waiting.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Picture for models of a file that waits, where it is one.
+    /// Returns the picture of a waiting file, if it is one.
     pub fn picture(&self, path: &str) -> Option<&Picture> {
         self.pictures.get(path)
     }
 
-    /// Takes in a fact, and says whether it changed anything.
+    /// Applies an event, and returns true if anything changed.
     pub fn apply(&mut self, kind: &EventKind) -> bool {
         match kind {
             EventKind::StateChanged { change: StateChange::HandedOver { path, picture } } => {
-                // One that is written again is told once.
+                // A file that is uploaded again is reported once.
                 self.waiting.retain(|known| known != path);
                 self.waiting.push(path.clone());
                 match picture {
@@ -240,7 +240,7 @@ impl PendingAttachments {
                 }
                 true
             }
-            // What is told of them is stored with the turn's input. Turns that only compact, or never run, tell nothing.
+            // The report is stored with the turn's input. Turns that only compact or never run report nothing.
             EventKind::TurnStarted { handed_over, .. } if !handed_over.is_empty() => {
                 self.waiting.retain(|known| !handed_over.contains(known));
                 self.pictures.retain(|known, _| !handed_over.contains(known));

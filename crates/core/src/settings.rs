@@ -1,6 +1,4 @@
-//! What people can set for a session.
-//!
-//! The todo list of a session.
+//! Settings and todo list of a session.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -20,70 +18,70 @@ use crate::{
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSettings {
-    /// Ask before a file is changed.
+    /// True if changing a file requires approval.
     pub confirm_write: bool,
-    /// Ask before a command is run.
+    /// True if running a command requires approval.
     pub confirm_exec: bool,
-    /// The slot that turns use where they name none.
+    /// Default slot of its turns.
     pub slot: Option<Slot>,
-    /// Id of the model that turns with that slot ask, on the slot's server and in place of its own model.
+    /// Id of the model for turns with that slot, on the slot's server and in place of the slot's own model.
     pub model: Option<String>,
     /// The folder that the session sees as `/project`.
     pub project: Option<Mount>,
     /// Further folders that the session sees, each at `/folders/NAME`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<AddedFolder>,
-    /// The worktree that the project is, or lies in.
+    /// Worktree that is or contains the project.
     pub worktree: Option<SessionWorktree>,
-    /// The rules that are kept for this session alone.
+    /// Grants for this session only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
-    /// For whom the session works, where another one made it. It is born with that, and nobody changes it.
+    /// Parent session and agent, for a subagent. Fixed at creation.
     pub parent: Option<Parent>,
-    /// The agent as which it works instead of the main one, which no model leaves.
+    /// Agent of the session in place of the main one. Models cannot leave it.
     pub agent: Option<String>,
-    /// Set if nothing of it is ever cleaned, however long nobody uses it.
+    /// True if the session is never cleaned up, however long it is unused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// Mode, which answers where nothing but the defaults would ask.
+    /// Mode of the session, which decides in place of defaults that would ask.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub mode: SessionMode,
-    /// Rules in the person's words that the model is told again whenever it no longer sees them.
+    /// Rules of the user that the model is sent again whenever they are no longer visible to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<String>,
-    /// Folder that its project was on the machine that it was imported from. Nothing is mounted for it. It is born with that, and
-    /// nobody changes it.
+    /// Project folder on the machine that the session was imported from. It is not mounted. Fixed at creation.
     pub former_project: Option<Box<PathBuf>>,
-    /// Says whether requests and answers are kept as they are on the wire; the daemon's own setting decides where absent.
+    /// True if exchanges with models are recorded. `None` uses the setting of the daemon.
     pub trace: Option<bool>,
-    /// Origin of it, where it was imported. It is born with that, and nobody changes it.
+    /// Origin of an imported session. Fixed at creation.
     pub imported: Option<Box<ImportOrigin>>,
 }
 
-/// Pinned rules of a session at the most.
+/// Maximum number of pinned rules in a session.
 pub const MAX_PINS: usize = 30;
-/// Characters of a pinned rule at the most.
+/// Maximum length of a pinned rule, in characters.
 pub const MAX_PIN: usize = 500;
 
 names! {
-    /// A session's mode: it answers where nothing but the defaults would ask. No rule that denies, and no rule that asks, is
-    /// weakened by it.
+    /// Mode of a session. It decides only if nothing but the defaults would ask. Rules that deny and rules that ask
+    /// stay in force.
     #[derive(Default, Hash)]
     pub enum SessionMode {
-        /// Ask as the session's `confirm_write` and `confirm_exec` say.
+        /// Asks according to the session's `confirm_write` and `confirm_exec`.
         #[default]
         Ask = "ask",
-        /// Files are changed unasked, commands ask.
+        /// Changes files without approval; commands require it.
         AcceptEdits = "accept-edits",
-        /// Look only: nothing is changed, whatever was allowed before.
+        /// Reads only: nothing is changed, even if it was allowed before.
         Plan = "plan",
-        /// Files are changed, and commands run unasked if the sandbox holds them; the rest asks.
+        /// Changes files, and runs commands without approval if the sandbox can contain them. Everything else requires
+        /// approval.
         Auto = "auto",
     }
 }
 
 impl SessionMode {
-    /// One line for people.
+    /// Returns a one-line description for users.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -94,7 +92,7 @@ impl SessionMode {
         }
     }
 
-    /// The next mode in order, from the last the first.
+    /// Returns the next mode in order. The last one is followed by the first.
     #[must_use]
     pub fn following(self) -> Self {
         match self {
@@ -105,8 +103,8 @@ impl SessionMode {
         }
     }
 
-    /// The next mode in order while a turn runs, in which each holds at once: nobody goes through `auto` on the way to
-    /// another one.
+    /// Returns the next mode in order during a turn. It skips `auto`, because modes take effect at once and users must
+    /// not pass through `auto` to reach another one.
     #[must_use]
     pub fn following_live(self) -> Self {
         match self.following() {
@@ -127,12 +125,12 @@ impl FromStr for SessionMode {
 }
 
 impl SessionSettings {
-    /// The session whose files a session with that id works on: a subagent's are its parent's.
+    /// Returns the session whose files are used: for a subagent, that of its parent.
     pub fn files_of(&self, own: SessionId) -> SessionId {
         self.parent.as_ref().map_or(own, |parent| parent.session)
     }
 
-    /// The folders of the person that it sees.
+    /// Returns the folders of the user that the session sees.
     pub fn mounts(&self) -> Mounts {
         Mounts { project: self.project.clone(), folders: self.folders.clone() }
     }
@@ -164,13 +162,13 @@ impl Default for SessionSettings {
 /// One entry of the todo list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Todo {
-    /// Its id; made up where the model gave none.
+    /// Id of the entry, generated if the model gave none.
     pub id: String,
-    /// The task.
+    /// Text of the task.
     pub content: String,
-    /// Its status.
+    /// Status of the task.
     pub status: TodoStatus,
-    /// Its priority.
+    /// Priority of the task.
     #[serde(default)]
     pub priority: TodoPriority,
 }
@@ -179,11 +177,11 @@ pub struct Todo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
-    /// Not begun.
+    /// The task has not begun.
     Pending,
-    /// Under way; at most one is.
+    /// The task is in progress; at most one is.
     InProgress,
-    /// Done.
+    /// The task is completed.
     Completed,
 }
 
@@ -191,11 +189,11 @@ pub enum TodoStatus {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoPriority {
-    /// First.
+    /// To be done first.
     High,
-    /// In between.
+    /// Between the others; the default.
     #[default]
     Medium,
-    /// Last.
+    /// To be done last.
     Low,
 }

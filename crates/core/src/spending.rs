@@ -1,4 +1,4 @@
-//! Usage of model calls over all sessions: the question about it, and the answer.
+//! Usage of model calls over all sessions: query and report.
 
 use std::str::FromStr;
 
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ids::SessionId, model::Slot, usage::Usage};
 
-/// Usage of a model call that belongs to no session, such as one of a test of the model.
+/// Usage of a model call outside of sessions, such as a test of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SideUsage {
-    /// When it was made.
+    /// Time of the call.
     pub at: Timestamp,
-    /// The slot that was asked.
+    /// Slot of the call.
     pub slot: Slot,
-    /// The model that answered.
+    /// Id of the model that answered.
     pub model: String,
     /// Usage of the call.
     pub usage: Usage,
 }
 
-/// Question about usage. Days are those of the daemon's time zone when the calls were made.
+/// Query for usage. Days are those of the daemon's time zone at the time of the calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageQuery {
-    /// Number of days up to today, today included; wins over `since`.
+    /// Number of days up to and including today; overrides `since`.
     pub last_days: Option<u32>,
-    /// The first day; the first of all where absent.
+    /// First day. `None` for the first day with usage.
     pub since: Option<Date>,
-    /// The last day, which is included; today where absent.
+    /// Last day, inclusive. `None` for today.
     pub until: Option<Date>,
-    /// Grouping.
+    /// Grouping of the report.
     pub by: UsageGrouping,
 }
 
 impl UsageQuery {
-    /// The first and the last day that are asked for, where it is `today`.
+    /// Returns the first and the last day of the query, given the current day.
     pub fn days(&self, today: Date) -> (Option<Date>, Date) {
         let back = |days: u32| {
             let days = i64::from(days.saturating_sub(1));
@@ -44,21 +44,21 @@ impl UsageQuery {
     }
 }
 
-/// Largest number of groups of a [`UsageReport`].
+/// Maximum number of groups of a [`UsageReport`].
 pub const MAX_USAGE_GROUPS: usize = 5_000;
 
 names! {
-    /// Grouping of usage.
+    /// Grouping of a usage report.
     #[derive(Default)]
     pub enum UsageGrouping {
         /// By the id of the model.
         #[default]
         Model = "model",
-        /// By the session of a person; those that work for it count as it.
+        /// By session. Subagents count towards their parent session.
         Session = "session",
-        /// By the day.
+        /// By day of the calls.
         Day = "day",
-        /// By the slot.
+        /// By slot of the model.
         Slot = "slot",
     }
 }
@@ -75,18 +75,18 @@ impl FromStr for UsageGrouping {
 /// Answer to a [`UsageQuery`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsageReport {
-    /// The first day that was asked for, or the first that is known.
+    /// First requested day, or the first day with usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Date>,
-    /// The last day.
+    /// Last day of the report, inclusive.
     pub until: Date,
     /// Name of the time zone of the days.
     pub time_zone: String,
-    /// Grouping.
+    /// Grouping of the report.
     pub by: UsageGrouping,
-    /// The groups: days in their order, all others by money, then by tokens, the most first.
+    /// Groups: days in order, all others by descending cost, then by descending tokens.
     pub groups: Vec<UsageGroup>,
-    /// Groups that are left out, since there are more than [`MAX_USAGE_GROUPS`]. They are in the total.
+    /// Number of omitted groups beyond [`MAX_USAGE_GROUPS`]. The total includes them.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub left_out: u64,
     /// Sum over all groups.
@@ -96,9 +96,9 @@ pub struct UsageReport {
 /// Usage of one model, session, day or slot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsageGroup {
-    /// The model's id, the session's id, the day or the slot; empty for calls of deleted sessions and of none.
+    /// Model id, session id, day or slot; empty for calls of deleted sessions and calls outside of sessions.
     pub name: String,
-    /// Title of the session, where it is one.
+    /// Title of the session, if the group is one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
     /// Usage of its calls.
@@ -106,7 +106,7 @@ pub struct UsageGroup {
 }
 
 impl UsageGroup {
-    /// The session, where it is one that is still there.
+    /// Returns the session's id, if the group is a session that still exists.
     pub fn session(&self) -> Option<SessionId> {
         self.name.parse().ok()
     }
@@ -129,7 +129,7 @@ mod tests {
         check(Some(7), Some("2020-01-01"), None, (Some("2026-02-23"), "2026-03-01"));
         check(None, None, None, (None, "2026-03-01"));
         check(None, Some("2026-01-01"), Some("2026-01-31"), (Some("2026-01-01"), "2026-01-31"));
-        // Before all calendars is from the first day on.
+        // A first day before the calendar's range means no first day.
         check(Some(u32::MAX), None, None, (None, "2026-03-01"));
     }
 }

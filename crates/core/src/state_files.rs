@@ -1,5 +1,5 @@
-//! The small text files that a session keeps in its own state, where tools see them as `/state`. They live in the
-//! journal, one event a change, and so need no disk of their own.
+//! Small text files in a session's state, which tools see as `/state`. They are stored in the journal, one event per
+//! change, and need no files on the disk.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ErrorKind, WorkspaceError};
 
-/// The largest file, in bytes.
+/// Maximum size of one file, in bytes.
 pub const MAX_FILE_BYTES: usize = 256 * 1024;
-/// Maximum size of all files of a session together, in bytes.
+/// Maximum total size of a session's files, in bytes.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of files of a session.
 pub const MAX_FILES: usize = 500;
-/// The longest path, in bytes.
+/// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 512;
 
 /// A change of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateFileChange {
-    /// Its path below `/state`.
+    /// Path relative to `/state`.
     pub path: String,
-    /// All that it holds now; none where it is gone.
+    /// Whole new content. `None` if the file was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }
 
-/// A file.
+/// A file in a session's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFile {
-    /// Its content.
+    /// Text of the file.
     pub content: String,
-    /// When it was last written.
+    /// Time of the last write.
     pub changed: Timestamp,
 }
 
-/// The files of one session, by their paths below `/state`. Cheap to clone: contents are shared.
+/// The files of one session, by their paths relative to `/state`. Cheap to clone because contents are shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateFiles {
     files: BTreeMap<String, Arc<StateFile>>,
@@ -44,34 +44,34 @@ pub struct StateFiles {
 }
 
 impl StateFiles {
-    /// The file of that path.
+    /// Returns the file at this path.
     pub fn get(&self, path: &str) -> Option<&Arc<StateFile>> {
         self.files.get(path)
     }
 
-    /// All files, sorted by path.
+    /// Iterates over all files, sorted by path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<StateFile>)> {
         self.files.iter().map(|(path, file)| (path.as_str(), file))
     }
 
-    /// Returns whether there are none.
+    /// Returns true if there are no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The files below a folder, by the paths that they have there; of the empty path, all.
+    /// Iterates over the files below a folder, with paths relative to it. An empty path means all files.
     pub fn below(&self, folder: &str) -> impl Iterator<Item = (&str, &Arc<StateFile>)> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let from = self.files.range::<String, _>(prefix.clone()..);
         from.map_while(move |(path, file)| Some((path.strip_prefix(&prefix)?, file)))
     }
 
-    /// Returns whether it is a folder: there is no folder without a file in it but the root.
+    /// Returns true if the path is a folder. Folders exist only with a file in them, except for the root.
     pub fn is_folder(&self, path: &str) -> bool {
         path.is_empty() || self.below(path).next().is_some()
     }
 
-    /// Takes a change in, whatever it says: what is in the journal has happened.
+    /// Applies a change without checking it: changes in the journal have happened.
     pub fn apply(&mut self, change: &StateFileChange, at: Timestamp) {
         let before = match &change.content {
             Some(content) => {
@@ -84,10 +84,11 @@ impl StateFiles {
         self.bytes -= before.map_or(0, |file| file.content.len());
     }
 
-    /// Says why a change may not be made, before it is.
+    /// Checks a change before it is made.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] with a hint: the path names no file, the content is no text, or there would be too much.
+    /// [`ErrorKind::InvalidInput`] with a hint, if the path is invalid, the content is not text, or a limit would be
+    /// exceeded.
     pub fn check(&self, change: &StateFileChange) -> Result<(), WorkspaceError> {
         let path = change.path.as_str();
         let refuse = |what: String, hint: &str| {

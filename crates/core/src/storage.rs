@@ -1,4 +1,4 @@
-//! What the data folder holds, and what was cleaned of it.
+//! Content of the data folder, and reports of cleanups.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,31 +6,31 @@ names! {
     /// Part of the data folder.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum StoragePart {
-        /// The journal.
+        /// The database file of the journal.
         Journal = "journal",
-        /// Changes that are still to be moved into it.
+        /// The journal's write-ahead log.
         JournalLog = "journal_log",
-        /// The audit log.
+        /// The files of the audit log.
         Audit = "audit",
         /// The index of documents.
         Index = "index",
         /// The files of sessions.
         Workspaces = "workspaces",
-        /// Contents of files before turns changed them.
+        /// Previous contents of files that turns changed.
         Undo = "undo",
-        /// Memories of all sessions.
+        /// Memories shared by all sessions.
         Memories = "memories",
         /// The weights of built-in models.
         Models = "models",
-        /// The skills that came with the daemon.
+        /// The skills bundled with the daemon.
         Skills = "skills",
         /// The packages that skills need.
         SkillEnvironments = "skill_environments",
         /// The daemon's own log.
         Logs = "logs",
-        /// Requests to models and their answers.
+        /// Recorded requests to models and their answers.
         Traces = "traces",
-        /// All else.
+        /// All files of no other part.
         Other = "other",
     }
 }
@@ -38,80 +38,80 @@ names! {
 /// Size of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartSize {
-    /// Which.
+    /// Part of the data folder.
     pub part: StoragePart,
-    /// The bytes that its files take on the disk.
+    /// Disk space of its files, in bytes.
     pub bytes: u64,
-    /// Its files.
+    /// Number of its files.
     pub files: u64,
 }
 
-/// The data folder.
+/// Sizes in the data folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageView {
     /// Every part once, in order.
     pub parts: Vec<PartSize>,
-    /// Bytes of the journal that hold nothing: what is written next uses them.
+    /// Unused bytes in the journal, which later writes reuse.
     pub journal_spare_bytes: u64,
-    /// Sessions that were deleted and are not all overwritten yet.
+    /// Number of deleted sessions that are not completely overwritten yet.
     pub removed_sessions: u64,
-    /// Sessions that were deleted and cannot be overwritten, as the journal is damaged where they are.
+    /// Number of deleted sessions that cannot be overwritten because the journal is damaged there.
     #[serde(default)]
     pub stuck_sessions: u64,
-    /// Bytes that are free on its disk.
+    /// Free space on its disk, in bytes.
     pub free_bytes: u64,
 }
 
 names! {
-    /// Part that is cleaned.
+    /// Part of the data that is cleaned up.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum CleanedPart {
-        /// `uploads/`, `temp/` and `skills/` of sessions.
+        /// The `uploads/`, `temp/` and `skills/` folders of sessions.
         Workspaces = "workspaces",
-        /// `outputs/` of sessions.
+        /// The `outputs/` folders of sessions.
         Outputs = "outputs",
-        /// `large_tool_results/` of sessions.
+        /// The `large_tool_results/` folders of sessions.
         Results = "results",
-        /// Contents of files before turns changed them.
+        /// Previous contents of files that turns changed.
         Undo = "undo",
-        /// Files of the audit log that were set aside.
+        /// Old files of the audit log.
         Audit = "audit",
-        /// Files of the daemon's own log that were set aside.
+        /// Old files of the daemon's own log.
         Logs = "logs",
-        /// Whole sessions.
+        /// Whole sessions with their events.
         Sessions = "sessions",
-        /// Leftovers of an earlier removal.
+        /// Remains of an earlier removal.
         Leftovers = "leftovers",
     }
 }
 
-/// Cleaned data of one kind, or data that would be cleaned.
+/// Data of one kind that was cleaned up, or would be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CleanedData {
-    /// The part.
+    /// Part that was cleaned up.
     pub part: CleanedPart,
-    /// The sessions that it was of; 0 where it is of none.
+    /// Number of affected sessions; 0 if it belongs to none.
     #[serde(default)]
     pub sessions: u64,
-    /// The files.
+    /// Number of affected files.
     pub files: u64,
-    /// Their bytes.
+    /// Total size of the files, in bytes.
     pub bytes: u64,
 }
 
-/// Report of a cleaning, or of a dry run.
+/// Report of a cleanup, or of a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CleanReport {
-    /// Each kind once; those of which there was nothing are left out.
+    /// Each part once; empty ones are left out.
     pub parts: Vec<CleanedData>,
     /// Failures, one sentence each.
     pub problems: Vec<String>,
-    /// Sessions that were left alone, as somebody uses them, they wait, or they are pinned.
+    /// Number of sessions that were skipped because they are in use, waiting or pinned.
     pub kept_sessions: u64,
 }
 
 impl CleanReport {
-    /// Counts something in.
+    /// Adds to the counts of a part.
     pub fn add(&mut self, part: CleanedPart, sessions: u64, files: u64, bytes: u64) {
         if sessions == 0 && files == 0 && bytes == 0 {
             return;
@@ -127,7 +127,7 @@ impl CleanReport {
         self.parts.sort_by_key(|known| known.part);
     }
 
-    /// All bytes.
+    /// Returns the total size in bytes.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }

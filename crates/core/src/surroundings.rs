@@ -1,36 +1,36 @@
-//! Where a session works: the machine, the folder, the project. Its instructions tell of that, and as they begin every
-//! request, it is looked up once and then stays as it was.
+//! Surroundings of a session: machine, folder and project. They are part of the instructions, which begin every
+//! request, so they are determined once and then stay unchanged.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Facts about the machine and a project. Names in it are a stranger's.
+/// Facts about the machine and a project. The names in it are untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineFacts {
-    /// The operating system, with its version where that is known, and the processor.
+    /// Operating system, with its version if known, and processor.
     pub system: String,
-    /// The folder in which commands start, as tools name it; empty for the session's own.
+    /// Folder in which commands start, as tools name it; empty for the session's own.
     pub start: String,
-    /// The branch that git has checked out in the project.
+    /// Branch that git has checked out in the project.
     pub branch: Option<String>,
-    /// Commands that build and test the project, as far as its files tell.
+    /// Commands that build and test the project, as far as its files reveal them.
     pub commands: Vec<String>,
-    /// The folder in which they run, where that is not the one in which commands start.
+    /// Folder in which these commands run, if it is not the one in which commands start.
     pub commands_in: Option<String>,
 }
 
-/// The part of a session's instructions that tells where it works.
+/// The part of a session's instructions that describes its surroundings.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surroundings {
-    /// The project of which it tells. Of another one it tells nothing.
+    /// Project that the text describes. It does not apply to another one.
     pub project: Option<PathBuf>,
-    /// The folder of the client, as it last was.
+    /// Last known folder of the client.
     pub client: Option<PathBuf>,
-    /// The folder in which commands start, as the model knows it.
+    /// Folder in which commands start, as the model knows it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub start: String,
-    /// The words.
+    /// Text of the instructions.
     pub text: String,
 }

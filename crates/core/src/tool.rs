@@ -1,4 +1,4 @@
-//! Tools: abilities, requests and outcomes.
+//! Tools: specifications, calls and results.
 
 use std::path::PathBuf;
 
@@ -12,19 +12,19 @@ use crate::{files::Picture, ids::CallId, state_files::StateFileChange};
 /// Specification of a tool, for models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name that calls use.
+    /// Name that calls use.
     pub name: String,
-    /// Its purpose and when to use it.
+    /// Purpose, and when to use it.
     pub description: String,
-    /// JSON schema of the arguments, an object.
+    /// JSON Schema of the arguments, of type object.
     pub parameters: Value,
-    /// Effect of a call on the world.
+    /// Effect of a call.
     pub effect: Effect,
 }
 
 impl ToolSpec {
-    /// The tool whose arguments are parsed into `A`. Comments are for the model: that of the type describes the tool, those
-    /// of its fields the arguments.
+    /// Creates the specification of a tool whose arguments are parsed into `A`. Models read the doc comments: the one
+    /// on the type describes the tool, those on its fields describe the arguments.
     pub fn of<A: JsonSchema>(name: &str, effect: Effect) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
         let generator = settings.with_transform(RecursiveTransform(plain)).into_generator();
@@ -37,8 +37,8 @@ impl ToolSpec {
     }
 }
 
-/// Reduces a schema to what small models and strict servers understand. An argument is left out where there is none of it,
-/// so that `null` is no type of it; lines of a comment are one text.
+/// Reduces a schema to what small models and strict servers understand. Optional arguments are omitted rather than
+/// `null`, so `null` is removed from the types. Line breaks in doc comments become spaces.
 fn plain(schema: &mut Schema) {
     let Some(keywords) = schema.as_object_mut() else { return };
     keywords.retain(|name, value| {
@@ -53,63 +53,63 @@ fn plain(schema: &mut Schema) {
     }
 }
 
-/// Effect of a call on the world.
+/// Effect of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Looks only. Independent calls of one step run at once, none asks.
+    /// Reads only. Independent calls of one step run in parallel, without approval.
     Read,
-    /// Changes the session's own state, such as the todo list. Runs in order, does not ask.
+    /// Changes the session's own state, such as the todo list. Runs in order, without approval.
     State,
-    /// Changes files.
+    /// Changes files on the disk.
     Write,
-    /// Runs a command.
+    /// Runs a command in a shell.
     Execute,
-    /// Asks somebody else over the network. What only fetches runs as what looks does, once it is in the audit log;
-    /// what sends anything asks.
+    /// Accesses a server over the network. Fetches run like reads, once they are in the audit log. Requests that send
+    /// data require approval.
     Network,
 }
 
-/// A request of the model.
+/// A tool call of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Joins it to its result.
+    /// Id that links the call to its result.
     pub call_id: CallId,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments as the model wrote them: history is sent back byte for byte.
+    /// Arguments as the model wrote them, because history is sent back byte for byte.
     pub arguments: String,
 }
 
-/// A call in the words of its tool, where the model wrote it in those of another system. It stands in the place of the call
-/// from before it is judged.
+/// A call translated from the argument names of another agent system. It replaces the call before it is judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdaptedCall {
-    /// The arguments, by the names and in the units of the tool.
+    /// Arguments with the names and units of the tool.
     pub arguments: String,
-    /// Note for the model with the result, such as what was left out because it changes nothing.
+    /// Note for the model with the result, such as an argument that was dropped because it has no effect.
     pub note: Option<String>,
 }
 
-/// A call that reads through a link, as it would be written without: both forms are judged, and this one runs.
+/// A call that reads through a link, rewritten without the link. Both forms are judged, and this one runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowedLink {
-    /// The arguments, with the path that the link leads to.
+    /// Arguments, with the path of the link's target.
     pub arguments: String,
-    /// The path that the call names.
+    /// Path in the original call.
     pub path: String,
-    /// Where it leads.
+    /// Path of the link's target.
     pub leads_to: String,
 }
 
 impl FollowedLink {
-    /// The argument that names what a call reads.
+    /// Argument with the path that a call reads.
     pub const PATH: &str = "path";
 
-    /// Its names in other systems, which some models write and the tools take, each where none before it is there.
+    /// Names of this argument in other systems, which some models write and the tools accept. The first one present
+    /// counts.
     pub const ALIASES: [&str; 6] = ["file_path", "filepath", "filename", "file", "directory", "dir"];
 
-    /// Knowledge of a call from its arguments and from where their path led. None where they name none.
+    /// Reconstructs the value from a call's arguments and the target of its path. `None` if the arguments have no path.
     pub fn known(arguments: &str, leads_to: &str) -> Option<Self> {
         let mut arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
         let written = [Self::PATH].into_iter().chain(Self::ALIASES).find(|name| arguments.contains_key(*name))?;
@@ -128,64 +128,62 @@ impl std::fmt::Display for FollowedLink {
 /// The folder where a command starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFolder {
-    /// Its name, as a call can write it, and without a link on the way: `/project/app`, `/outputs`, `/` for the workspace.
+    /// Name as a call can write it, without links: `/project/app`, `/outputs`, `/` for the workspace.
     pub name: String,
-    /// The absolute paths by which the command itself reaches it.
+    /// Absolute paths by which the command itself reaches it.
     pub paths: Vec<PathBuf>,
-    /// Path of the same folder in the main tree, where it is in a worktree: rules about that hold here.
+    /// Path of the same folder in the main tree, if it is in a worktree. Rules for that folder apply here.
     pub main: Option<PathBuf>,
 }
 
-/// The outcome of a call, as it is stored.
+/// The stored result of a call.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// Joins it to the call.
+    /// Id that links the result to the call.
     pub call_id: CallId,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
     /// Text for the model.
     #[serde(default)]
     pub text: String,
-    /// Why it failed, if it did.
+    /// Error code, if the call failed.
     pub error: Option<ToolErrorCode>,
-    /// The exit code of a command, as a shell tells it: 128 and the signal's number where a signal ended it. None where it
-    /// was no command, or its limit or a cancel ended it.
+    /// Exit code of a command as a shell reports it: 128 plus the signal number if a signal ended it. `None` if it was
+    /// not a command, or if a limit or a cancel ended it.
     pub exit_code: Option<i32>,
-    /// Parts of it as fields, for programs.
+    /// Structured parts of the result, for programs.
     pub details: Option<Box<ToolDetails>>,
-    /// The files that it changed.
+    /// Files that it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
-    /// The arguments that it ran with, where a person had put them in the place of the model's. None where it ran, if it
-    /// did, as it was called.
+    /// Arguments that it ran with, if a user replaced those of the model. `None` if it ran with the original ones or
+    /// did not run.
     pub ran_with: Option<String>,
-    /// The call whose edit it took back, or found to be taken back already. For the journal, not for readers.
+    /// Call whose edit it reverted or found reverted. For the journal, not for readers.
     pub takes_back: Option<CallId>,
-    /// The tools that it found for the model, which may call them from here on. For the journal, not for readers.
+    /// Tools that it found for the model, which may call them from now on. For the journal, not for readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<String>,
-    /// Pictures that it returned, which a notice shows behind all results of its step. For the journal, not for readers.
+    /// Pictures that it returned. A notice shows them after all results of its step. For the journal, not for readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
-    /// Words of the person in it: their answer to its question, or their reason to refuse it. For the journal, not for
-    /// readers.
+    /// Text of the user in it: an answer to its question, or a reason for a refusal. For the journal, not for readers.
     pub said: Option<String>,
-    /// Fingerprint of the text that an earlier result shows, where this one only refers to that. For the journal, not for
-    /// readers.
+    /// Hash of the text in an earlier result, if this one only refers to that. For the journal, not for readers.
     pub unchanged: Option<u64>,
-    /// Duration, in milliseconds.
+    /// Duration of the call, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
 }
 
 impl ToolResult {
-    /// The outcome of a call of that tool, with nothing to tell yet.
+    /// Creates the result of a call, without content.
     pub fn empty(call_id: CallId, name: impl Into<String>) -> Self {
         Self { call_id, name: name.into(), ..Self::default() }
     }
 
-    /// The part of the text that the tool wrote, without what is said to the model alone.
+    /// Returns the text that the tool wrote, without additions for the model.
     pub fn own_text(&self) -> &str {
         let own = self.details.as_ref().and_then(|details| self.text.get(..usize::try_from(details.own_bytes?).ok()?));
         own.unwrap_or(&self.text)
@@ -197,42 +195,42 @@ impl ToolResult {
 pub struct ToolOutput {
     /// Text for the model.
     pub text: String,
-    /// Why it failed, if it did.
+    /// Error code, if the call failed.
     pub error: Option<ToolErrorCode>,
-    /// Output that is no text. No model is shown it: it is stored in files, and the text names them.
+    /// Binary output. It is not sent to models: it is stored in files that the text names.
     pub data: Vec<ToolData>,
-    /// The files that it changed.
+    /// Files that it changed.
     pub files: Vec<FileChange>,
-    /// The exit code of a command, as in [`ToolResult::exit_code`].
+    /// Exit code of a command, as in [`ToolResult::exit_code`].
     pub exit_code: Option<i32>,
-    /// Parts of it as fields, for programs.
+    /// Structured parts of the output, for programs.
     pub details: Option<Box<ToolDetails>>,
-    /// Changes of the files in the session's own state, in order.
+    /// Changes of files in the session's state, in order.
     pub state_files: Vec<StateFileChange>,
 }
 
 impl ToolOutput {
-    /// A success.
+    /// Creates a successful output.
     pub fn ok(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A failure: a stable code and one sentence that says how to do it right.
+    /// Creates a failure with a stable code and one sentence on how to do it right.
     pub fn error(code: ToolErrorCode, text: impl Into<String>) -> Self {
         Self { text: text.into(), error: Some(code), ..Self::default() }
     }
 }
 
-/// Bytes that a tool returned and that are no text, such as an image.
+/// Binary data that a tool returned, such as an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolData {
-    /// Where in the result they stand, in a word: `stdout`.
+    /// Identifier of the place in the result, such as `stdout`.
     pub name: String,
-    /// Their kind, such as `a PNG image`; empty where it is not known.
+    /// Kind of the data, such as `a PNG image`; empty if unknown.
     pub kind: String,
-    /// File extension for them, without the dot; empty where it is not known.
+    /// File extension without the dot; empty if unknown.
     pub ending: String,
-    /// All of them.
+    /// Bytes of the whole data.
     pub content: Vec<u8>,
 }
 
@@ -240,70 +238,71 @@ names! {
     /// Stable codes of failed calls. They are data for the model, not errors of the turn.
     #[derive(Hash)]
     pub enum ToolErrorCode {
-        /// The arguments are no JSON, or do not fit the schema.
+        /// The arguments are not valid JSON, or violate the schema.
         InvalidArgs = "E_INVALID_ARGS",
         /// There is no tool of that name.
         UnknownTool = "E_UNKNOWN_TOOL",
-        /// The tool could not do it.
+        /// The tool failed to do it.
         Tool = "E_TOOL",
-        /// It took too long, or longer than its turn may, and was ended.
+        /// The call exceeded its own time limit or that of its turn, and was ended.
         Timeout = "E_TIMEOUT",
-        /// A person or a rule refused.
+        /// A user or a rule denied the call.
         Denied = "E_DENIED",
-        /// The path is not there, leaves the workspace, or may not be written.
+        /// The path does not exist, leaves the workspace, or is not writable.
         Path = "E_PATH",
-        /// The turn was cancelled while it ran.
+        /// The turn was cancelled while the call ran.
         Cancelled = "E_CANCELLED",
-        /// The turn ended or the daemon stopped before it ran, could not write down beforehand that it would, or what it would do was no
-        /// longer what a person had approved. It never ran.
+        /// The call never ran: the turn ended or the daemon stopped first, the call could not be recorded beforehand,
+        /// or its effect was no longer the approved one.
         NotRun = "E_NOT_RUN",
-        /// The daemon stopped, or something killed its sandbox, while it ran. It may have taken effect or not.
+        /// The daemon stopped, or the sandbox was killed, while the call ran. It may have taken effect or not.
         UnknownOutcome = "E_UNKNOWN_OUTCOME",
     }
 }
 
 /// A file, link or folder that a call changed.
 ///
-/// A change is recorded, and can be undone, where the states that it went between are known: `after` of what was
-/// created, `before` of what was deleted, both of what was modified. A change without them is only told of.
+/// A change is recorded, and can be undone, if its states are known: `after` for a created file, `before` for a deleted
+/// one, and both for a modified one. A change without them is informational only.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Its path, relative to the workspace, or below `/project` or `/folders/NAME`; a folder's ends in a slash. In names that come from
-    /// the disk a backslash is written `\\`, and bytes that are no plain text are written `\xff`.
+    /// Path relative to the workspace, or below `/project` or `/folders/NAME`; a folder's path ends with a slash. In
+    /// names from the disk a backslash is written `\\`, and bytes that are not plain text are written `\xff`.
     pub path: String,
-    /// The change.
+    /// Kind of the change.
     pub change: FileChangeKind,
-    /// State before it.
+    /// State before the change.
     pub before: Option<FileState>,
-    /// State after it.
+    /// State after the change.
     pub after: Option<FileState>,
-    /// The folder of the person that was mounted there, for a path below `/project` or `/folders/NAME`: another one may be mounted
-    /// later.
+    /// Folder of the user that was mounted there, for a path below `/project` or `/folders/NAME`. Another one may be
+    /// mounted later.
     pub project: Option<PathBuf>,
-    /// It was found after a crash, and may have been made after it, by something else than the call.
+    /// True if it was found after a crash, and may have been made after the crash by something other than the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
-    /// Which file it is, where it has other names too, which show the same: it was written in place.
+    /// Identity of a file with several hard links, which was written in place and therefore changed under all its
+    /// names.
     pub shared: Option<SharedFile>,
 }
 
-/// A file that has several names, as the disk tells one from another.
+/// Identity of a file with several hard links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SharedFile {
-    /// The file system.
+    /// Device number of the file system.
     pub device: u64,
-    /// Its number there.
+    /// Inode number on the device.
     pub inode: u64,
 }
 
 impl FileChange {
-    /// A change that is told of and not recorded.
+    /// Creates an informational change that is not recorded.
     pub fn new(path: impl Into<String>, change: FileChangeKind) -> Self {
         Self { path: path.into(), change, before: None, after: None, project: None, late: false, shared: None }
     }
 
-    /// Returns whether the states that it went between are known, so that it can be undone.
+    /// Returns true if the states that undoing it needs are known.
     pub fn is_recorded(&self) -> bool {
         match self.change {
             FileChangeKind::Created => self.after.is_some(),
@@ -312,24 +311,24 @@ impl FileChange {
         }
     }
 
-    /// Returns whether it tells of a folder and of nothing else.
+    /// Returns true if the change is about a folder only.
     pub fn is_folder(&self) -> bool {
         self.path.ends_with('/')
     }
 }
 
-/// State of a path, as far as it is needed to restore it. Contents are stored beside the journal, under their hash.
+/// State of a path, as far as restoring it requires. Contents are stored outside of the journal, by hash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileState {
-    /// Its kind.
+    /// Kind of the path.
     pub kind: FileKind,
-    /// SHA-256 of a file's content, or of where a link leads, in hexadecimal digits; empty for a folder.
+    /// SHA-256 of a file's content or of a link's target, in hexadecimal; empty for a folder.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// The size of what was hashed, in bytes.
+    /// Size of the hashed data, in bytes.
     #[serde(default)]
     pub size: u64,
-    /// The permission bits; 0 for a link, which has none of its own.
+    /// Permission bits; 0 for a link, which has none.
     #[serde(default)]
     pub mode: u32,
 }
@@ -338,34 +337,34 @@ pub struct FileState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
-    /// A regular file.
+    /// A regular file with its content.
     File,
-    /// A symbolic link.
+    /// A symbolic link with its target.
     Link,
-    /// A folder.
+    /// A folder, without its entries.
     Folder,
 }
 
-/// Kind of a change of a file.
+/// Kind of a file's change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChangeKind {
-    /// It was not there before.
+    /// The file did not exist before.
     Created,
-    /// It was there before.
+    /// The file existed before and after.
     Modified,
-    /// It is gone.
+    /// The file no longer exists.
     Deleted,
 }
 
-/// A call that was refused.
+/// A call that was denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
-    /// The call.
+    /// Id of the call.
     pub call_id: CallId,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// Why.
+    /// Reason for the denial.
     pub reason: String,
 }
 

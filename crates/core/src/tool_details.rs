@@ -1,44 +1,45 @@
-//! Parts of a result as fields, for programs that would otherwise have to read them out of a text.
+//! Structured parts of a result, for programs that would otherwise have to parse its text.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a stream that are kept at the most.
+/// Maximum stored size of a stream, in bytes.
 const MAX_PRINTED: usize = 16 << 10;
 
-/// Bytes at the end of a longer text that are kept besides its beginning.
+/// Size of the end of a longer text that is stored in addition to its beginning, in bytes.
 const MAX_TAIL: usize = 2 << 10;
 
-/// Bytes of a diff that are kept at the most.
+/// Maximum stored size of a diff, in bytes.
 const MAX_DIFF: usize = 32 << 10;
 
-/// Parts of a result as fields. No model is shown them: it reads the text.
+/// Structured parts of a result. Models do not see them; they read the text.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolDetails {
-    /// Standard output of a command, where that is text.
+    /// Standard output of a command, if it is text.
     pub stdout: Option<PrintedText>,
-    /// Standard error of a command, where that is text.
+    /// Standard error of a command, if it is text.
     pub stderr: Option<PrintedText>,
     /// Change made by an edit, as a unified diff.
     pub diff: Option<PrintedText>,
     /// Path in the session of the file with the whole text of the result, if that is too long for a model.
     pub stored: Option<String>,
-    /// Bytes at the start of the result's text that the tool wrote; what follows is for the model alone. All of it if absent.
+    /// Number of leading bytes of the result's text that the tool wrote; the rest is for the model only. `None` for all
+    /// of it.
     pub own_bytes: Option<u64>,
 }
 
-/// A text, or the beginning of a long one.
+/// A text, or the beginning and the end of a long one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrintedText {
-    /// The text; of a long one the beginning.
+    /// The text, or its beginning.
     pub text: String,
-    /// Bytes of all of it, as it was written.
+    /// Size of the original text, in bytes.
     pub bytes: u64,
-    /// Set if this is only its beginning.
+    /// True if `text` is only the beginning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// The end of a text that is cut.
+    /// End of a truncated text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tail: String,
 }
@@ -51,24 +52,24 @@ impl PrintedText {
         Self { text: shown.to_owned(), bytes, cut, tail: tail.to_owned() }
     }
 
-    /// The part that is kept of its end.
+    /// Returns the stored end of the text.
     pub fn end(&self) -> &str {
         if self.tail.is_empty() { &self.text } else { &self.tail }
     }
 
-    /// Output of a command to one stream; `bytes` is the size of all of it.
+    /// Truncates the output of a command to one stream. `bytes` is the original size.
     pub fn of_stream(text: &str, bytes: u64) -> Self {
         Self::new(text, bytes, MAX_PRINTED)
     }
 }
 
 impl ToolDetails {
-    /// Those of an edit.
+    /// Creates the details of an edit.
     pub fn of_diff(diff: &str) -> Self {
         Self { diff: Some(PrintedText::new(diff, diff.len() as u64, MAX_DIFF)), ..Self::default() }
     }
 
-    /// Returns whether there is nothing in them.
+    /// Returns true if there are no details.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

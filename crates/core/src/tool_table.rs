@@ -1,5 +1,5 @@
-//! The daemon's own tools, one row each: all that its parts know of a tool besides its code. The row decides how calls are
-//! judged, shown and named; `config/tools.yaml` decides when the tool is offered.
+//! The built-in tools, one row each, with all of their properties besides their code. A row determines how calls are
+//! judged, shown and named; `config/tools.yaml` determines when the tool is offered.
 
 use crate::tool::Effect::{self, Execute, Network, Read, Write};
 
@@ -9,20 +9,20 @@ use self::{
     ToolPart::{Code, Documents, Languages, Web, WebSearch, Workspace},
 };
 
-/// A tool of the daemon.
+/// Properties of a built-in tool.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolRow {
-    /// The name that calls use.
+    /// Name that calls use.
     pub name: &'static str,
-    /// Effect of a call on the world, by which the policy decides whether it asks.
+    /// Effect of a call. The policy uses it to decide about approvals.
     pub effect: Effect,
-    /// Kind of the tool, as editors show it.
+    /// Kind of the tool, for editors.
     pub kind: ToolKind,
-    /// Use of the file that a call names as `path`.
+    /// Use of the file in the `path` argument.
     pub path: PathUse,
-    /// Part of the daemon that the tool works with.
+    /// Component that the tool depends on.
     pub needs: ToolPart,
-    /// Names that models of other systems have for it, with blanks between.
+    /// Names of the tool in other agent systems, separated by spaces.
     pub aliases: &'static str,
 }
 
@@ -31,53 +31,53 @@ pub struct ToolRow {
 pub enum ToolKind {
     /// Shows a file or folder.
     Look,
-    /// Changes files.
+    /// Changes the content of files.
     Edit,
-    /// Finds something.
+    /// Searches in files, code or sessions.
     Search,
-    /// Runs a command.
+    /// Runs a command or program.
     Run,
-    /// Asks a server.
+    /// Sends a request to a server.
     Fetch,
-    /// Works on plans and parts of the task.
+    /// Works on plans and subtasks.
     Think,
-    /// Anything else.
+    /// Any other kind of tool.
     Other,
 }
 
-/// Use that a call makes of the file or folder that it names as `path`.
+/// Use of the file or folder in a call's `path` argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathUse {
-    /// Shows names and sizes below it, and never looks into it. Links in it are followed before the call is judged.
+    /// Shows names and sizes below it, but no contents. Links in it are followed before the call is judged.
     Names,
-    /// Shows what is in it. Links in it are followed before the call is judged.
+    /// Shows its contents. Links in it are followed before the call is judged.
     Content,
-    /// As [`Content`], also of a file in an archive.
+    /// Same as [`Content`], including files in archives.
     InArchives,
-    /// Changes it, where it is one of the session's tree.
+    /// Changes it, if it is in the session's tree.
     Edited,
     /// There is no such argument, or the tool follows links itself.
     Own,
 }
 
-/// Part of the daemon that tools work with.
+/// Component that a tool depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolPart {
-    /// Files of the session, which are always there.
+    /// Files of the session, always available.
     Workspace,
-    /// Reader of documents.
+    /// The reader of documents.
     Documents,
-    /// Reader of code.
+    /// The reader of source code.
     Code,
     /// Access to the web.
     Web,
     /// Access to the web, with a search engine.
     WebSearch,
-    /// Language servers.
+    /// The configured language servers.
     Languages,
 }
 
-/// The tools, sorted by name, because prompts repeat this order.
+/// The tools, sorted by name. Prompts use this order.
 pub static TOOLS: [ToolRow; 22] = [
     row("apply_patch", Write, Edit, Own, Workspace, "apply_diff applypatch patch patch_file"),
     row("definition", Read, Search, Content, Languages, "find_definition go_to_definition goto_definition"),
@@ -117,7 +117,7 @@ pub static TOOLS: [ToolRow; 22] = [
     row("write_file", Write, Edit, Edited, Workspace, "create_file fs_write save_file write"),
 ];
 
-/// Tools of the conversation itself, with their kinds; links of the engine answer them.
+/// Tools of the conversation with their kinds. Links of the engine answer them.
 const CONVERSATION_TOOLS: [(&str, ToolKind); 6] = [
     ("delegate_task", ToolKind::Think),
     ("find_tool", ToolKind::Search),
@@ -139,13 +139,12 @@ const fn row(
 }
 
 impl ToolRow {
-    /// The tool of this very name.
+    /// Returns the tool with exactly this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         TOOLS.iter().find(|tool| tool.name == name)
     }
 
-    /// The tool of that name or of one that other systems have for it. Case and the prefixes that some models add make no
-    /// difference.
+    /// Returns the tool with this name or alias, ignoring case and the prefixes that some models add.
     pub fn known(name: &str) -> Option<&'static Self> {
         let name = name.trim();
         let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
@@ -154,14 +153,14 @@ impl ToolRow {
         TOOLS.iter().find(|tool| is_meant(tool.name) || tool.aliases.split_ascii_whitespace().any(is_meant))
     }
 
-    /// Names of the tools that cannot work without a part.
+    /// Returns the names of the tools that depend on a component.
     pub fn needing(part: ToolPart) -> Vec<&'static str> {
         TOOLS.iter().filter(|tool| tool.needs == part).map(|tool| tool.name).collect()
     }
 }
 
 impl ToolKind {
-    /// Kind of the tool of this very name.
+    /// Returns the kind of the tool with exactly this name.
     pub fn of(name: &str) -> Self {
         let conversation = CONVERSATION_TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, kind)| *kind);
         ToolRow::named(name).map(|tool| tool.kind).or(conversation).unwrap_or(Self::Other)

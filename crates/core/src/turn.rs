@@ -1,4 +1,4 @@
-//! Turns: what a client asks for, how a turn ends and what it returns.
+//! Turns: the request of a client, how a turn ends, and its result.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,87 +20,87 @@ use crate::{
 /// A request to start a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartTurn {
-    /// The input. None continues a turn that a stop of the daemon, a cancel or a limit ended.
+    /// Input of the turn. `None` continues a turn that a stop of the daemon, a cancel or a limit ended.
     pub text: Option<String>,
-    /// The bytes at the beginning of the input that the person typed, where not all of it was typed: the rest came through a
-    /// pipe, and whatever it says is no word of the person.
+    /// Number of leading bytes of the input that the user typed, if not all of it was typed. The rest came through a
+    /// pipe, and must not be treated as the user's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed_bytes: Option<u64>,
-    /// The input is refused where it does not fit into the model's window, instead of being kept in a file that the model
-    /// is told of.
+    /// True if an input that exceeds the model's window is rejected. Otherwise it is stored in a file, and the model
+    /// gets the path.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// The form that the answer has to be in. One that continues a turn has that turn's form where this is absent.
+    /// Schema that the answer must match. A continued turn inherits it if this is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<AnswerSchema>,
-    /// The turn compacts the history in this way, and does nothing else. It has no input then.
+    /// Compacts the history with this strategy, and does nothing else. Excludes an input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<CompactionStrategy>,
-    /// The slot to use; the session's own, or routing, decides where absent.
+    /// Slot of the model. `None` uses the session's slot, or routing.
     pub slot: Option<Slot>,
-    /// The steps that the turn may take; the model's default where absent.
+    /// Maximum number of steps. `None` uses the default of the model.
     pub max_steps: Option<u32>,
-    /// Says whether it begins with a plan; the configuration decides where absent.
+    /// Setting for plans. `None` uses the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planning: Option<Planning>,
     /// Behaviour at an interrupt.
     pub on_interrupt: OnInterrupt,
-    /// That holds while whoever started the turn is connected. Once they are gone the turn waits for answers, so that a client
-    /// that is dead approves nothing.
+    /// True if `on_interrupt` applies only while the client that started the turn is connected. Afterwards the turn
+    /// waits for answers, so that a dead client approves nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub while_connected: bool,
-    /// Behaviour when a turn is already running.
+    /// Behaviour if a turn is already running.
     pub if_busy: IfBusy,
-    /// The client's name, such as `agentctl`, for the audit.
+    /// Name of the client, such as `agentctl`, for the audit log.
     pub client: String,
-    /// The client's environment as tools see it.
+    /// Environment of the client as tools see it.
     #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
     pub environment: ClientEnvironment,
-    /// Parts of the input beside its words, as they are kept. No client writes these: they are made of what it gives.
+    /// Attachments as stored. The daemon fills this in from what the client sends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attached: Vec<AttachedPart>,
-    /// Tools that the client answers itself, as long as it is connected.
+    /// Tools that the client answers itself while it is connected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
-    /// Wishes for this turn alone.
+    /// Options for this turn only.
     #[serde(default, skip_serializing_if = "TurnOptions::is_default")]
     pub options: TurnOptions,
 }
 
-/// Wishes of a client for one turn. Stored with its start, so that they hold after a restart, too.
+/// Options of a client for one turn. Stored with its start, so that they survive a restart.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnOptions {
-    /// The agent that works in it, and in later turns of the session; the session's own where absent.
+    /// Agent for this turn and later turns of the session. `None` keeps the session's agent.
     pub agent: Option<String>,
-    /// Instructions for the model.
+    /// Additional instructions for the model.
     pub instructions: Option<String>,
-    /// The tools that it may use; all where absent.
+    /// Tools that the turn may use. `None` for all.
     pub allowed_tools: Option<Vec<String>>,
-    /// The id of a model on the server of `slot`; the session's where absent.
+    /// Id of a model on the server of `slot`. `None` for the session's model.
     pub model: Option<String>,
-    /// The slot of that model. No client writes it: it is settled when the start is taken.
+    /// Slot of that model. The daemon fills it in when it accepts the start.
     pub slot: Option<Slot>,
-    /// Time that it may work, in milliseconds, where that is less than what is configured.
+    /// Time limit in milliseconds, if lower than the configured one.
     pub time_ms: Option<u64>,
-    /// Tokens that it may take, where they are fewer than what is configured.
+    /// Token limit, if lower than the configured one.
     pub tokens: Option<u64>,
 }
 
-/// Length of a turn's own instructions at the most, in bytes.
+/// Maximum length of a turn's own instructions, in bytes.
 pub const MAX_TURN_INSTRUCTIONS: usize = 64 << 10;
 
 impl TurnOptions {
-    /// Returns whether nothing is wished.
+    /// Returns true if no option is set.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// These wishes, and those of another turn where they say nothing.
+    /// Merges with the options of another turn. Those of `self` take precedence.
     #[must_use]
     pub fn or(self, before: Self) -> Self {
-        // The slot belongs to the model.
+        // The slot belongs to the model, so both come from the same turn.
         let (model, slot) = if self.model.is_some() { (self.model, self.slot) } else { (before.model, before.slot) };
         Self {
             agent: self.agent.or(before.agent),
@@ -115,7 +115,7 @@ impl TurnOptions {
 }
 
 impl StartTurn {
-    /// Takes note that whoever asked for it is gone.
+    /// Records that the client has disconnected.
     pub fn client_is_gone(&mut self) {
         if self.while_connected {
             self.on_interrupt = OnInterrupt::Wait;
@@ -123,77 +123,77 @@ impl StartTurn {
     }
 }
 
-/// A turn that waits behind another.
+/// A turn that is queued while another one runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedTurn {
-    /// Its id, which the client knows already.
+    /// Id of the turn, which the client knows already.
     pub turn_id: TurnId,
-    /// The start.
+    /// Request that starts it.
     pub start: StartTurn,
 }
 
-/// Behaviour when a turn needs an answer.
+/// Behaviour if a turn needs an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnInterrupt {
-    /// It is stored and asked; the turn waits, for days if need be.
+    /// Stores and asks the question. The turn waits, for days if necessary.
     #[default]
     Wait,
-    /// Approvals are granted, as if a person had said yes to each; questions get their default.
+    /// Grants approvals as if a user had approved each. Questions get their default.
     Approve,
-    /// It is refused, the model is told, the turn goes on and lists it.
+    /// Denies the call. The model is notified, the turn continues, and its result lists the denial.
     Deny,
-    /// The turn ends.
+    /// Ends the turn with [`StopReason::Denied`].
     Fail,
 }
 
-/// Treatment of a start while a turn is running.
+/// Behaviour of a start while a turn is running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfBusy {
-    /// It is refused.
+    /// Rejects the start with an error.
     #[default]
     Refuse,
-    /// It waits its turn.
+    /// Queues the turn after the running one.
     Queue,
-    /// Its text is added to the running turn.
+    /// Adds its text to the running turn.
     Steer,
 }
 
 /// Result of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnResult {
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: TurnId,
-    /// Ties it to logs and traces.
+    /// Id that links the turn to logs and traces.
     pub trace_id: TraceId,
-    /// The answer; what there was of it where the turn did not complete.
+    /// Answer, or the incomplete answer if the turn did not complete.
     pub text: String,
-    /// Set if any tool ran.
+    /// True if any tool ran.
     pub tool_used: bool,
     /// Why the turn ended.
     pub stop_reason: StopReason,
-    /// The error, where it failed or the answer is in the wrong form.
+    /// Error, if the turn failed or the answer does not match its schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
-    /// Model calls, the last answer's included.
+    /// Number of model calls, including the last answer.
     pub steps: u32,
     /// Usage of the model calls.
     pub usage: Usage,
-    /// Denied calls.
+    /// Calls that were denied.
     pub denials: Vec<Denial>,
-    /// The files that were changed, each once.
+    /// Files that were changed, each once.
     pub files: Vec<FileChange>,
-    /// Duration of the turn, waiting for people included, in milliseconds.
+    /// Duration of the turn in milliseconds, including the time spent waiting for users.
     pub duration_ms: u64,
-    /// Set if it compacted the history, or tried to, and did nothing else: then what came before it can be continued as
-    /// if it had not been.
+    /// True if the turn only compacted the history, or tried to. The turn before it can then be continued as if this
+    /// one had not happened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_compacted: bool,
 }
 
 impl TurnResult {
-    /// The result of a turn that ended so and did nothing.
+    /// Creates the result of a turn that did nothing.
     pub fn new(turn_id: TurnId, trace_id: TraceId, stop_reason: StopReason) -> Self {
         Self {
             turn_id,
@@ -218,42 +218,42 @@ impl TurnResult {
 pub enum StopReason {
     /// The model gave its answer.
     Completed,
-    /// A client cancelled it.
+    /// A client cancelled the turn.
     Cancelled,
-    /// It took as many steps as it might.
+    /// The step limit was reached.
     MaxSteps,
-    /// It took as long as it might.
+    /// The time limit was reached.
     TimeLimit,
-    /// It took as many tokens as it might.
+    /// The token limit of the turn was reached.
     Budget,
-    /// An approval was needed and the client had said to fail.
+    /// An approval was needed, and the client had chosen to fail.
     Denied,
-    /// Something broke; the error says what.
+    /// An error occurred, described in `error`.
     Failed,
-    /// The daemon was killed or crashed while it ran. It can be continued.
+    /// The daemon was killed or crashed during the turn. It can be continued.
     Interrupted,
-    /// The daemon was told to stop while it ran. It can be continued.
+    /// The daemon was shut down during the turn. It can be continued.
     Suspended,
-    /// The model gave no answer that could be used, though it was asked again: neither words nor a call that could be run.
+    /// The model gave no usable answer even when asked again: neither text nor a valid call.
     NoAnswer,
-    /// The answer was cut by the token limit, or because it repeated itself, and asking for the rest did not help.
+    /// The answer was cut off by the token limit or by a repetition, and requesting the rest failed.
     Cut,
     /// The provider withheld the answer, or the rest of it.
     Filtered,
-    /// The answer does not match the schema that the client gave, though it was asked for again. The error says where.
+    /// The answer does not match the client's schema even when asked again. The error has the position.
     WrongForm,
-    /// The model repeated the same calls with the same results, though it was told so.
+    /// The model repeated the same calls with the same results, even after a notice about it.
     Loop,
 }
 
 impl StopReason {
-    /// Returns whether a start without input may go on from here.
+    /// Returns true if a start without input may continue from here.
     #[must_use]
     pub fn can_continue(self) -> bool {
         !matches!(self, Self::Completed)
     }
 
-    /// Returns whether the model had its say, however little it was.
+    /// Returns true if the turn ended with the model's own answer, even an empty or incomplete one.
     #[must_use]
     pub fn is_last_word(self) -> bool {
         matches!(self, Self::Completed | Self::NoAnswer | Self::Cut | Self::Filtered | Self::WrongForm)
@@ -263,28 +263,28 @@ impl StopReason {
 /// Error of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnError {
-    /// The kind, for programs.
+    /// Kind of the error, for programs.
     pub kind: ErrorKind,
-    /// Message: what was attempted and what came of it.
+    /// Message that states what was attempted and how it failed.
     pub message: String,
-    /// Hint on what to do.
+    /// Hint on how to fix it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// A turn that the daemon found open when it started.
+/// A turn that was open when the daemon started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredTurn {
-    /// The session.
+    /// Session of the turn.
     pub session_id: SessionId,
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: TurnId,
-    /// Calls that ran to their end and are not run again.
+    /// Calls that completed and are not run again.
     pub finished: Vec<String>,
     /// Calls that never ran.
     pub never_ran: Vec<String>,
-    /// Calls that ran when the daemon stopped: they may have taken effect or not.
+    /// Calls that were running when the daemon stopped. They may have taken effect or not.
     pub unknown: Vec<String>,
-    /// Set if the turn waits for an answer, or continues with one that was given, instead of being ended.
+    /// True if the turn waits for an answer, or continues with one, instead of being ended.
     pub goes_on: bool,
 }

@@ -1,4 +1,4 @@
-//! Undoing what a turn did to files: what is asked, and what came of it.
+//! Undoing the file changes of a turn: requests and reports.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -12,46 +12,46 @@ use crate::{
 /// Request for an undo.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UndoRequest {
-    /// The turn; where absent, the last one that changed files and is not undone.
+    /// Turn to undo. `None` for the last one that changed files and is not undone.
     pub turn: Option<TurnChoice>,
-    /// Bring back what was undone instead. Where no turn is named, the turn that was undone last.
+    /// Redoes an undone turn instead. If no turn is named, the one that was undone last.
     pub redo: bool,
-    /// Only tell what would be done.
+    /// Only reports what would be done.
     pub preview: bool,
-    /// The client that asks, by the name that it gave, for the audit.
+    /// Name of the requesting client, for the audit log.
     pub client: String,
 }
 
-/// Which turn is meant.
+/// Choice of the turns to undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnChoice {
-    /// By its number in the session, from 1, in the order in which turns began.
+    /// By number in the session, from 1, in the order in which turns began.
     Number(u64),
-    /// By its id.
+    /// By id of the turn.
     Id(TurnId),
-    /// That turn, by its number, and all after it together: files come to be as they were before it.
+    /// The turn of this number and all later ones together: files return to their state before it.
     Since(u64),
-    /// All turns together, from the first to the last. This can be foreseen only.
+    /// All turns together, from the first to the last. Allowed in previews only.
     All,
 }
 
 /// Result of an undo, or of its preview.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoReport {
-    /// The turn.
+    /// Turn that was undone.
     pub turn_id: TurnId,
-    /// Its number in the session, from 1.
+    /// Number of the turn in the session, from 1.
     pub turn: u64,
-    /// An undo was reverted.
+    /// True if an undo was reverted.
     pub redo: bool,
-    /// Nothing was changed: this is what would be done.
+    /// True if nothing was changed, because this is a preview.
     pub preview: bool,
-    /// Its files: those of the session's own tree, then those of the project, each sorted by path.
+    /// Files of the turn: those of the session's own tree, then those of the project, each sorted by path.
     pub files: Vec<UndoneFile>,
 }
 
 impl UndoReport {
-    /// Returns whether every file is as it is wanted, or would be.
+    /// Returns true if every file has the desired state, or would have it.
     pub fn is_whole(&self) -> bool {
         self.files.iter().all(|file| !matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))
     }
@@ -61,15 +61,15 @@ impl UndoReport {
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoneFile {
-    /// Its path, as in the change that is undone.
+    /// Path, as in the change that is undone.
     pub path: String,
-    /// Effect of undoing it: a file that was created is deleted, a deleted one created, a modified one modified.
+    /// Effect of undoing it: a created file is deleted, a deleted one created, a modified one modified.
     pub change: FileChangeKind,
-    /// Its outcome.
+    /// Outcome of undoing it.
     pub outcome: UndoOutcome,
-    /// Why, where it was not done; where it was, what is still not as it was.
+    /// Why it was not done. If it was done, what still differs from the earlier state.
     pub reason: Option<String>,
-    /// The change, as a unified diff. For a conflict: what was changed since.
+    /// The change as a unified diff. For a conflict, the changes made since.
     pub diff: Option<String>,
 }
 
@@ -77,28 +77,28 @@ pub struct UndoneFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UndoOutcome {
-    /// It is as it was, or would be.
+    /// The file was restored, or would be.
     Done,
-    /// It was already.
+    /// The file already had its earlier state.
     Already,
-    /// It was changed since by something else, or may have been, and is left alone.
+    /// Something else has changed the file since, or may have, so it was left unchanged.
     Conflict,
-    /// It could not be done: what it held was not recorded or is gone, or it may not be written.
+    /// The earlier content was not recorded or is gone, or the file is not writable.
     Failed,
 }
 
 /// Effect of an undo on the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilesReverted {
-    /// Every file that was asked for: those of the session's own tree, then those of the project.
+    /// Every requested file: those of the session's own tree, then those of the project.
     pub files: Vec<UndoneFile>,
-    /// The changes that were made: undoing them brings back what was undone.
+    /// Changes made by the undo. Undoing them is the redo.
     pub changes: Vec<FileChange>,
 }
 
-/// Sum of several changes: each path once, from its first state to its last. What came back to what it had been is left
-/// out. A path of which a part is not recorded, or that something else changed in between, is not recorded: the way back would not be the
-/// way it came.
+/// Combines several changes: each path once, from its first state to its last. A path that is back in its first state
+/// is left out. A path with an unrecorded part, or that something else changed in between, counts as unrecorded,
+/// because undoing it would not follow the actual changes.
 pub fn folded<'a>(changes: impl IntoIterator<Item = &'a FileChange>) -> Vec<FileChange> {
     let mut paths: BTreeMap<&str, Fold> = BTreeMap::new();
     for change in changes {
@@ -125,7 +125,7 @@ impl Fold {
         let linked = known.after == later.before && known.project == later.project;
         self.recorded = self.recorded && later.is_recorded() && linked;
         known.late |= later.late;
-        // Only what was one file all the while can be taken back under all of its names.
+        // Only a file that stayed the same inode throughout can be restored under all of its names.
         known.shared = known.shared.filter(|shared| later.shared == Some(*shared));
         known.path.clone_from(&later.path);
         if self.recorded {
@@ -146,7 +146,7 @@ impl Fold {
     }
 }
 
-/// The change that leads back.
+/// Returns the inverse change.
 pub fn reversed(change: &FileChange) -> FileChange {
     use FileChangeKind::{Created, Deleted, Modified};
     FileChange {
@@ -173,7 +173,7 @@ mod tests {
         (!hash.is_empty()).then(|| FileState { kind: FileKind::File, hash: hash.to_owned(), size: 1, mode: 0o644 })
     }
 
-    /// Changes of one path, each written as `before>after`; `?` is a change that is only told of.
+    /// Changes of one path, each written as `before>after`; `?` is an unrecorded change.
     #[track_caller]
     fn check(steps: &[&str], expected: Option<(FileChangeKind, &str)>) {
         let changes: Vec<FileChange> = steps

@@ -1,64 +1,65 @@
-//! What model calls took: tokens, and money where prices are known.
+//! Usage of model calls: tokens, and cost if prices are known.
 
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens and money of one or more model calls.
+/// Tokens and cost of one or more model calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of the requests, cached ones included.
+    /// Tokens of the requests, including cached ones.
     pub prompt_tokens: u64,
-    /// Tokens of the requests that the server did not compute again.
+    /// Tokens of the requests that the server read from its cache.
     pub cached_tokens: u64,
-    /// Tokens of the requests that the server put into its cache, where it counts them: some have a price of their own for it.
+    /// Tokens of the requests that the server wrote to its cache, if it counts them. Some servers charge a separate
+    /// price.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
-    /// Tokens of the answers, reasoning included.
+    /// Tokens of the answers, including reasoning.
     pub completion_tokens: u64,
     /// Tokens of the answers that were reasoning.
     pub reasoning_tokens: u64,
-    /// Money, in millionths of a US dollar, at the prices of the time of each call; absent where no price is known.
+    /// Cost in millionths of a US dollar, at the prices at the time of each call. `None` if no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_microusd: Option<u64>,
-    /// Model calls.
+    /// Number of model calls.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub calls: u64,
-    /// Those of them whose price is not known: the money is that of the others.
+    /// Number of calls with an unknown price, which the cost excludes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unpriced_calls: u64,
 }
 
 impl Usage {
-    /// Usage of one model call, as its server counted it. Where the server counted nothing, or the price of its tokens is not
-    /// known, the price of the call is not known.
+    /// Usage of one model call as counted by its server. The price is unknown if the server counted nothing, or if the
+    /// prices of its tokens are unknown.
     pub fn of_call(counted: Option<Self>) -> Self {
         let counted = counted.unwrap_or_default();
         Self { calls: 1, unpriced_calls: u64::from(counted.cost_microusd.is_none()), ..counted }
     }
 
-    /// Usage of a model call that came to nothing: it is counted, and costs nothing as far as anybody knows.
+    /// Usage of a failed model call: counted as a call, and free as far as known.
     pub fn of_failed_call() -> Self {
         Self { calls: 1, ..Self::default() }
     }
 
-    /// All tokens, of requests and answers.
+    /// Total tokens of requests and answers.
     pub fn tokens(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
     }
 }
 
-/// Timing of one model call. Retries and answers that broke off are part of the call.
+/// Timing of one model call, including its retries and broken attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTiming {
-    /// Time from the request to the first part of an answer, in milliseconds; none where none came.
+    /// Time from the request to the first part of an answer, in milliseconds. `None` if none arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_token_ms: Option<u64>,
     /// Time from the request to the end of the answer, in milliseconds.
     pub duration_ms: u64,
 }
 
-/// For serde: what need not be written.
+/// Serde predicate for skipping default values.
 pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }
@@ -79,36 +80,37 @@ impl AddAssign for Usage {
     }
 }
 
-/// Prices of a model, in US dollars for a million tokens.
+/// Prices of a model, in US dollars per million tokens.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// Tokens of a request above which these prices hold, for all tokens of the request and its answer; 0 but in `tiers`.
+    /// Number of request tokens above which these prices apply, for the whole request and its answer. 0 except in
+    /// `tiers`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub above: u64,
-    /// Request tokens that the server had to compute.
+    /// Request tokens that were not cached.
     pub input: f64,
-    /// Request tokens out of the server's cache; `input` where absent.
+    /// Request tokens from the server's cache. `None` for the price of `input`.
     pub cached_input: Option<f64>,
-    /// Request tokens that the server put into its cache; `input` where absent.
+    /// Request tokens that the server wrote to its cache. `None` for the price of `input`.
     pub cache_write: Option<f64>,
-    /// Those of them that it keeps for an hour; twice `input` where absent, as Anthropic publishes.
+    /// Cache writes that the server keeps for an hour. `None` for twice the price of `input`, as Anthropic publishes.
     pub cache_write_1h: Option<f64>,
-    /// Answer tokens.
+    /// Tokens of the answer.
     pub output: f64,
-    /// Answer tokens that were reasoning; `output` where absent.
+    /// Tokens of the answer that were reasoning. `None` for the price of `output`.
     pub reasoning: Option<f64>,
-    /// Prices of longer requests, the lowest border first.
+    /// Prices of longer requests, lowest threshold first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<Prices>,
 }
 
 impl Prices {
-    /// Highest plausible price, in US dollars for a million tokens.
+    /// Highest plausible price, in US dollars per million tokens.
     const MAX: f64 = 10_000.0;
 
-    /// Returns true if all prices are plausible and borders of tiers go up.
+    /// Returns true if all prices are plausible and the thresholds of tiers increase.
     pub fn are_sound(&self) -> bool {
         let rates = [self.cached_input, self.cache_write, self.cache_write_1h, self.reasoning];
         let mut rates = rates.into_iter().flatten().chain([self.input, self.output]);
@@ -118,12 +120,13 @@ impl Prices {
             && self.tiers.iter().all(|tier| tier.tiers.is_empty() && tier.are_sound())
     }
 
-    /// Prices of a request of that many tokens.
+    /// Returns the prices of a request with this many tokens.
     pub fn of_request(&self, tokens: u64) -> &Self {
         self.tiers.iter().rev().find(|tier| tokens > tier.above).unwrap_or(self)
     }
 
-    /// Price of one request, in millionths of a US dollar. Of its cache writes, `hour_writes` are kept for an hour.
+    /// Returns the cost of one request in millionths of a US dollar. `hour_writes` is the part of its cache writes that
+    /// is kept for an hour.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -136,7 +139,7 @@ impl Prices {
         let Self { input, cached_input, cache_write, cache_write_1h, output, reasoning, .. } =
             *self.of_request(prompt_tokens);
         let hour_writes = hour_writes.min(cache_write_tokens);
-        // Some servers count reasoning beside the answer.
+        // Some servers do not include reasoning in the tokens of the answer.
         let thought = reasoning_tokens.min(completion_tokens);
         let parts = [
             (prompt_tokens.saturating_sub(cached_tokens).saturating_sub(cache_write_tokens), input),

@@ -1,14 +1,14 @@
-//! Text as a person must see it before they say yes: every character that would run can be seen, and what is seen
+//! Text as a user must see it before approving it: every character that would run is visible, and what is visible
 //! determines what would run.
 //!
-//! What is asked, foreseen and remembered is shown in this form, and in no other: questions and previews, diffs, lists of
-//! what waits, the audit log, titles. Nothing is left out and nothing is obeyed. A character that a terminal would take
-//! for a command, that has no ink, or that looks like a blank and is none, is written out as `\u{9b}`; so is the backslash
-//! of a text that has just these letters itself. A tab is `⇥`, a blank at the end of a line `␣`, and in a text on one
-//! line a line break is `⏎`; where a text has these signs itself, they are written out. So no two texts look the same, and
-//! [`read`] finds the text again.
+//! Everything that is approved, previewed or stored is shown in this form only: questions and previews, diffs, lists of
+//! pending calls, the audit log, titles. Nothing is omitted, and no terminal sequence takes effect. A character that
+//! would control a terminal, that is invisible, or that looks like a space but is none, is escaped as `\u{9b}`. So is
+//! the backslash of a text that contains such an escape itself. A tab is shown as `⇥`, a space at the end of a line as
+//! `␣`, and a line break in a one-line text as `⏎`. These symbols are escaped if a text contains them. Therefore
+//! different texts never look the same, and [`read`] restores the original.
 //!
-//! What a model says to a person is prose, and needs none of this: there it is enough that terminals obey nothing.
+//! Messages of a model to the user are prose and do not need this. It is enough to remove terminal sequences from them.
 
 use std::fmt::Write as _;
 
@@ -16,23 +16,22 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::untrusted::is_unseen;
 
-/// Stands for a tab.
 const TAB: char = '⇥';
-/// Stands for a blank at the end of a line.
+/// Symbol for a space at the end of a line.
 const BLANK: char = '␣';
-/// Stands for a line break, in a text on one line.
+/// Symbol for a line break in a one-line text.
 const BREAK: char = '⏎';
-/// Prefix of a character that is written out.
+/// Prefix of an escaped character.
 const WRITTEN: &str = "\\u{";
-/// Room for marks above and below a letter. More of them paint over the lines beside it.
+/// Capacity for marks above and below a letter. More of them would cover adjacent lines.
 const ROOM: usize = 6;
 
-/// A text of several lines.
+/// Shows a text of several lines.
 pub fn lines(text: &str) -> String {
     joined(text, '\n')
 }
 
-/// A text on one line, line breaks included.
+/// Shows a text on one line, including its line breaks.
 pub fn line(text: &str) -> String {
     joined(text, BREAK)
 }
@@ -48,14 +47,14 @@ fn joined(text: &str, line_break: char) -> String {
     shown
 }
 
-/// Returns true if [`lines`] shows a text as it is, tabs, blanks at the ends of lines and line ends of Windows aside: it can be
-/// shown raw, and a person sees all of it.
+/// Returns true if [`lines`] changes nothing except tabs, trailing spaces and Windows line endings. Such a text can be
+/// shown raw, and a user sees all of it.
 pub fn is_plain(text: &str) -> bool {
     let text = text.replace("\r\n", "\n");
     lines(&text).replace(TAB, "\t").replace(BLANK, " ") == text
 }
 
-/// The text that is shown so, by [`lines`] or by [`line()`]. None where no text is.
+/// Restores the original of a text shown by [`lines`] or [`line()`]. `None` if it is not in that form.
 pub fn read(shown: &str) -> Option<String> {
     let mut text = String::with_capacity(shown.len());
     let mut rest = shown;
@@ -77,26 +76,26 @@ pub fn read(shown: &str) -> Option<String> {
     Some(text)
 }
 
-/// Returns whether a character steers a terminal, has no ink, or looks like a blank and is none: it can only be seen
-/// where it is written out. Tabs and line breaks are among them.
+/// Returns true if a character controls a terminal, is invisible, or looks like a space but is none. It is visible only
+/// if it is escaped. Includes tabs and line breaks.
 pub fn is_hidden(c: char) -> bool {
-    // Letters as they are written every day need no closer look.
+    // Printable ASCII needs no further checks.
     !(' '..='~').contains(&c) && (c.is_control() || is_unseen(c) || is_blank(c) || has_no_meaning(c) || c == '\u{fe0f}')
 }
 
-/// Blanks other than the one that every key board has.
+/// Spaces other than the ASCII space.
 fn is_blank(c: char) -> bool {
     c != ' ' && c.is_whitespace()
 }
 
-/// Characters that every font draws as it likes, if at all: those for private use, and those that are none.
+/// Characters that fonts draw arbitrarily, if at all: private use and noncharacters.
 fn has_no_meaning(c: char) -> bool {
     let code = u32::from(c);
     matches!(code, 0xe000..=0xf8ff | 0xfdd0..=0xfdef | 0xf0000..=0x0010_ffff) || code & 0xfffe == 0xfffe
 }
 
-/// Part of the room over a letter that a character takes: half of it where it goes with any letter, less where it belongs to a
-/// script in which a letter has several. Zero for what is no mark.
+/// Part of `ROOM` that a mark takes: half of it for marks that combine with any letter, and less for those of scripts
+/// in which a letter has several. 0 for characters that are not marks.
 fn room_taken(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}'
@@ -109,7 +108,7 @@ fn room_taken(c: char) -> usize {
     }
 }
 
-/// A line without its break.
+/// Appends a line without its break.
 fn push_line(line: &str, shown: &mut String) {
     let end = line.trim_end_matches(' ').len();
     let mut rest = &line[..end];
@@ -139,8 +138,8 @@ fn push_line(line: &str, shown: &mut String) {
     shown.extend(std::iter::repeat_n(BLANK, line.len() - end));
 }
 
-/// JSON that is safe to be looked at on a terminal: hidden characters are written `\u009b`, which parses to the same.
-/// `json` must be JSON, whose texts are the only place where they may stand.
+/// Escapes hidden characters in JSON as `\u009b` for display on a terminal. The result parses to the same value. `json`
+/// must be valid JSON, in which only strings can contain such characters.
 pub fn json(json: String) -> String {
     let is_out = |c: char| !c.is_ascii_control() && is_hidden(c) || c == '\u{7f}';
     if !json.contains(is_out) {
@@ -199,7 +198,7 @@ mod tests {
         );
         check("\ta\t\nb  \n \n", "⇥a⇥\nb␣␣\n␣\n");
         check("/\u{338} e\u{301}\u{301}\u{301}", "/\\u{338} e\u{301}\u{301}\\u{301}");
-        // Thai tone marks and Hebrew points, one over the other.
+        // Stacked Thai tone marks and Hebrew points.
         for (letter, mark, written) in [('ก', '\u{e48}', "\\u{e48}"), ('ב', '\u{5b0}', "\\u{5b0}")] {
             let stack = |count: usize| format!("{letter}{}", mark.to_string().repeat(count));
             check(&stack(ROOM), &stack(ROOM));
@@ -225,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Texts of letters, of what is hidden, and of what this form is made of.
+    /// Texts of letters, hidden characters, and the symbols of this form.
     fn texts() -> impl Strategy<Value = String> {
         let hard = prop::sample::select(
             "\\u{}9b0 \t\n\r\u{1b}\u{9b}\u{9c}\u{90}\u{202e}\u{200b}\u{ad}\u{a0}\u{2028}\u{85}⇥␣⏎e\u{301}\u{fe0f}\u{e0041}"
@@ -239,7 +238,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// The shown text can be read back, so two texts that differ never look the same.
+        /// The shown text can be read back, so different texts never look the same.
         #[test]
         fn what_is_shown_determines_the_text(text in texts(), other in texts()) {
             let (shown, row) = (lines(&text), line(&text));

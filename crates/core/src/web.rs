@@ -1,42 +1,42 @@
-//! The web: what is asked of it, and what came back. Pure.
+//! Requests to the web and their answers. Pure types.
 
 names! {
-    /// Effect of a request, as far as servers keep to what they promise.
+    /// HTTP method, which determines the effect if servers follow the standard.
     pub enum WebMethod {
-        /// Fetches.
+        /// Fetches a resource with its content.
         Get = "GET",
-        /// Fetches what is said of a page, without the page.
+        /// Fetches the headers of a resource only.
         Head = "HEAD",
-        /// Asks what may be asked.
+        /// Queries the supported methods.
         Options = "OPTIONS",
-        /// Sends something.
+        /// Sends data to a resource.
         Post = "POST",
-        /// Puts something in its place.
+        /// Replaces or creates a resource.
         Put = "PUT",
-        /// Changes something.
+        /// Changes a resource partially.
         Patch = "PATCH",
-        /// Deletes something.
+        /// Deletes a resource on the server.
         Delete = "DELETE",
     }
 }
 
 impl WebMethod {
-    /// The method of that name, whatever the case of its letters.
+    /// Parses the name of a method, ignoring case.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(name.trim()))
     }
 
-    /// Returns whether it only fetches.
+    /// Returns true if the method only fetches.
     #[must_use]
     pub const fn is_fetch(self) -> bool {
         matches!(self, Self::Get | Self::Head)
     }
 }
 
-/// Headers that only say what answer is wanted. They tell no secret, and no server takes them for an order.
+/// Headers that only describe the desired answer. They reveal no secret, and no server interprets them as a command.
 pub const HARMLESS_HEADERS: [&str; 5] = ["accept", "accept-language", "if-modified-since", "if-none-match", "range"];
 
-/// Returns whether a header only says what answer is wanted.
+/// Returns true if the header only describes the desired answer.
 pub fn is_harmless_header(name: &str) -> bool {
     HARMLESS_HEADERS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name.trim()))
 }
@@ -44,18 +44,18 @@ pub fn is_harmless_header(name: &str) -> bool {
 /// A request, as a model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRequest {
-    /// Its method.
+    /// Method of the request.
     pub method: WebMethod,
-    /// Where.
+    /// Address of the resource.
     pub url: String,
-    /// Headers besides those that every request has.
+    /// Headers in addition to the default ones.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// Body of the request.
     pub body: Option<String>,
 }
 
 impl WebRequest {
-    /// A request that fetches this address.
+    /// Creates a request that fetches this address.
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: WebMethod::Get, url: url.into(), headers: Vec::new(), body: None }
     }
@@ -64,32 +64,32 @@ impl WebRequest {
 /// Answer of a server. All of it is untrusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebAnswer {
-    /// The address that answered.
+    /// Address of the final response.
     pub url: String,
-    /// The addresses that led there, the first first; empty where the first one answered.
+    /// Addresses that redirected there, in order; empty without redirects.
     pub passed: Vec<String>,
-    /// The status code.
+    /// HTTP status of the response.
     pub status: u16,
-    /// Reason phrase of the code, such as `Not Found`.
+    /// Reason phrase of the status, such as `Not Found`.
     pub reason: String,
-    /// Headers that say something of the content, by lower-case name.
+    /// Headers about the content, with lower-case names.
     pub headers: Vec<(String, String)>,
-    /// Declared media type, such as `text/html`; empty where none is declared.
+    /// Declared media type, such as `text/html`; empty if none is declared.
     pub media_type: String,
-    /// The body, unpacked.
+    /// Body of the response, decompressed.
     pub body: Vec<u8>,
-    /// The same as text, where it is text.
+    /// Body as text, if it is text.
     pub text: Option<String>,
-    /// Set if that is only the beginning, because there is more than may be taken.
+    /// True if the body was truncated at the size limit.
     pub cut: bool,
 }
 
-/// A page that a search found.
+/// A page found by a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebFind {
-    /// Its title.
+    /// Title of the page.
     pub title: String,
-    /// Where it is.
+    /// Address of the page.
     pub url: String,
     /// The search engine's excerpt.
     pub snippet: String,

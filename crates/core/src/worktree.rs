@@ -1,5 +1,5 @@
-//! Git worktrees of sessions: each has a checkout and a branch of its own, so that several agents work on one repository at
-//! the same time.
+//! Git worktrees of sessions: each has its own checkout and branch, so that several agents can work on one repository
+//! at the same time.
 
 use std::path::PathBuf;
 
@@ -10,142 +10,145 @@ use crate::{
     ids::SessionId,
 };
 
-/// Beginning of the names of branches that are made for worktrees.
+/// Prefix of the branches that are created for worktrees.
 pub const BRANCHES: &str = "agentd/";
-/// Bytes of a worktree's name at the most.
+/// Maximum length of a worktree's name, in bytes.
 pub const MAX_WORKTREE_NAME: usize = 40;
 
-/// The worktree that is a session's project; in the settings of a session to be, the wish for one.
+/// The worktree that is a session's project. In the settings of a new session, the request for one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionWorktree {
-    /// Its name. A wish without one leaves it to the daemon.
+    /// Name of the worktree. In a request, an empty name lets the daemon choose one.
     pub name: String,
-    /// Its branch; empty in a wish.
+    /// Branch of the worktree; empty in a request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub branch: String,
-    /// The folder of the main tree that it stands for; empty in a wish.
+    /// Folder of the main tree that it replaces; empty in a request.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub project: PathBuf,
-    /// Number of files of the main tree with changes that were not committed when it was made: they are not in it.
+    /// Number of files in the main tree with uncommitted changes when it was created. The worktree does not have these
+    /// changes.
     #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub left_out: u64,
 }
 
 impl SessionWorktree {
-    /// The wish for a worktree of that name.
+    /// Creates a request for a worktree of that name.
     pub fn wish(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 }
 
-/// A worktree to be made.
+/// A worktree to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewWorktree {
-    /// The session that it is for.
+    /// Session that it is for.
     pub session: SessionId,
-    /// Its name; empty for one that comes from the session.
+    /// Name of the worktree; empty to derive it from the session.
     pub name: String,
-    /// The project, in a repository.
+    /// Project folder, in a repository.
     pub project: PathBuf,
 }
 
-/// A worktree that was made.
+/// A worktree that was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeWorktree {
-    /// The part that the session keeps.
+    /// Part that the session stores.
     pub worktree: SessionWorktree,
-    /// The folder in it that is the session's project.
+    /// Folder in the worktree that is the session's project.
     pub folder: PathBuf,
 }
 
-/// A worktree that is recorded, whatever has become of it.
+/// A recorded worktree, whatever its state on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownWorktree {
-    /// Its name.
+    /// Name of the worktree.
     pub name: String,
-    /// The session that it was made for.
+    /// Session that it was created for.
     pub session: SessionId,
-    /// The top of its tree, by its real path where it is there.
+    /// Top folder of the worktree, as a real path if it exists.
     pub top: PathBuf,
-    /// The top of the main tree, which it is merged into.
+    /// Top folder of the main tree, into which it is merged.
     pub main: PathBuf,
 }
 
-/// The part of a repository that commands in one of its worktrees need, by real paths.
+/// Paths of a repository that commands in one of its worktrees need, as real paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorktreeAccess {
-    /// Its name.
+    /// Name of the worktree.
     pub name: String,
-    /// The folder of the main tree that the project stands for.
+    /// Folder of the main tree that the project replaces.
     pub project: PathBuf,
-    /// The top of the worktree.
+    /// Top folder of the worktree.
     pub top: PathBuf,
-    /// The folder that all worktrees of the repository share.
+    /// Git folder shared by all worktrees of the repository.
     pub common: PathBuf,
-    /// The worktree's own folder in it.
+    /// Folder of this worktree in the shared git folder.
     pub admin: PathBuf,
 }
 
 /// State of a worktree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeReport {
-    /// Its name.
+    /// Name of the worktree.
     pub name: String,
-    /// Its branch.
+    /// Branch of the worktree.
     pub branch: String,
-    /// The session that it was made for.
+    /// Session that it was created for.
     pub session: SessionId,
-    /// True if that session is there no more.
+    /// True if that session no longer exists.
     pub is_orphan: bool,
-    /// Its folder.
+    /// Folder of the worktree.
     pub folder: PathBuf,
-    /// The folder of the main tree that it stands for.
+    /// Folder of the main tree that it replaces.
     pub project: PathBuf,
-    /// The commit that it is compared with: the newest one that its main tree has as well, at first the one that it began from.
+    /// Base commit of the comparison: the newest one shared with the main tree, initially the one that it was created
+    /// from.
     pub base: String,
-    /// Number of files that differ from that commit, those among them that are not committed, and of repositories in it.
+    /// Number of files that differ from the base, including uncommitted ones, plus the number of nested repositories.
     pub changed: u64,
-    /// Number of commits since.
+    /// Number of commits since the base.
     pub ahead: u64,
-    /// True if the main tree, or another branch, has all of it.
+    /// True if the main tree or another branch has all of its changes.
     pub is_merged: bool,
-    /// Reason why its state is not known.
+    /// Reason why its state is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Difference of a worktree from the newest commit that its main tree has as well.
+/// Differences of a worktree from the newest commit shared with its main tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeDiff {
-    /// Its name.
+    /// Name of the worktree.
     pub name: String,
-    /// That commit.
+    /// Hash of the shared commit.
     pub base: String,
-    /// The files that differ.
+    /// Paths of the files that differ.
     pub files: Vec<String>,
-    /// The patch.
+    /// The differences as a patch.
     pub text: String,
-    /// True if the patch was too long and lacks its end.
+    /// True if the patch was truncated because it was too long.
     pub is_cut: bool,
-    /// True if the patch has text that is no UTF-8, which is not exact in it.
+    /// True if the patch has text that is not UTF-8 and is not exact in it.
     #[serde(default)]
     pub is_lossy: bool,
 }
 
-/// Changes of a worktree that were brought into the main tree.
+/// Changes of a worktree that were merged into the main tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeApplied {
-    /// Its name.
+    /// Name of the worktree.
     pub name: String,
-    /// The commit that the main tree is at now.
+    /// Commit that the main tree is at now.
     pub commit: String,
-    /// The branch that the main tree has checked out; empty where it has none.
+    /// Branch that the main tree has checked out; empty if there is none.
     pub onto: String,
-    /// The files of the main tree that changed; none where it had all of it already.
+    /// Files of the main tree that changed; empty if it already had all changes.
     pub files: Vec<String>,
 }
 
-/// Checks that a text can name a worktree: it is a part of a path and of a branch, and says nothing else in a shell.
+/// Checks that a text is a valid name for a worktree: it becomes a part of a path and of a branch, and has no special
+/// meaning in a shell.
 ///
 /// # Errors
 /// Of kind `InvalidInput`.

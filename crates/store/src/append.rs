@@ -1,6 +1,6 @@
-//! One append: encoded by the caller's task, checked and applied by the writer.
+//! Appending events: encoded in the caller's task, then checked and applied by the writer.
 //!
-//! What the writer knows of the sessions that it wrote to lately, so that it need not read what it has just written.
+//! Also the writer's cache of recently written sessions, so that it need not read back what it has just written.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -31,8 +31,8 @@ struct EncodedEvent {
 }
 
 impl Append {
-    /// Encodes on the caller's side, so that the one writer spends its time on writing. Nothing to append is nothing
-    /// to do.
+    /// Encodes the events in the caller's task, so that the single writer only writes. Returns `None` if there are no
+    /// events.
     pub(crate) fn encode(events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
         let Some(session) = events.first().map(|event| event.session_id) else { return Ok(None) };
         if events.iter().any(|event| event.session_id != session) {
@@ -42,7 +42,7 @@ impl Append {
         Ok(Some(Self { session, events }))
     }
 
-    /// Events that are said to be that session's.
+    /// Same as [`Self::encode`], but fails unless the events belong to session `id`.
     pub(crate) fn of_session(id: SessionId, events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
         match Self::encode(events)? {
             Some(append) if append.session != id => {
@@ -56,12 +56,12 @@ impl Append {
         self.events.len()
     }
 
-    /// The bytes of its payloads.
+    /// Size of its payloads in bytes.
     pub(crate) fn size(&self) -> usize {
         self.events.iter().map(|encoded| encoded.payload.len()).sum()
     }
 
-    /// Writes the events and what follows from them. The caller undoes everything where this fails.
+    /// Writes the events and the resulting changes. On failure, the caller must roll back everything.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
         let KnownRow { key, person, mut projection } = rows.get(connection, self.session)?;
         let before = projection.clone();
@@ -82,8 +82,8 @@ impl Append {
 impl EncodedEvent {
     fn new(event: Arc<Event>) -> Result<Self, Fault> {
         let payload = json(&event.kind)?;
-        // Arguments that a model nested to the limit of the JSON reader are beyond it once they stand inside an
-        // event. Such an event would be stored and never read again, so it is refused while somebody can still act.
+        // A value of a model may be nested exactly to the limit of the JSON reader. Inside an event it exceeds the
+        // limit, and the event could be stored but never read. It is rejected now, while the caller can still react.
         let holds_values =
             matches!(event.kind, EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. });
         if holds_values && json_from::<EventKind>(&payload).is_err() {
@@ -93,14 +93,14 @@ impl EncodedEvent {
     }
 }
 
-/// Counts a model call. What other sessions took for this one they have counted themselves.
+/// Counts a model call. Delegated usage is skipped, because the subagents' sessions have counted it.
 fn count(connection: &Connection, rows: &Rows, person: i64, event: &Event) -> Result<(), Fault> {
     let EventKind::UsageUpdated { slot, model, usage: took, delegated: false, .. } = &event.kind else { return Ok(()) };
     let call = CountedCall { at: event.at, session: Some(person), slot: *slot, model, usage: took };
     usage::add(connection, &rows.time_zone(), &call)
 }
 
-/// The consequences of an event outside the narrow projection.
+/// Updates the tables outside of the narrow projection.
 fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Result<(), Fault> {
     match &event.kind {
         EventKind::InterruptRaised { interrupt } => interrupts::raise(connection, session, event, interrupt),
@@ -131,22 +131,22 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
     }
 }
 
-/// Sessions that are known at once. More than write at the same time, and little memory.
+/// Maximum number of cached sessions. More than write at the same time, and little memory.
 const MAX_KNOWN: usize = 256;
 
 /// A session's row, as the open transaction will leave it.
 pub(crate) struct KnownRow {
     pub(crate) key: i64,
-    /// Key of the session of a person for which it works, which may be itself.
+    /// Key of the top-level session that it works for, which may be itself.
     pub(crate) person: i64,
     pub(crate) projection: Projection,
 }
 
-/// Rows by session. Only the one thread that writes has them. What a transaction takes back must be forgotten.
+/// Cached rows by session, used by the writer thread only. After a rollback the cache must be cleared.
 pub(crate) struct Rows {
     time_zone: fn() -> TimeZone,
     known: HashMap<SessionId, KnownRow>,
-    /// The keys of sessions that the open transaction removes, or one that was taken back.
+    /// Keys of sessions that were removed, also by a transaction that was rolled back.
     removed: Vec<i64>,
 }
 
@@ -155,13 +155,13 @@ impl Rows {
         Self { time_zone, known: HashMap::new(), removed: Vec::new() }
     }
 
-    /// The time zone whose days usage is counted by.
+    /// Time zone of the days by which usage is counted.
     pub(crate) fn time_zone(&self) -> TimeZone {
         (self.time_zone)()
     }
 
-    /// The row, out of the table where it is not known. It is no longer known until it is [put](Self::put) back, so that
-    /// a change which fails half-way leaves nothing behind.
+    /// Takes a row from the cache, or reads it from the table. It stays out of the cache until it is [put](Self::put)
+    /// back, so that a change which fails halfway leaves no stale row.
     pub(crate) fn get(&mut self, connection: &Connection, session: SessionId) -> Result<KnownRow, Fault> {
         match self.known.remove(&session) {
             Some(known) => Ok(known),
@@ -180,19 +180,20 @@ impl Rows {
         self.known.insert(session, known);
     }
 
-    /// Takes note of sessions that are removed.
+    /// Records that sessions were removed.
     pub(crate) fn remove(&mut self, keys: Vec<i64>) {
         self.clear();
         self.removed.extend(keys);
     }
 
-    /// The keys of sessions that were removed since this was asked last. A transaction that was taken back has removed none
-    /// of them.
+    /// Returns the keys of the sessions removed since the last call. For a transaction that was rolled back, these
+    /// sessions still exist.
     pub(crate) fn take_removed(&mut self) -> Vec<i64> {
         std::mem::take(&mut self.removed)
     }
 
-    /// Forgets all, because a whole transaction was taken back, or a session was deleted and with it all that worked for it.
+    /// Clears the cache, because a whole transaction was rolled back, or because a session and its subagents' sessions
+    /// were deleted.
     pub(crate) fn clear(&mut self) {
         self.known.clear();
     }

@@ -1,4 +1,4 @@
-//! Changes that the writer can be asked for, and the batch of them that one commit holds.
+//! Changes that the writer applies, and batches of changes that share one commit.
 
 use agentd_core::{audit::AuditHead, grant::Grant, ids::SessionId, session::SessionSettings, spending::SideUsage};
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::{
     usage::{self, CountedCall},
 };
 
-/// Changes that callers ask for.
+/// A change requested by a caller.
 pub(crate) enum Change {
     Create {
         id: SessionId,
@@ -27,16 +27,16 @@ pub(crate) enum Change {
     Import(ImportStep),
     Append(Append),
     Delete(SessionId),
-    /// The files of these removed sessions are gone.
+    /// Records that the files of these deleted sessions are gone.
     FilesGone(Vec<SessionId>),
     Keep(Grant),
     Revoke(String),
     Index(Missing),
-    /// Counts a model call of no session.
+    /// Counts a model call outside of sessions.
     Count(SideUsage),
     /// Stores the head of the audit log, as it is on the disk.
     NoteAudit(AuditHead),
-    /// Writes the version again, as a trial.
+    /// Rewrites the schema version, to test if writing works.
     Trial,
 }
 
@@ -69,7 +69,7 @@ impl Change {
             Self::Import(step) => step.apply(connection, rows),
             Self::Append(append) => append.apply(connection, rows),
             Self::Delete(id) => {
-                // Those that worked for it go, too.
+                // Its subagents' sessions are removed, too.
                 rows.remove(upkeep::remove(connection, *id)?);
                 Ok(())
             }
@@ -99,7 +99,7 @@ impl Change {
         }
     }
 
-    /// The events that it stores; none where it stores none whatever it holds.
+    /// Number of events that it stores. `None` if it is of a kind that stores none.
     pub(crate) fn events(&self) -> Option<usize> {
         match self {
             Self::Append(append) | Self::Create { first: Some(append), .. } => Some(append.count()),
@@ -112,26 +112,26 @@ impl Change {
 
 /// Maximum number of changes in one commit.
 const MAX_CHANGES: usize = 256;
-/// Payload of a batch, in bytes, above which it takes no more changes.
+/// Size of a batch's payload in bytes from which it accepts no more changes.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// Where the outcome of a change is told.
+/// Channel for the outcome of a change.
 pub(crate) type Reply = oneshot::Sender<Result<(), Fault>>;
 
-/// Commands of the writer.
+/// Command to the writer.
 pub(crate) enum Command {
     Write {
         change: Change,
         reply: Reply,
     },
-    /// The index is behind, and somebody searches.
+    /// Update the search index, because a search needs it.
     CatchUp,
-    /// To write the whole file anew, so that it can shrink.
+    /// Rewrite the whole file, so that it can shrink.
     Rewrite(Reply),
     Close(Reply),
 }
 
-/// The changes of one commit, in the order in which they came, and what else was asked meanwhile.
+/// Changes of one commit, in order of arrival, and other commands received meanwhile.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) changes: Vec<Change>,
@@ -143,12 +143,12 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// One change alone, whose outcome is told by whoever tries it.
+    /// Creates a batch of one change without a reply channel.
     pub(crate) fn of(change: Change) -> Self {
         Self { changes: vec![change], ..Self::default() }
     }
 
-    /// Takes in a command and all that wait behind it, up to what one commit may hold.
+    /// Adds a command and the following commands in the queue, up to the limit of one commit.
     pub(crate) fn gather(&mut self, first: Command, commands: &mut mpsc::Receiver<Command>) {
         let mut next = Some(first);
         while let Some(command) = next {
@@ -174,7 +174,8 @@ impl Batch {
         self.close.is_some() || self.rewrite.is_some() || self.changes.len() >= MAX_CHANGES || self.size >= MAX_BYTES
     }
 
-    /// Returns whether it removes a session, of which more is left to do, or reports that its files have made room.
+    /// Returns true if a change removes a session, which leaves work for later, or reports that its files have freed
+    /// space.
     pub(crate) fn removes(&self) -> bool {
         let removes = |change: &Change| match change {
             Change::Delete(_) | Change::FilesGone(_) => true,
@@ -184,10 +185,10 @@ impl Batch {
         self.changes.iter().any(removes)
     }
 
-    /// Tells each who asked what became of it.
+    /// Sends the outcomes to the callers.
     pub(crate) fn answer(&mut self, outcomes: Vec<Result<(), Fault>>) {
         for (reply, outcome) in self.replies.drain(..).zip(outcomes) {
-            // Whoever stopped waiting needs no answer.
+            // The caller may have stopped waiting.
             let _ = reply.send(outcome);
         }
     }

@@ -1,9 +1,9 @@
-//! Ids, times, numbers and JSON as columns hold them, and the statements that are run with them.
+//! Ids, times, numbers and JSON in columns, and helpers for running statements.
 //!
-//! Ids are text, the 32 digits without hyphens: a prefix that a person types is then a range of the index, and a
-//! journal that somebody must repair by hand can be read. What repeats in every event is the session's integer key.
+//! Ids are stored as text, 32 digits without hyphens: a prefix that a user types is then a range of the index, and the
+//! journal is readable for manual repair. Events refer to their session by its integer key.
 //!
-//! What failures are called, and what is said to do about them.
+//! Also the errors of the journal, with their messages and hints.
 
 use std::{path::Path, str::FromStr, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(crate) fn id_from<T: FromStr>(text: &str) -> Result<T, Fault> {
     text.parse().map_err(|_| Fault::Damaged(format!("a stored id has {} characters that are none", text.len())))
 }
 
-/// A count or number for a column; SQLite's integers have a sign.
+/// Converts a number for a column, because SQLite's integers are signed.
 pub(crate) fn number(value: u64) -> Result<i64, Fault> {
     i64::try_from(value).map_err(|_| Fault::invalid(format!("{value} is too large for the journal")))
 }
@@ -33,12 +33,12 @@ pub(crate) fn number_from(value: i64) -> Result<u64, Fault> {
     u64::try_from(value).map_err(|_| Fault::Damaged(format!("a stored count is negative ({value})")))
 }
 
-/// A limit or bound for a query: what is beyond the largest integer bounds nothing.
+/// Converts a limit or bound for a query. A value beyond the largest integer means no limit.
 pub(crate) fn bound(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
-/// Nanoseconds, so that a stored event equals the published one. They reach from 1677 to 2262.
+/// Nanoseconds, so that a stored event equals the published one. The range is from 1677 to 2262.
 pub(crate) fn time(at: Timestamp) -> Result<i64, Fault> {
     i64::try_from(at.as_nanosecond()).map_err(|_| Fault::invalid(format!("the journal cannot hold the time {at}")))
 }
@@ -52,13 +52,13 @@ pub(crate) fn json(value: &(impl Serialize + ?Sized)) -> Result<String, Fault> {
     serde_json::to_string(value).map_err(|error| Fault::invalid(format!("a value cannot be written as JSON: {error}")))
 }
 
-/// Reads what [`json`] wrote. The error says where, not what: stored text may be private.
+/// Parses the output of [`json`]. The error has the position but not the text, which may be private.
 pub(crate) fn json_from<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     serde_json::from_str(text)
         .map_err(|error| Fault::Damaged(format!("a stored value cannot be read at its character {}", error.column())))
 }
 
-/// The text of a column, without a copy.
+/// Borrows the text of a column.
 pub(crate) fn text<'a>(row: &'a Row<'_>, column: &str) -> Result<&'a str, Fault> {
     let value = row.get_ref(column)?;
     value.as_str().map_err(|_| {
@@ -67,22 +67,21 @@ pub(crate) fn text<'a>(row: &'a Row<'_>, column: &str) -> Result<&'a str, Fault>
     })
 }
 
-/// Runs a statement.
 pub(crate) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<(), Fault> {
     changed(connection, sql, params).map(drop)
 }
 
-/// Runs a statement, and returns how many rows it has changed.
+/// Runs a statement, and returns the number of changed rows.
 pub(crate) fn changed(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, Fault> {
     Ok(connection.prepare_cached(sql)?.execute(params)?)
 }
 
-/// The only value of a query that has one row.
+/// Returns the single value of a query.
 pub(crate) fn value<T: FromSql>(connection: &Connection, sql: &str, params: impl Params) -> Result<T, Fault> {
     Ok(connection.prepare_cached(sql)?.query_row(params, |row| row.get(0))?)
 }
 
-/// The rows of a query.
+/// Returns the rows of a query.
 pub(crate) fn rows<T>(
     connection: &Connection,
     sql: &str,
@@ -98,7 +97,7 @@ pub(crate) fn rows<T>(
     Ok(all)
 }
 
-/// The first row of a query, if there is one.
+/// Returns the first row of a query, if there is one.
 pub(crate) fn first<T>(
     connection: &Connection,
     sql: &str,
@@ -110,28 +109,28 @@ pub(crate) fn first<T>(
     rows.next()?.map(read).transpose()
 }
 
-/// Why a read or a change did not happen. It can be cloned, because one failed commit answers many callers.
+/// Error of a read or a change. It is `Clone` because one failed commit answers many callers.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
-    /// SQLite failed.
+    /// SQLite returned an error.
     Sqlite(Arc<rusqlite::Error>),
-    /// The file system failed.
+    /// The file system returned an error.
     Io(Arc<std::io::Error>),
-    /// The stored bytes are not those that were written.
+    /// Stored data differs from what was written.
     Damaged(String),
-    /// The file as a whole is not what was written.
+    /// The file as a whole is corrupt.
     Corrupt(String),
-    /// The file is no longer where it was opened.
+    /// The file is no longer at the path where it was opened.
     Gone(String),
-    /// The file was written by a newer program, with this version of the schema.
+    /// The file was written by a newer version, with this schema version.
     Newer(i64),
-    /// The file is a database of something else.
+    /// The file is a database of another program.
     Foreign,
-    /// The caller asked for what cannot be.
+    /// The caller's request is invalid.
     Refused(ErrorKind, String),
-    /// The journal was closed before.
+    /// The journal is closed.
     Closed,
-    /// A defect of ours ended the work before there was an answer.
+    /// A bug ended the work before there was an answer.
     Lost,
 }
 
@@ -164,7 +163,7 @@ impl Fault {
         matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull))
     }
 
-    /// Returns whether a part of the file cannot be read.
+    /// Returns true if a part of the file cannot be read.
     pub(crate) fn is_corrupt(&self) -> bool {
         let code = match self {
             Self::Sqlite(error) => error.sqlite_error_code(),
@@ -173,14 +172,14 @@ impl Fault {
         matches!(code, Some(ErrorCode::DatabaseCorrupt))
     }
 
-    /// Returns whether it is no fault of the rows that were read or changed: the same may work another time.
+    /// Returns true if the rows are not the cause, so that a retry may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         let error = match self {
             Self::Sqlite(error) => error,
             Self::Damaged(_) => return false,
             _ => return true,
         };
-        // A disk that cannot read a place says so again.
+        // A disk that cannot read a sector will fail again.
         if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_READ) {
             return false;
         }
@@ -200,7 +199,7 @@ impl Fault {
         )
     }
 
-    /// The failure as the port tells it. `action` completes the sentence "could not …".
+    /// Converts the error for the port. `action` completes the sentence "could not …".
     pub(crate) fn while_doing(&self, action: &str, journal: &Path) -> StoreError {
         let at = journal.display();
         let storage = |cause: &str, hint: String| {

@@ -1,4 +1,4 @@
-//! Events that cannot be read: each costs itself, and nothing behind it.
+//! Unreadable events: each is replaced by a placeholder, and the events after it stay readable.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -7,10 +7,10 @@ use rusqlite::{Connection, Row};
 
 use crate::codec::{Fault, bound, first, id_from, json_from, number_from, text, time_from};
 
-/// Numbers without an event that are told of one by one. More of them say that a session's count is damaged.
+/// Maximum number of missing events that get placeholders. More of them mean that a session's count is damaged.
 const MAX_MISSING: u64 = 10_000;
 
-/// An event of a row with `seq`, `at`, `turn` and `payload`.
+/// Parses an event from a row with `seq`, `at`, `turn` and `payload`.
 fn parse(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
     let turn_id = row.get::<_, Option<String>>("turn")?.map(|turn| id_from(&turn)).transpose()?;
     Ok(Event {
@@ -22,7 +22,7 @@ fn parse(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
     })
 }
 
-/// The event of a row, or what stands in for it.
+/// Reads the event of a row, or returns a placeholder for it.
 pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
     let seq = number_from(row.get("seq")?)?;
     Ok(parse(row, session_id).unwrap_or_else(|fault| {
@@ -32,7 +32,7 @@ pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault>
     }))
 }
 
-/// Puts something in the place of every number that has no event.
+/// Inserts a placeholder for every number without an event.
 pub(crate) fn fill(
     found: Vec<Event>,
     session_id: SessionId,
@@ -56,7 +56,8 @@ pub(crate) fn fill(
     Ok(all)
 }
 
-/// One event after the other, where they cannot be read together: a page of the file that is damaged costs what is in it.
+/// Reads events one by one after reading them together has failed. A damaged page of the file affects only the events
+/// on it.
 pub(crate) fn one_by_one(
     connection: &Connection,
     session: i64,
@@ -68,8 +69,8 @@ pub(crate) fn one_by_one(
     numbers.map(|seq| read_one(seq).unwrap_or_else(|| Event::damaged(session_id, None, seq))).collect()
 }
 
-/// Numbers of the last completed items behind the start of the range, the last first, where the index that knows them cannot
-/// be read. An event that cannot be read may have been one.
+/// Numbers of the last completed items in the range after its start, last first, for a damaged index. An unreadable
+/// event counts as an item, because it may have been one.
 pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Range<u64>, at_most: usize) -> Vec<u64> {
     tracing::warn!("an index of events is damaged; items are looked for one by one");
     let kind = "SELECT kind FROM events WHERE session = ?1 AND seq = ?2";

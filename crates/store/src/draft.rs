@@ -1,13 +1,11 @@
-//! Sessions that come from elsewhere.
+//! Imported sessions and forks.
 //!
-//! Their events are stored piece by piece, so that nobody else waits, below a row that is its own parent, as that of a
-//! removed session is: no list, search or load finds it. In the end one small change gives it its id. What was left by a
-//! daemon that ended before is removed as removed sessions are.
+//! The events of an import are stored in small pieces, so that other writes do not wait. They belong to a row that is
+//! its own parent, like that of a removed session, so no list, search or load finds it. At the end, one small change
+//! gives the row its id. Drafts left by an earlier process are removed like deleted sessions.
 //!
-//! A session that goes on from a copy of another's events.
-//!
-//! What the copied events add up to is worked out by a reader, so that the one thread that writes only copies rows. Events
-//! are never changed, so what was read is what is copied.
+//! A fork continues from a copy of another session's events. A reader computes their combined state, so that the writer
+//! thread only copies rows. Events never change, so the copied events are those that the reader has seen.
 
 use std::sync::Arc;
 
@@ -28,7 +26,7 @@ use crate::{
     sessions,
 };
 
-/// A change of drafts.
+/// One change of drafts.
 pub(crate) enum ImportStep {
     Begin(DraftId),
     Add { draft: DraftId, events: Vec<(Arc<Event>, String)> },
@@ -52,7 +50,7 @@ impl ImportStep {
         }
     }
 
-    /// The bytes of the events that it stores.
+    /// Size in bytes of the events that it stores.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Add { events, .. } => events.iter().map(|(_, payload)| payload.len()).sum(),
@@ -60,7 +58,7 @@ impl ImportStep {
         }
     }
 
-    /// The events that it makes to be searched.
+    /// Number of events that it makes searchable.
     pub(crate) fn events(&self) -> Option<usize> {
         match self {
             Self::Finish(drafts) => {
@@ -72,7 +70,7 @@ impl ImportStep {
     }
 }
 
-/// Stand-in for the id: nothing that a person types is the start or the end of it.
+/// Placeholder for the id. No id prefix or suffix that a user types matches it.
 fn name(draft: DraftId) -> String {
     format!("import {} draft", id_text(draft.0.as_uuid()))
 }
@@ -84,7 +82,7 @@ fn begin(connection: &Connection, draft: DraftId) -> Result<(), Fault> {
     run(connection, "UPDATE sessions SET parent = key WHERE id = ?1", [name(draft)])
 }
 
-/// Key of a draft and the number of its last event.
+/// Key of a draft, and the number of its last event.
 pub(crate) fn head(connection: &Connection, draft: DraftId) -> Result<(i64, u64), Fault> {
     let sql = "SELECT key, last_seq FROM sessions WHERE id = ?1 AND parent = key";
     let found: Option<(i64, i64)> = first(connection, sql, [name(draft)], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -132,11 +130,11 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
     Ok(())
 }
 
-/// Hides drafts for good; what they hold is removed as that of removed sessions is.
+/// Hides drafts permanently. Their content is removed like that of deleted sessions.
 fn abandon(connection: &Connection, rows: &mut Rows, drafts: &[DraftId]) -> Result<(), Fault> {
     let mut keys = Vec::new();
     for draft in drafts {
-        // One that never began has left nothing.
+        // A draft that never began has left nothing.
         let Ok((key, _)) = head(connection, *draft) else { continue };
         run(connection, "UPDATE sessions SET id = 'removed ' || key WHERE key = ?1", [key])?;
         keys.push(key);
@@ -145,7 +143,7 @@ fn abandon(connection: &Connection, rows: &mut Rows, drafts: &[DraftId]) -> Resu
     Ok(())
 }
 
-/// Gives up what an earlier life of the daemon was bringing in.
+/// Abandons the unfinished imports of an earlier process.
 pub(crate) fn abandon_all(connection: &Connection) -> Result<(), Fault> {
     connection.execute("UPDATE sessions SET id = 'removed ' || key WHERE parent = key AND id LIKE 'import %'", [])?;
     Ok(())
@@ -161,25 +159,25 @@ pub(crate) struct Fork {
 }
 
 impl Fork {
-    /// Reads what is to be copied.
+    /// Reads the state of the events to be copied.
     pub(crate) fn prepare(connection: &Connection, fork: NewFork) -> Result<Self, Fault> {
         let NewFork { id, at, from, through, first } = fork;
         let past = past(connection, from, through, at)?.of_this_machine(imported(&first));
         Ok(Self { id, at, from, past, first: Append::of_session(id, first)? })
     }
 
-    /// Number of events that it stores, the copied ones included.
+    /// Number of events that it stores, including the copied ones.
     pub(crate) fn count(&self) -> usize {
         let copied = usize::try_from(self.past.projection.last_seq).unwrap_or(usize::MAX);
         copied.saturating_add(self.first.as_ref().map_or(0, Append::count))
     }
 
-    /// The bytes of its own events.
+    /// Size of the fork's own events in bytes.
     pub(crate) fn size(&self) -> usize {
         self.first.as_ref().map_or(0, Append::size)
     }
 
-    /// Writes all of it. The caller undoes everything where this fails.
+    /// Writes the whole fork. On failure, the caller must roll back everything.
     pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
         let Self { id, at, from, past, first } = self;
         let source = sessions::known(connection, *from)?;
@@ -191,7 +189,8 @@ impl Fork {
     }
 }
 
-/// Number of the last event that came from another machine, as the first events of the fork tell; 0 where none did.
+/// Number of the last event from another machine, according to the settings in the fork's first events; 0 if there is
+/// none.
 fn imported(first: &[Arc<Event>]) -> u64 {
     let told = first.iter().find_map(|event| match &event.kind {
         EventKind::StateChanged { change: StateChange::Settings { settings } } => settings.imported.as_ref(),
@@ -200,7 +199,7 @@ fn imported(first: &[Arc<Event>]) -> u64 {
     told.map_or(0, |origin| origin.events)
 }
 
-/// Copies rows, with their numbers. What names the session inside of an event names the new one.
+/// Copies rows with their numbers. Session ids inside of events are replaced by the new one.
 fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: SessionId) -> Result<(), Fault> {
     let sql = "INSERT INTO events (session, seq, at, turn, kind, payload)
              SELECT ?1, seq, at, turn, kind,

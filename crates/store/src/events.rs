@@ -1,6 +1,4 @@
-//! The table `events`.
-//!
-//! Sessions with events that cannot be read.
+//! The table `events`, and the check for sessions with unreadable events.
 
 use std::sync::Arc;
 
@@ -20,7 +18,7 @@ use crate::{
     damage, sessions,
 };
 
-/// Adds one event. `payload` is its kind as JSON.
+/// Inserts one event. `payload` is its kind as JSON.
 pub(crate) fn insert(connection: &Connection, session: i64, event: &Event, payload: &str) -> Result<(), Fault> {
     let turn = event.turn_id.map(|turn| id_text(turn.as_uuid()));
     let sql = "INSERT INTO events (session, seq, at, turn, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -33,7 +31,7 @@ pub(crate) fn page(
     after: u64,
     at_most: usize,
 ) -> Result<Vec<Arc<Event>>, Fault> {
-    // What is appended meanwhile is no gap.
+    // The snapshot prevents concurrent appends from looking like gaps.
     let snapshot = connection.unchecked_transaction()?;
     let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
     let numbers = after.saturating_add(1)..=last.min(after.saturating_add(at_most as u64));
@@ -49,7 +47,7 @@ pub(crate) fn page(
     Ok(damage::fill(found, session_id, numbers)?.into_iter().map(Arc::new).collect())
 }
 
-/// Bytes of the events of a session, and of those that work for it.
+/// Size in bytes of the events of a session and its subagents.
 pub(crate) fn bytes(connection: &Connection, session_id: SessionId) -> Result<u64, Fault> {
     let Some(key) = sessions::key(connection, session_id)? else { return Ok(0) };
     let sql = "SELECT sum(octet_length(payload)) FROM events
@@ -58,7 +56,7 @@ pub(crate) fn bytes(connection: &Connection, session_id: SessionId) -> Result<u6
     number_from(bytes.unwrap_or(0))
 }
 
-/// The turns of a session, in the order in which they began.
+/// Returns the turns of a session, in the order in which they began.
 pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Vec<TurnSpan>, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
@@ -76,8 +74,8 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
     Ok(spans(found))
 }
 
-/// The turns of people's sessions whose ends are behind that place. Removed sessions are their own parents. What comes before
-/// the mark of a fork is a copy, and what was imported did not happen here.
+/// Returns turns of top-level sessions that end after position `after`. Removed sessions are their own parents and
+/// therefore excluded. Turns before the mark of a fork are copies, and imported turns did not happen here.
 pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -> Result<EndedTurns, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let end = snapshot.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0))?;
@@ -101,10 +99,10 @@ pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -
     Ok(EndedTurns { turns, end: number_from(end)? })
 }
 
-/// Turns by their starts and ends.
+/// Builds turns from their starts and ends.
 fn spans(edges: Vec<(u64, String, String)>) -> Vec<TurnSpan> {
     let mut spans: Vec<TurnSpan> = Vec::new();
-    // Few are open at once: one that runs, and one that is told of though it never ran.
+    // Few turns are open at once: the running one, and one that is reported although it never ran.
     let mut open: Vec<(String, usize)> = Vec::new();
     for (seq, turn, kind) in edges {
         if kind == "turn_started" {
@@ -118,8 +116,8 @@ fn spans(edges: Vec<(u64, String, String)>) -> Vec<TurnSpan> {
     spans
 }
 
-/// Condition of an item, a row with `session` and `seq`, that it was not withdrawn. The index is named, so that a plan that
-/// reads other events is an error.
+/// SQL condition that an item, a row with `session` and `seq`, was not withdrawn. It names the index, so that a query
+/// plan which reads other events is an error.
 macro_rules! not_withdrawn {
     ($row:literal) => {
         concat!(
@@ -133,8 +131,8 @@ macro_rules! not_withdrawn {
 }
 pub(crate) use not_withdrawn;
 
-/// The numbers of completed items: all that is read for them is the index, which is named so that a plan that reads other
-/// events is an error and not a slow start.
+/// Numbers of completed items, read from the index alone. It names the index, so that a query plan which reads other
+/// events is an error instead of a slow start.
 const ITEM_NUMBERS: &str = concat!(
     "SELECT seq FROM events INDEXED BY completed_items
      WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq < ?4 AND ",
@@ -178,7 +176,7 @@ pub(crate) fn items_between(
     numbers.into_iter().map(item).collect()
 }
 
-/// Stand-in for a damaged item, for the model and the person. It never quotes what stood there: that may be private.
+/// Placeholder for a damaged item, for the model and the user. It never quotes the stored text, which may be private.
 fn damaged_item(session_id: SessionId, seq: u64, turn_id: Option<TurnId>) -> Item {
     tracing::warn!(session = %session_id, seq, "an item is damaged and is left out");
     let text = format!("What stood here (event {seq}) is damaged on the disk and is left out.");
@@ -192,7 +190,7 @@ pub(crate) fn state_file_changes(
     at_most: usize,
 ) -> Result<Vec<(u64, StateFileChange)>, Fault> {
     let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
-    // The index is named, so that a plan that reads other events is an error and not a slow undo.
+    // Names the index, so that a query plan which reads other events is an error instead of a slow undo.
     let sql = "SELECT seq, payload FROM events INDEXED BY state_file_changes
          WHERE session = ?1 AND kind = 'state_changed'
             AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.change.state') END = 'file' AND seq < ?2
@@ -206,22 +204,22 @@ pub(crate) fn state_file_changes(
     })
 }
 
-/// Events that are looked at at once.
+/// Number of events read at once.
 const PAGE: usize = 500;
 
-/// Damaged events that are named of one session.
+/// Maximum number of damaged events listed per session.
 const NAMED: usize = 100;
 
 /// A session with events that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedSession {
-    /// The session; none where its own row cannot be read.
+    /// Id of the session. `None` if its own row cannot be read.
     pub id: Option<SessionId>,
-    /// The numbers of the first of them; none where it cannot be read at all.
+    /// Numbers of the first unreadable events; empty if the session cannot be read at all.
     pub events: Vec<u64>,
 }
 
-/// The sessions of which something cannot be read.
+/// Returns the sessions with unreadable data.
 pub(crate) fn damaged(connection: &Connection) -> Result<Vec<DamagedSession>, Fault> {
     let sql = "SELECT id FROM sessions WHERE parent IS NOT key ORDER BY key";
     let ids = rows(connection, sql, [], |row| Ok(text(row, "id").and_then(id_from).ok()))?;

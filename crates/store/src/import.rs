@@ -1,4 +1,4 @@
-//! The port by which sessions come from elsewhere.
+//! Implementation of the port for imported sessions.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl JournalImports for SqliteStore {
         async move {
             let encode = |event: Arc<Event>| {
                 let payload = json(&event.kind)?;
-                // What could not be read again is not taken in.
+                // Rejects an event that could not be read again.
                 json_from::<EventKind>(&payload)
                     .map_err(|_| Fault::invalid(format!("event {} is nested too deep for the journal", event.seq)))?;
                 Ok((event, payload))

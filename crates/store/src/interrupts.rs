@@ -1,6 +1,5 @@
-//! The table `interrupts`, and the table `grants`: rules that are kept for good. Those of one session are in its settings.
-//!
-//! The table `state_files`.
+//! The tables `interrupts`, `grants` and `state_files`. `grants` has the permanent grants; those of one session are in
+//! its settings.
 
 use agentd_core::{
     Timestamp,
@@ -23,7 +22,7 @@ use crate::{
 
 pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interrupt: &Interrupt) -> Result<(), Fault> {
     if interrupt.session_id != event.session_id {
-        // A session that works for this one asks, and has it in its own journal; here it is only told.
+        // A subagent's session raised it and stores it. This event only reports it here.
         return Ok(());
     }
     let sql =
@@ -39,7 +38,7 @@ pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interr
     Ok(())
 }
 
-/// Gives a pending interrupt its one answer.
+/// Stores the one answer of a pending interrupt.
 pub(crate) fn resolve(
     connection: &Connection,
     session: i64,
@@ -56,7 +55,7 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-/// Returns whether a subagent of this session has raised it: then its outcome is only told here.
+/// Returns true if a subagent of this session raised it, so that its outcome is only reported here.
 fn is_of_child(connection: &Connection, session: i64, id: InterruptId) -> Result<bool, Fault> {
     let sql = "SELECT EXISTS (SELECT 1 FROM interrupts JOIN sessions ON sessions.key = interrupts.session
             WHERE interrupts.id = ?1 AND sessions.parent = ?2)";
@@ -71,7 +70,7 @@ pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Re
     let sql = "SELECT interrupt FROM interrupts WHERE resolved_at IS NULL AND (?1 IS NULL OR session = ?1
             OR session IN (SELECT key FROM sessions WHERE parent = ?1))
             AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.key = session AND parent = sessions.key) ORDER BY key";
-    // One that cannot be read keeps nobody from the others.
+    // A damaged interrupt must not hide the others.
     let pending = rows(connection, sql, [key.flatten()], |row| {
         let interrupt = text(row, "interrupt").and_then(json_from);
         Ok(interrupt.inspect_err(|fault| tracing::warn!(?fault, "an interrupt is damaged and is left out")).ok())
@@ -93,7 +92,7 @@ pub(crate) fn keep(connection: &Connection, grant: &Grant) -> Result<(), Fault> 
     run(connection, sql, params![grant.rule, grant.at.map(time).transpose()?, grant.by])
 }
 
-/// Keeps what an answer says is to be kept for good, in the transaction that stores the answer.
+/// Stores the permanent grants of an answer, in the transaction that stores the answer.
 pub(crate) fn keep_answered(
     connection: &Connection,
     event: &Event,
@@ -113,7 +112,7 @@ pub(crate) fn keep_answered(
     rules.iter().try_for_each(|rule| keep(connection, &grant(rule)))
 }
 
-/// All that are kept for good, oldest first.
+/// Returns all permanent grants, oldest first.
 pub(crate) fn grants(connection: &Connection) -> Result<Vec<Grant>, Fault> {
     rows(connection, "SELECT rule, at, by FROM grants ORDER BY key", [], |row| {
         let at = row.get::<_, Option<i64>>("at")?.map(time_from).transpose()?;
@@ -121,14 +120,14 @@ pub(crate) fn grants(connection: &Connection) -> Result<Vec<Grant>, Fault> {
     })
 }
 
-/// Grants of sessions; sessions without any are left out.
+/// Returns the grants of sessions.
 pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, Fault> {
     let sql = "SELECT sessions.id AS id, settings FROM session_state JOIN sessions ON sessions.key = session \
          WHERE settings LIKE '%\"grants\":[%' AND sessions.parent IS NOT sessions.key ORDER BY sessions.key";
     let held = rows(connection, sql, [], |row| {
         let settings: SessionSettings = match text(row, "settings").and_then(json_from) {
             Ok(settings) => settings,
-            // What cannot be read allows nothing.
+            // A damaged grant allows nothing.
             Err(fault) => {
                 tracing::error!(?fault, "the rules of a session are damaged and do not hold");
                 return Ok(Vec::new());
@@ -140,7 +139,7 @@ pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, 
     Ok(held.into_iter().flatten().collect())
 }
 
-/// A file was written or removed. Only its own row is touched.
+/// Stores or removes one file, by changing only its own row.
 pub(crate) fn change_file(
     connection: &Connection,
     session: i64,
@@ -156,7 +155,7 @@ pub(crate) fn change_file(
     }
 }
 
-/// All files of a session are gone.
+/// Removes all files of a session.
 pub(crate) fn clear_files(connection: &Connection, session: i64) -> Result<(), Fault> {
     run(connection, "DELETE FROM state_files WHERE session = ?1", [session])
 }

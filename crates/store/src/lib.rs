@@ -1,27 +1,26 @@
-//! The journal: an append-only, numbered log of every session in one SQLite file, and the projections of it.
+//! The journal: an append-only, numbered log of every session in one SQLite file, with its projections.
 //!
-//! An acknowledged event survives `kill -9` and power loss. Nothing is rewritten as a session grows: an append
-//! costs the same at the ten-thousandth event as at the first.
+//! An acknowledged event survives `kill -9` and power loss. Nothing is rewritten as a session grows: appending the
+//! ten-thousandth event costs the same as appending the first.
 //!
-//! - [`SqliteStore`] implements the port [`agentd_core::ports::Store`]; [`StoreConfig`] says where and how big;
-//!   [`StoreStats`] counts.
-//! - `writer`: the one thread that writes. It gathers all appends that wait and commits them together; `change`: what it
-//!   can be asked for.
+//! - [`SqliteStore`] implements the port [`agentd_core::ports::Store`]; [`StoreConfig`] has its path and limits;
+//!   [`StoreStats`] has its counters.
+//! - `writer`: the single thread that writes. It commits all waiting appends together. `change`: the changes that it
+//!   applies.
 //! - `reader`: the threads that read, so that a long read never delays a commit.
-//! - `open`: how the file is made, checked after an unclean stop, and brought to the newest schema
+//! - `open`: creates the file, checks it after an unclean stop, and migrates it to the newest schema
 //!   (`migrations/*.sql`, append-only).
-//! - `sessions` (with the turns that wait), `events` (with sessions that have a damaged one), `interrupts` (with grants and files
-//!   of state), `usage` (with counters): the tables, the SQL beside its row mapping; `projection`: what a session's events add up
-//!   to, pure; `append`: one append, checked and applied to all of them, and what the writer knows of the sessions that it wrote
-//!   to lately.
-//! - `upkeep`: how a session is removed, at once for readers, in pieces on the disk; what the writer does for the file while
-//!   nothing waits.
-//! - `mark`: whether the files are still those that were opened, room for removing on a full disk, and whether what they held
-//!   last is still there. `damage`: what stands in for an event that cannot be read.
-//! - `draft`, `import`: sessions that come from elsewhere, or go on from a copy of another's events. `past`: what their events
-//!   add up to.
-//! - `search`: the full-text index, brought up to date by the writer while nothing waits, and by whoever searches.
-//! - `codec`: ids, times, numbers and JSON in columns; what failures are called.
+//! - `sessions` (with queued turns), `events` (with the check for damaged ones), `interrupts` (with grants and state
+//!   files), `usage` (with counters): the tables, with the SQL next to its row mapping. `projection`: the state
+//!   computed from a session's events, pure. `append`: one append, checked and applied to all tables, and the writer's
+//!   cache of sessions.
+//! - `upkeep`: removal of sessions, immediate for readers and in steps on the disk, and idle-time maintenance of the
+//!   file.
+//! - `mark`: detects replaced files and a lost log, and reserves space for removals on a full disk. `damage`:
+//!   placeholders for unreadable events.
+//! - `draft`, `import`: imported sessions, and forks that continue from a copy. `past`: the state after their events.
+//! - `search`: the full-text index, updated by the writer while idle, and by searches.
+//! - `codec`: ids, times, numbers and JSON in columns, and the errors.
 
 mod append;
 mod change;

@@ -1,21 +1,20 @@
-//! The mark beside a journal that is open: how long its log is at the least.
+//! The mark file beside an open journal, which has a lower bound for the length of the write-ahead log.
 //!
-//! SQLite takes a log that is missing for a clean stop. After a stop that was not clean, the log holds what was stored last, of
-//! a young journal all of it, and without the mark nobody would know that it is gone. A number is written before anybody hears
-//! that something is stored, and set back before the log is emptied: so it is never too high, whenever the process ends. It need
-//! not follow each commit; the log's length when it has doubled is close enough.
+//! SQLite treats a missing log as a clean stop. After an unclean stop the log has the last changes, and in a young
+//! journal all of them. Without the mark, its loss would go unnoticed. The bound is written before a change is
+//! acknowledged, and reset before the log is emptied, so it is never too high, whenever the process ends. It need not
+//! follow each commit: updating it when the log has doubled is precise enough.
 //!
-//! Another program that opens the journal after a crash, such as the shell of SQLite, moves the log into the database and
-//! removes it. Nothing is lost then. So the mark also has the key of the newest event in the log and of the newest before
-//! it: a database that holds the one has been given the log.
+//! Another program that opens the journal after a crash, such as SQLite's shell, moves the log into the database and
+//! removes it. Nothing is lost in that case. Therefore the mark also has the key of the newest event in the log and of
+//! the newest one before the log: a database with the former event has received the log.
 //!
-//! What was found to be lost is kept in a file of its own, until a person removes that.
+//! A detected loss is recorded in a separate file until a user removes that file.
 //!
-//! The journal's files: whether they are still those that were opened, and the room that is kept back beside them, so that
-//! something can be removed when the disk is full: removing writes, too.
-//!
-//! A file that was removed or replaced takes what is written to it along when the daemon ends. So the writer looks after each
-//! commit, before anybody hears that it is stored. Two looks at names cost some microseconds, a commit a thousand times that.
+//! This module also checks that the journal's files are still those that were opened, and reserves disk space for
+//! removals on a full disk, which write, too. Writes to a file that was removed or replaced are lost when the daemon
+//! ends, so the writer checks the files after each commit, before it acknowledges it. Checking two names takes some
+//! microseconds, a commit a thousand times as long.
 
 use std::{
     ffi::OsString,
@@ -32,13 +31,13 @@ use rustix::fs::statvfs;
 
 use crate::codec::Fault;
 
-/// The log may be cut to so many bytes by SQLite itself, once all of it is in the database.
+/// Size to which SQLite may truncate the log once all of it is in the database, in bytes.
 pub(crate) const LOG_LIMIT: u64 = 64 << 20;
 
-/// The most that is read of a note, in bytes.
+/// Maximum number of bytes read from a note.
 const NOTE_BYTES: u64 = 1_000;
 
-/// A name beside the journal that starts with its name.
+/// Returns a path in the journal's folder whose name begins with the journal's name.
 fn beside(journal: &Path, ending: &str) -> PathBuf {
     let mut path = OsString::from(journal);
     path.push(ending);
@@ -49,7 +48,7 @@ pub(crate) fn log_of(journal: &Path) -> PathBuf {
     beside(journal, "-wal")
 }
 
-/// The bytes of a log; none where there is none.
+/// Size of the log in bytes. `None` if there is no log.
 pub(crate) fn log_length(journal: &Path) -> Option<u64> {
     fs::metadata(log_of(journal)).ok().map(|log| log.len())
 }
@@ -58,20 +57,20 @@ pub(crate) fn log_length(journal: &Path) -> Option<u64> {
 pub(crate) struct Mark {
     path: PathBuf,
     log: PathBuf,
-    /// None where it could not be made.
+    /// `None` if it could not be created.
     file: Option<File>,
-    /// The length in it.
+    /// Log length in the mark, in bytes.
     noted: u64,
-    /// Key of the newest event when the log was empty last, or at the start.
+    /// Key of the newest event at the time when the log was last empty, or at the start.
     base: i64,
-    /// Set once the mark has the key of an event that came after that one.
+    /// True once the mark has the key of an event after `base`.
     has_newer: bool,
-    /// Set once it was logged that it cannot be written.
+    /// True once a failure to write was logged.
     is_told: bool,
 }
 
 impl Mark {
-    /// Marks a journal that was opened just now and whose newest event has this key. If that fails, the journal is open
+    /// Marks a journal that was just opened and whose newest event has this key. On failure, the journal is used
     /// without a mark.
     pub(crate) fn set(journal: &Path, newest: i64) -> Self {
         let mut mark = Self {
@@ -94,13 +93,14 @@ impl Mark {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
         write(&file, self.noted, self.base, self.base)?;
         file.sync_all()?;
-        // The name, too, where the file system can. Where it cannot, a power cut may take the mark, and nothing is told.
+        // Also syncs the name, if the file system supports it. Otherwise a power loss may remove the mark, and a lost
+        // log goes unreported.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
         Ok(file)
     }
 
-    /// Notes how long the log is, if that is worth it, and the key of the newest event. To be called after each commit,
+    /// Updates the log's length if worthwhile, and the key of the newest event. Must be called after each commit,
     /// before it is acknowledged.
     pub(crate) fn note(&mut self, newest: impl FnOnce() -> i64) {
         let Some(file) = &self.file else { return };
@@ -113,7 +113,8 @@ impl Mark {
         if is_near && newest <= self.base {
             return;
         }
-        // A number that is too low is only less sharp; none at all would say that nothing can be lost.
+        // A bound that is too low is only less precise, but 0 would mean that nothing can be lost. So the first one is
+        // synced.
         let must_last = self.noted == 0;
         match write(file, length, newest, self.base).and_then(|()| if must_last { file.sync_data() } else { Ok(()) }) {
             Ok(()) => (self.noted, self.has_newer) = (length, newest > self.base),
@@ -121,8 +122,8 @@ impl Mark {
         }
     }
 
-    /// Says that the log holds nothing that is not in the database, whose newest event has this key. To be called before
-    /// the log is emptied.
+    /// Records that the log has nothing that is not in the database, whose newest event has this key. Must be called
+    /// before the log is emptied.
     pub(crate) fn clear(&mut self, newest: i64) -> Result<(), Fault> {
         if let Some(file) = self.file.as_ref().filter(|_| self.noted > 0) {
             write(file, 0, newest, newest)?;
@@ -133,13 +134,13 @@ impl Mark {
         Ok(())
     }
 
-    /// Takes the mark away, after a clean close.
+    /// Removes the mark after a clean close.
     pub(crate) fn remove(self) {
         let inode = |meta: fs::Metadata| (meta.dev(), meta.ino());
         let ours = self.file.and_then(|file| file.metadata().ok()).map(inode);
-        // Where the folder was moved, another's may stand there by now.
+        // If the folder was moved, the mark of another journal may be at this path now.
         if ours.is_some() && fs::metadata(&self.path).ok().map(inode) == ours {
-            // One that stays says that nothing can be lost.
+            // A mark that remains records that nothing can be lost.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -152,7 +153,7 @@ impl Mark {
     }
 }
 
-/// Always of the same length, so that no end of an older number stays.
+/// Writes a fixed length, so that no end of an older number remains.
 fn write(file: &File, length: u64, newest: i64, base: i64) -> io::Result<()> {
     file.write_all_at(format!("{length:020} {newest:020} {base:020}\n").as_bytes(), 0)
 }
@@ -162,7 +163,8 @@ pub(crate) fn newest(connection: &Connection) -> i64 {
     connection.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0)).unwrap_or_default()
 }
 
-/// Log that is shorter than the mark says. To be looked for before the journal is opened, which may change its log.
+/// A log that is shorter than the mark requires. Must be checked before the journal is opened, which may change the
+/// log.
 #[derive(Debug)]
 pub(crate) struct ShortLog {
     told: String,
@@ -171,7 +173,7 @@ pub(crate) struct ShortLog {
 }
 
 impl ShortLog {
-    /// Compares the log of a journal that is closed with its mark.
+    /// Compares the log of a closed journal with its mark.
     pub(crate) fn look_for(journal: &Path) -> Option<Self> {
         let text = fs::read_to_string(beside(journal, "-open")).ok()?;
         let mut numbers = text.split_whitespace();
@@ -182,21 +184,21 @@ impl ShortLog {
         Some(Self { told, newest: key(), base: key() })
     }
 
-    /// Returns whether a database with this newest event was given the log before it went.
+    /// Returns true if a database with this newest event has received the log.
     fn is_in(&self, newest: i64) -> bool {
         self.newest > self.base && newest >= self.newest
     }
 }
 
-/// Loss of a journal, reported until a person has seen it.
+/// A loss of events, reported until a user has acknowledged it.
 pub(crate) struct Loss {
     path: PathBuf,
-    /// Where it could not be written down.
+    /// The report, if its file could not be written.
     unwritten: Option<String>,
 }
 
 impl Loss {
-    /// Notes the loss of a journal that is open now and was opened with such a log, or the one that was noted before.
+    /// Records a loss after opening the journal with a short log, or returns the loss recorded before.
     pub(crate) fn of(journal: &Path, short: Option<ShortLog>, newest: i64) -> Self {
         let mut loss = Self { path: beside(journal, "-lost"), unwritten: None };
         let Some(short) = short.filter(|short| !short.is_in(newest)) else { return loss };
@@ -213,7 +215,7 @@ impl Loss {
 
     fn write(&self, told: &str) -> io::Result<()> {
         let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
-            // Nobody has seen yet what was lost before.
+            // An earlier loss has not been acknowledged yet.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.path.is_file() => return Ok(()),
             opened => opened?,
         };
@@ -221,7 +223,7 @@ impl Loss {
         file.sync_all()
     }
 
-    /// The loss, as long as the file that says so exists.
+    /// Returns the loss, as long as its file exists.
     pub(crate) fn told(&self) -> Option<String> {
         let written = || {
             let mut text = Vec::new();
@@ -248,25 +250,25 @@ fn compare(noted: u64, found: Option<u64>) -> Option<String> {
     }
 }
 
-/// A file's device and number: the same as long as it is the same file.
+/// Device and inode number, which identify a file.
 type Inode = (u64, u64);
 
 /// Identity of the journal's files when it was opened.
 pub(crate) struct Anchor {
     database: (PathBuf, Inode),
     log: PathBuf,
-    /// Known from the first look on at which it is there.
+    /// Set by the first check that finds the log.
     log_inode: OnceLock<Inode>,
 }
 
 impl Anchor {
-    /// Of a journal that was opened just now.
+    /// Creates the anchor of a journal that was just opened.
     pub(crate) fn of(path: &Path) -> Result<Self, Fault> {
         let database = (path.to_owned(), inode(path)?);
         Ok(Self { database, log: log_of(path), log_inode: OnceLock::new() })
     }
 
-    /// Looks whether both files are in their place.
+    /// Checks that both files are in place.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let (path, opened) = &self.database;
         same(path, inode(path), *opened)?;
@@ -279,13 +281,13 @@ impl Anchor {
                 let _ = self.log_inode.set(found);
                 Ok(())
             }
-            // Where there is no log, everything is in the database.
+            // Without a log, everything is in the database.
             (None, Err(_)) => Ok(()),
         }
     }
 }
 
-/// A link is followed, as SQLite follows it.
+/// Follows links, as SQLite does.
 fn inode(path: &Path) -> io::Result<Inode> {
     fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
@@ -301,24 +303,24 @@ fn same(path: &Path, found: io::Result<Inode>, opened: Inode) -> Result<(), Faul
     }
 }
 
-/// More than the first step of removing a session can take.
+/// Size of the reserve, more than the first step of removing a session can use.
 const BYTES: u64 = 2 << 20;
 
-/// Multiple of that size that must be free before it is reserved.
+/// Multiple of the reserve that must be free in addition before it is created.
 const SPARE: u64 = 4;
 
-/// The file that takes the room.
+/// File that reserves disk space.
 pub(crate) struct Reserve {
     path: PathBuf,
 }
 
 impl Reserve {
-    /// Beside that journal.
+    /// Returns the reserve of a journal.
     pub(crate) fn beside(journal: &Path) -> Self {
         Self { path: journal.with_extension("reserve") }
     }
 
-    /// Takes the room where there is plenty. Without it, removing may fail when the disk is full.
+    /// Creates the reserve if there is plenty of space. Without it, removals may fail when the disk is full.
     pub(crate) fn keep(&self) {
         let Err(error) = self.fill() else { return };
         tracing::debug!(%error, "no room is kept back for a full disk");
@@ -335,7 +337,7 @@ impl Reserve {
         }
         let _ = fs::remove_file(&self.path);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
-        // Written, because a hole takes no room.
+        // Written out, because a sparse file reserves nothing.
         let piece = vec![0; 64 << 10];
         let mut left = BYTES;
         while left > 0 {
@@ -345,7 +347,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// Gives the room up, and says whether there was any.
+    /// Frees the reserve. Returns true if there was one.
     pub(crate) fn give_up(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }

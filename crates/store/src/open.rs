@@ -1,12 +1,11 @@
-//! How the file is made, checked and brought to the newest schema.
+//! Creates, checks and migrates the journal's file.
 //!
-//! A clean close moves the write-ahead log into the database and removes it. So a log that is there at the next open
-//! tells of an unclean stop; that there is none is no proof of a clean one, and for that there is a [`Mark`]. SQLite repairs
-//! such a stop by itself; what it cannot know is whether the disk kept its promises, and for that the file is checked: whole up
-//! to [`StoreConfig::full_check_up_to`], beyond it only the small tables that everything else depends on, so that a
-//! start stays quick however long the journal is. Damage in those tables is an error; elsewhere it costs what is damaged.
-//!
-//! Where the journal is and how it is kept.
+//! A clean close moves the write-ahead log into the database and removes it. A log at the next open therefore means
+//! that the last stop was unclean. A missing log does not prove a clean stop, so there is a [`Mark`]. SQLite recovers
+//! from an unclean stop by itself, but cannot know if the disk kept its promises. Therefore the file is checked:
+//! completely up to [`StoreConfig::full_check_up_to`], and beyond that only the small tables on which everything else
+//! depends, so that a start stays quick however large the journal is. Damage in those tables is an error; damage
+//! elsewhere affects only the damaged data.
 
 use std::{
     fs::{DirBuilder, OpenOptions, Permissions},
@@ -28,7 +27,7 @@ use crate::{
     usage::{self, CountedEvent},
 };
 
-/// Every version of the schema. Append only: a file that was released never changes.
+/// Every version of the schema. Append only: a released file never changes.
 const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0001_journal.sql")),
     M::up(include_str!("../migrations/0002_queue.sql")),
@@ -58,20 +57,20 @@ const MIGRATIONS: &[M<'static>] = &[
 /// "agnt", which the first migration writes into the file's header.
 const APPLICATION_ID: i64 = 0x6167_6e74;
 
-/// Statements that a connection keeps prepared; more than there are.
+/// Prepared statements cached per connection, more than there are.
 const CACHED_STATEMENTS: usize = 56;
 
-/// Pages in the log before it is moved into the database, 16 MB: larger than SQLite's own 4 MB, because every move
-/// waits for the disk twice and one commit waits for the move.
+/// Number of pages in the log from which it is moved into the database, 16 MB. Larger than SQLite's default of 4 MB,
+/// because each move waits for the disk twice, and one commit waits for the move.
 const CHECKPOINT_PAGES: i64 = 4000;
 
-/// The connection that writes and those that read.
+/// The writing connection and the reading ones.
 pub(crate) struct Connections {
     pub(crate) writer: Connection,
     pub(crate) readers: Vec<Connection>,
-    /// Set if there was no journal before.
+    /// True if there was no journal before.
     pub(crate) is_new: bool,
-    /// Set if a log was there, which may hold what was removed.
+    /// True if there was a log, which may have removed data.
     pub(crate) has_old_log: bool,
     pub(crate) mark: Mark,
     pub(crate) loss: Loss,
@@ -87,7 +86,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     let mut writer = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let is_new = identify(&writer)?;
     if is_new {
-        // Before anything is written: afterwards it takes writing the whole file anew.
+        // Must precede the first write. Afterwards it would require rewriting the whole file.
         upkeep::allow_shrinking(&writer)?;
     }
     set_up_writing(&writer, config)?;
@@ -101,7 +100,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     let loss = Loss::of(&config.path, short, newest);
     let pages = upkeep::pages(&writer)?;
     if !upkeep::can_shrink(&writer)? && pages.count.saturating_mul(pages.size) <= upkeep::SMALL {
-        // It goes on as it was where there is no room for that.
+        // Without space for that, the file stays as it was.
         upkeep::rewrite(&writer).unwrap_or_else(|fault| tracing::warn!(?fault, "the journal cannot shrink yet"));
     }
     let readers = (0..config.readers.max(1))
@@ -116,13 +115,13 @@ fn count_start(connection: &Connection, config: &StoreConfig, unclean: bool) -> 
     let outcome = if unclean { "unclean" } else { "clean" };
     let counted = CountedEvent { kind: CounterKind::Start, name: "", outcome, milliseconds: 0 };
     match usage::add_event(connection, &(config.time_zone)(), jiff::Timestamp::now(), &counted) {
-        // A start on a full disk is one all the same.
+        // The daemon starts even if the disk is full.
         Err(fault) if fault.is_disk_full() => Ok(()),
         counted => counted,
     }
 }
 
-/// SQLite throws away the log of a database that is empty, and that may be all that there is.
+/// Refuses to open a missing or empty database with a log. SQLite would delete the log, which may have the only data.
 fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     let what = match std::fs::metadata(path) {
         Ok(database) if database.len() == 0 => "is empty",
@@ -136,7 +135,7 @@ fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     )))
 }
 
-/// Makes the file and its folder for the owner alone. SQLite gives the files beside it the same mode.
+/// Creates the file and its folder for the owner only. SQLite creates its other files with the same mode.
 fn make_file(path: &Path) -> Result<(), Fault> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
@@ -149,7 +148,7 @@ fn make_file(path: &Path) -> Result<(), Fault> {
 }
 
 fn connect(config: &StoreConfig, access: OpenFlags) -> Result<Connection, Fault> {
-    // Each connection is used by one thread at a time, so that SQLite needs no lock of its own.
+    // Each connection is used by one thread at a time, so SQLite needs no mutex.
     let connection = Connection::open_with_flags(&config.path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(config.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
@@ -157,12 +156,12 @@ fn connect(config: &StoreConfig, access: OpenFlags) -> Result<Connection, Fault>
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    // The log goes with a close of ours, which takes the mark away, and with nothing else.
+    // Only a clean close may remove the log, because it removes the mark, too.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 
-/// Refuses what is no journal, or one of a newer program, before anything is changed in it. Says whether it is empty.
+/// Rejects a foreign database or one of a newer version, before anything in it is changed. Returns true if it is empty.
 fn identify(connection: &Connection) -> Result<bool, Fault> {
     let header = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = header("user_version")?;
@@ -186,9 +185,9 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
     }
     connection.pragma_update(None, "synchronous", if config.durable { "FULL" } else { "OFF" })?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-    // What a person deletes is overwritten, not only forgotten.
+    // Deleted data is overwritten.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
-    // What a burst made large is given back at the next move of the log.
+    // Shrinks a log that a burst has enlarged when it is next moved.
     connection.pragma_update(None, "journal_size_limit", LOG_LIMIT.cast_signed())?;
     if let Some(pages) = config.max_pages {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
@@ -196,16 +195,16 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
     Ok(())
 }
 
-/// Tables that everything else depends on: where one of them is damaged, the journal is not opened.
+/// Tables on which everything else depends. If one of them is damaged, the journal is not opened.
 const VITAL: [&str; 4] = ["sessions", "session_state", "interrupts", "grants"];
 
-/// Looks for damage after a stop that was not clean. What is damaged elsewhere, as in `events`, costs what stands there when it
-/// is read, and keeps nobody from the rest.
+/// Checks for damage after an unclean stop. Damage elsewhere, such as in `events`, affects only the damaged rows when
+/// they are read.
 fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     let size = std::fs::metadata(&config.path)?.len();
     let is_whole = size <= config.full_check_up_to;
     tracing::info!(bytes = size, whole = is_whole, "the last stop was not clean; checking the journal");
-    // The first table of the file is checked with the list of its free pages.
+    // Checking the first table of the file includes the list of free pages.
     let found = problems(connection, if is_whole { "1000" } else { "sqlite_schema" })?;
     if found.is_empty() && is_whole {
         return Ok(());
@@ -222,7 +221,7 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     }
     if let Some(problem) = found.first() {
         tracing::error!(problem, "the journal is damaged; what cannot be read is left out: see `agentctl doctor`");
-        // Where only an index is damaged, that is all it takes. Else it is read around.
+        // This repairs damage that is limited to an index. Other damage is skipped when reading.
         if let Err(fault) = connection.execute_batch("REINDEX events") {
             tracing::warn!(fault = %fault, "the indexes of events could not be built again");
         }
@@ -230,18 +229,18 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Parts of what SQLite says of a page that belongs to two things, or to none that it should: a write to such a file could
-/// overwrite what is sound.
+/// Parts of SQLite's messages about a page that is used twice, or that is not used as it should be. Writes to such a
+/// file could overwrite intact data.
 const UNSAFE: [&str; 4] = ["reelist", "2nd reference", "ointer map", "ptr map"];
 
-/// Problems that SQLite finds in a table, or this many of all of them.
+/// Returns the problems that SQLite finds in a table, or at most `target` problems if that is a number.
 fn problems(connection: &Connection, target: &str) -> Result<Vec<String>, Fault> {
     let mut statement = connection.prepare(&format!("PRAGMA quick_check({target})"))?;
     let mut told: Vec<String> = Vec::new();
     for problem in statement.query_map([], |row| row.get(0))? {
         match problem.map_err(Fault::from) {
             Ok(problem) => told.push(problem),
-            // After the pages it reads the rows.
+            // Rows are read after the pages.
             Err(fault) if fault.is_corrupt() => {
                 told.push("a part of it cannot be read".to_owned());
                 break;
@@ -260,33 +259,33 @@ fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     })
 }
 
-/// Where the journal is and how it is kept.
+/// Path and settings of the journal.
 #[derive(Debug, Clone)]
 pub struct StoreConfig {
-    /// The database file. Its folder is made, for the owner alone, where it is missing.
+    /// Path of the database file. A missing folder is created, for the owner only.
     pub path: PathBuf,
     /// Number of reading threads, at least one.
     pub readers: usize,
-    /// Maximum number of changes that wait for the writer before callers wait to hand theirs over.
+    /// Maximum number of changes in the writer's queue. Further callers wait.
     pub max_waiting: usize,
-    /// Time limit for a lock that another process holds.
+    /// Time limit for a lock held by another process.
     pub busy_timeout: Duration,
-    /// Up to this size in bytes, the whole file is checked after an unclean stop; of larger files only the tables
-    /// that everything else hangs on. A check reads every page, about a second for a gigabyte, and nobody can use
-    /// the daemon meanwhile.
+    /// Size in bytes up to which the whole file is checked after an unclean stop. In larger files, only the tables on
+    /// which everything else depends are checked. A check reads every page, about a second per gigabyte, and the daemon
+    /// is unavailable meanwhile.
     pub full_check_up_to: u64,
-    /// The time zone whose days usage is counted by.
+    /// Time zone of the days by which usage is counted.
     pub time_zone: fn() -> TimeZone,
-    /// Set if what was acknowledged survives a loss of power. Without it nothing waits for the disk: for journals that are
-    /// thrown away.
+    /// True if acknowledged events survive a power loss. If false, no write waits for the disk, which is for journals
+    /// that are thrown away.
     pub durable: bool,
-    /// The file may not grow beyond this many pages: a disk that is full, for tests.
+    /// Maximum number of pages in the file, to simulate a full disk in tests.
     #[doc(hidden)]
     pub max_pages: Option<u32>,
 }
 
 impl StoreConfig {
-    /// A journal at `path`, kept as is right for one person's daemon. Its days are those of UTC.
+    /// Settings for a journal at `path`, suitable for one user's daemon. Days are in UTC.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

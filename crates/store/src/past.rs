@@ -1,6 +1,6 @@
-//! Sum of stored events, for a session that begins with them.
+//! The state after stored events, for a session that begins with them.
 //!
-//! It is worked out by a reader, so that the one thread that writes only writes.
+//! A reader computes it, so that the writer thread only writes.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::{
     usage::{self, CountedCall},
 };
 
-/// Sum of the first events of a session.
+/// The state after the first events of a session.
 #[derive(Default)]
 pub(crate) struct Past {
     pub(crate) projection: Projection,
@@ -34,16 +34,16 @@ pub(crate) struct Past {
     files: StateFiles,
     handed_over: PendingAttachments,
     tools: Vec<String>,
-    /// The machine and the folder in which it works, and the number of the event that tells them.
+    /// Surroundings of the session, with the number of the event that set them.
     surroundings: Option<(u64, Surroundings)>,
-    /// Number of the last event whose calls were counted before.
+    /// Number of the last event whose calls were already counted.
     counted: u64,
-    /// Model calls by quarter of an hour, slot and model, with the time of one of them: no day begins within one.
+    /// Model calls by quarter of an hour, slot and model, with the time of one of them. No day begins within a quarter.
     calls: BTreeMap<(i64, Slot, String), (Timestamp, Usage)>,
 }
 
 impl Past {
-    /// Reads the events of that key up to this number. They are told as those of `id`.
+    /// Reads the events of `key` up to number `through`, as events of session `id`.
     pub(crate) fn read(
         connection: &Connection,
         key: i64,
@@ -91,7 +91,7 @@ impl Past {
                 self.tools.clear();
                 self.surroundings = None;
             }
-            // What the copied turns took was paid for in the other session.
+            // The usage of copied turns is counted in the other session.
             EventKind::StateChanged { change: StateChange::Forked { .. } } => self.calls.clear(),
             EventKind::UsageUpdated { slot, model, usage, delegated: false, .. } if event.seq > self.counted => {
                 let quarter = event.at.as_second().div_euclid(900);
@@ -102,8 +102,7 @@ impl Past {
         Ok(())
     }
 
-    /// Has the session look around again before its next turn, whatever its events say of where it works: it came from
-    /// elsewhere.
+    /// Makes the session determine its surroundings again before its next turn, because it came from elsewhere.
     pub(crate) fn looking_around_again(mut self) -> Self {
         if let Some((_, surroundings)) = &mut self.surroundings {
             surroundings.project.get_or_insert_with(|| "/".into());
@@ -111,7 +110,7 @@ impl Past {
         self
     }
 
-    /// The same, where that is told by one of the events up to this number, which came from elsewhere.
+    /// Same as [`Self::looking_around_again`], if the surroundings come from an event up to `imported`.
     pub(crate) fn of_this_machine(self, imported: u64) -> Self {
         if self.surroundings.as_ref().is_some_and(|(seq, _)| *seq <= imported) {
             return self.looking_around_again();
@@ -119,7 +118,7 @@ impl Past {
         self
     }
 
-    /// Writes what the session with that key begins with.
+    /// Writes the state of the session with this key.
     pub(crate) fn save(&self, connection: &Connection, key: i64, at: Timestamp) -> Result<(), Fault> {
         sessions::save(connection, key, &Projection::new(at), &self.projection)?;
         sessions::save_state(connection, key, "todos", &self.todos)?;
@@ -133,7 +132,7 @@ impl Past {
         Ok(())
     }
 
-    /// Counts its model calls as those of the session of a person.
+    /// Counts its model calls for a top-level session.
     pub(crate) fn count(&self, connection: &Connection, zone: &TimeZone, person: i64) -> Result<(), Fault> {
         for ((_, slot, model), (at, usage)) in &self.calls {
             usage::add(connection, zone, &CountedCall { at: *at, session: Some(person), slot: *slot, model, usage })?;

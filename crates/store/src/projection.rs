@@ -1,4 +1,4 @@
-//! What a session's events add up to: the part that is cheap to keep current, event by event.
+//! Projection of a session's events: the part of its state that is cheap to update with each event.
 
 use agentd_core::{
     context::Window,
@@ -12,35 +12,35 @@ use jiff::Timestamp;
 
 use crate::codec::Fault;
 
-/// Characters of the first input that name a session.
+/// Maximum length of a title from the first input, in characters.
 const TITLE_LENGTH: usize = 60;
 
-/// The narrow part of a session's state: it costs the same after a million events.
+/// The narrow part of a session's state. Its cost is the same after a million events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Projection {
-    /// Empty until it is given or there is an input.
+    /// Empty until a title is set or there is an input.
     pub(crate) title: String,
     pub(crate) updated_at: Timestamp,
-    /// Number of uses since it was read.
+    /// Number of uses since the row was read.
     pub(crate) uses: u64,
     pub(crate) turns: u64,
     pub(crate) last_seq: u64,
     pub(crate) reset_seq: u64,
-    /// Which part of the history a model sees.
+    /// Part of the history that a model sees.
     pub(crate) window: Window,
     pub(crate) open_turn: Option<(TurnId, u64)>,
-    /// Set if the last turn was ended by a stop of the daemon.
+    /// True if a stop of the daemon ended the last turn.
     pub(crate) interrupted: bool,
     pub(crate) usage: Usage,
 }
 
 impl Projection {
-    /// Of a session without events.
+    /// Creates the projection of a session without events.
     pub(crate) fn new(created_at: Timestamp) -> Self {
         Self { updated_at: created_at, ..Self::default() }
     }
 
-    /// Adds the next event, or refuses one that is not the next.
+    /// Applies the next event. Fails if its number is not the next one.
     pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Fault> {
         self.take_number(event)?;
         if is_use(&event.kind) {
@@ -53,7 +53,7 @@ impl Projection {
                     return Err(Fault::invalid("a turn cannot start without an id"));
                 };
                 self.turns = self.turns.saturating_add(1);
-                // A turn that waited and never ran is told of while another is open, which stays the open one.
+                // A queued turn that never ran may be reported while another turn is open, which stays open.
                 if self.open_turn.is_none() {
                     self.open_turn = Some((turn, event.seq));
                     self.interrupted &= *compacts;
@@ -70,7 +70,7 @@ impl Projection {
                 ItemBody::UserMessage { text, typed_bytes, .. } if self.title.is_empty() => {
                     self.title = title_of(typed(text, *typed_bytes));
                 }
-                // One that never came to its end replaces nothing.
+                // An unfinished compaction replaces nothing.
                 ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
                     self.window = Window { after: compaction.through, summary: event.seq, held: 0 };
                 }
@@ -78,7 +78,7 @@ impl Projection {
             },
             EventKind::UsageUpdated { usage, .. } => self.usage += *usage,
             EventKind::StateChanged { change: StateChange::Title { title } } => self.title.clone_from(title),
-            // The next input names the session.
+            // The next input sets the title.
             EventKind::StateChanged { change: StateChange::Withdrawn { input: Some(input), .. } }
                 if self.title == title_of(input) =>
             {
@@ -87,11 +87,11 @@ impl Projection {
             EventKind::StateChanged { change: StateChange::Reset } => {
                 self.reset_seq = event.seq;
                 self.window = Window { after: event.seq, summary: 0, held: 0 };
-                // What was set aside cannot be continued.
+                // History before a reset cannot be continued.
                 self.interrupted = false;
             }
             EventKind::StateChanged { change: StateChange::Window { window } } => self.window = *window,
-            // What the copied turns took was paid for in the other session.
+            // The usage of copied turns is counted in the other session.
             EventKind::StateChanged { change: StateChange::Forked { .. } } => self.usage = Usage::default(),
             EventKind::StateChanged {
                 change:
@@ -119,7 +119,7 @@ impl Projection {
         Ok(())
     }
 
-    /// Adds the next event where it is damaged. Of which kind it was is known, and no more.
+    /// Applies the next event if it is damaged. Only its kind is known.
     pub(crate) fn apply_damaged(&mut self, event: &Event, kind: &str) -> Result<(), Fault> {
         self.take_number(event)?;
         match kind {
@@ -149,15 +149,15 @@ impl Projection {
     }
 }
 
-/// Returns whether an event counts as use of its session. What a turn does between its start and its end does not:
-/// sessions are sorted by their last use, and an index would be rewritten with every event.
+/// Returns true if an event counts as use of its session. Events within a turn do not count: sessions are sorted by
+/// last use, and each event would update the index.
 fn is_use(kind: &EventKind) -> bool {
     match kind {
         EventKind::TurnStarted { .. }
         | EventKind::TurnEnded { .. }
         | EventKind::InterruptRaised { .. }
         | EventKind::InterruptResolved { .. } => true,
-        // Files are written, and the level changes, in the middle of a turn.
+        // State files and the fill level change in the middle of turns.
         EventKind::StateChanged { change } => !matches!(
             change,
             StateChange::File(_)
@@ -177,18 +177,18 @@ fn is_use(kind: &EventKind) -> bool {
     }
 }
 
-/// The words of an input that a person typed, where there are any; else all of it.
+/// Returns the part of an input that the user typed, or the whole input if nothing was typed.
 fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
     let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?));
     typed.filter(|typed| !typed.trim().is_empty()).unwrap_or(text)
 }
 
-/// The start of an input on one line, without what a terminal would obey.
+/// Returns the start of an input on one line, without control characters.
 fn title_of(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut title = String::new();
     let mut length = 0;
-    // Goes character by character, because an input may be a hundred megabytes without a space.
+    // Works by character, because an input may be a hundred megabytes without a space.
     for (index, word) in words.enumerate() {
         let gap = (index > 0).then_some(' ');
         for c in gap.into_iter().chain(word.chars()) {

@@ -1,5 +1,5 @@
-//! The threads that read. Each has a connection of its own that cannot write; they share one queue, so that a long
-//! read holds up nobody while another thread is free.
+//! Reading threads. Each has its own read-only connection. They share one queue, so that a long read blocks no other
+//! read while a thread is free.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,19 +23,19 @@ type Query = Box<dyn FnOnce(&Connection) + Send>;
 
 enum Task {
     Read(Query),
-    /// Ends the thread that takes it.
+    /// Ends the thread that receives it.
     Stop,
 }
 
-/// Maximum number of waiting reads before callers wait to ask.
+/// Maximum number of queued reads. Further callers wait.
 const MAX_WAITING: usize = 64;
 
-/// The callers' side of the threads.
+/// Handle to the reading threads.
 pub(crate) struct Readers {
     queue: mpsc::Sender<Task>,
-    /// Tells a journal that was closed from one whose threads have died.
+    /// Distinguishes a closed journal from one whose threads have died.
     closed: AtomicBool,
-    /// Taken by the first close, which waits for their ends.
+    /// Taken by the first close, which waits for the threads to end.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -52,7 +52,7 @@ impl Readers {
         Ok(Self { queue, closed: AtomicBool::new(false), threads: Mutex::new(threads) })
     }
 
-    /// Runs a query on one of the threads. A query whose caller stopped waiting before it began does not run.
+    /// Runs a query on one of the threads. If the caller stops waiting before it begins, it does not run.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
@@ -69,12 +69,12 @@ impl Readers {
         }
     }
 
-    /// Answers what was asked before, then ends the threads. A second close has nothing to do.
+    /// Answers the queued reads, then ends the threads. A second close does nothing.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
         let threads = std::mem::take(&mut *lock(&self.threads));
         for _ in &threads {
-            // An error says that all of them are over.
+            // An error means that all threads have ended.
             let _ = self.queue.send(Task::Stop).await;
         }
         for thread in threads {
@@ -85,10 +85,10 @@ impl Readers {
 
 fn serve(connection: &Connection, tasks: &Mutex<mpsc::Receiver<Task>>) {
     loop {
-        // The lock is held while this thread waits and no longer: whoever has it takes the next task.
+        // The lock is held only while waiting for a task; the next thread then waits for its own.
         let task = lock(tasks).blocking_recv();
         let Some(Task::Read(query)) = task else { return };
-        // A panic is a defect of one query; its caller hears of it by the lost reply, all others go on.
+        // A panic is a bug in one query. Its caller notices the dropped reply, and all others continue.
         if catch_unwind(AssertUnwindSafe(|| query(connection))).is_err() {
             tracing::error!("a query of the journal panicked");
         }

@@ -1,8 +1,8 @@
-//! The tables `search_progress`, `searched` and `search`: what was said and done, to be found again.
+//! The tables `search_progress`, `searched` and `search`: the full-text index over past sessions.
 //!
-//! Nobody who stores an event waits for the index. The writer brings it up to date while nothing waits to be written, in
-//! pieces so small that what comes meanwhile hardly waits. The little that is left then, whoever searches adds first: a
-//! reader reads and takes apart, the writer only adds rows. Of more than a little a search says that it is not searched yet.
+//! Storing an event never waits for the index. The writer updates it while idle, in pieces so small that new writes
+//! hardly wait. A search adds the small remainder first: a reader reads and parses it, and the writer only inserts
+//! rows. If more than a little is missing, the search reports it as not searched yet.
 
 use agentd_core::{
     event::EventKind,
@@ -17,24 +17,24 @@ use crate::{
     sessions,
 };
 
-/// Items that are added at once.
+/// Maximum number of items added at once.
 const PAGE: usize = 64;
-/// Bytes of items as they are stored, after which a page is full.
+/// Size of stored items in bytes from which a page is full.
 const MAX_PAGE: usize = 256 << 10;
-/// Stored events that a search adds to the index by itself before it searches.
+/// Maximum number of missing events that a search indexes itself before it searches.
 pub(crate) const FEW: u64 = 2000;
-/// Bytes of an item that can be found.
+/// Searchable size of an item, in bytes.
 const MAX_TEXT: usize = 16 << 10;
-/// Letters that the index knows at once: shorter terms are looked for in the texts themselves.
+/// Length of the index's n-grams in characters. Shorter terms are searched in the texts themselves.
 const TRIGRAM: usize = 3;
 
-/// Next page of one session that the index lacks.
+/// The next page of a session that is missing from the index.
 pub(crate) struct Missing {
     session: i64,
     after: i64,
     through: i64,
     rows: Vec<Row>,
-    /// The events of it that cannot be read, and are never found.
+    /// Number of its events that are unreadable and will never be found.
     pub(crate) damaged: u64,
 }
 
@@ -46,8 +46,8 @@ struct Row {
 }
 
 impl Missing {
-    /// Takes an event, if there is something in it to be found, and says how long it is. One that cannot be read is never
-    /// found; all others are, those behind it included.
+    /// Adds an event if it is searchable, and returns its size. An unreadable event is counted as damaged; the events
+    /// after it are still indexed.
     fn take(&mut self, row: &rusqlite::Row<'_>) -> usize {
         let mut size = 0;
         let read = text(row, "payload").and_then(|payload| {
@@ -65,12 +65,12 @@ impl Missing {
         size
     }
 
-    /// The bytes of its texts.
+    /// Size of its texts in bytes.
     pub(crate) fn size(&self) -> usize {
         self.rows.iter().map(|row| row.text.len()).sum()
     }
 
-    /// Adds it, unless another search was faster, or the session is gone.
+    /// Adds the page to the index, unless a concurrent search was faster or the session is gone.
     pub(crate) fn add(&self, connection: &Connection) -> Result<(), Fault> {
         let sql = "INSERT INTO search_progress (session, through) SELECT key, ?3 FROM sessions WHERE key = ?1 AND parent IS NOT key
                  ON CONFLICT DO UPDATE SET through = excluded.through WHERE through = ?2";
@@ -88,16 +88,16 @@ impl Missing {
     }
 }
 
-/// A session that lacks texts.
+/// A session that is missing texts in the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Behind {
     pub(crate) session: i64,
     pub(crate) until: i64,
-    /// The number of its events that were not looked through.
+    /// Number of its events that were not indexed yet.
     pub(crate) lacks: u64,
 }
 
-/// The sessions that lack texts, that one or all, those first that were used last.
+/// Returns one session or all sessions with texts missing from the index, last used first.
 pub(crate) fn behind(connection: &Connection, session: Option<SessionId>) -> Result<Vec<Behind>, Fault> {
     let id = session.map(|id| id_text(id.as_uuid()));
     let sql =
@@ -109,20 +109,20 @@ pub(crate) fn behind(connection: &Connection, session: Option<SessionId>) -> Res
     })
 }
 
-/// State of an index that the writer brings up to date piece by piece.
+/// Progress of the writer in updating the index piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct CatchUp {
-    /// The session that it is at, and up to which event.
+    /// Current session, and the event up to which it is indexed.
     at: Option<(i64, i64)>,
-    /// The damaged events of that session so far.
+    /// Number of damaged events in that session so far.
     damaged: u64,
-    /// Sessions for which a damaged page of the index has no room.
+    /// Sessions that are skipped because of a damaged page in the index.
     passed: Vec<i64>,
 }
 
 impl CatchUp {
-    /// Adds the next piece, and says whether there may be another. Sessions that were used last come first. What is damaged
-    /// costs itself: the events on a page that cannot be read, or the session whose part of the index cannot be written.
+    /// Adds the next piece, and returns true if there may be another. Sessions last used come first. Damage is skipped:
+    /// events on an unreadable page, or a session whose part of the index cannot be written.
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         if self.at.is_none() {
             let behind = behind(connection, None)?.into_iter().find(|behind| !self.passed.contains(&behind.session));
@@ -146,7 +146,7 @@ impl CatchUp {
     }
 }
 
-/// Adds the next page of a session, and says how many of its events are damaged; none where it lacks nothing.
+/// Adds the next page of a session, and returns the number of its damaged events. `None` if nothing is missing.
 fn add_next(connection: &mut Connection, session: i64, until: i64) -> Result<Option<u64>, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let Some(missing) = missing(&transaction, session, until)? else { return Ok(None) };
@@ -155,19 +155,19 @@ fn add_next(connection: &mut Connection, session: i64, until: i64) -> Result<Opt
     Ok(Some(missing.damaged))
 }
 
-/// Says it once for a session, however many there are.
+/// Logs damaged events once per session.
 pub(crate) fn tell_damaged(session: i64, damaged: u64) {
     if damaged > 0 {
         tracing::warn!(session, damaged, "events of a session are damaged and cannot be searched");
     }
 }
 
-/// The next page that the index lacks of a session up to an event; none where it lacks nothing.
+/// Returns the next missing page of a session up to event `until`. `None` if nothing is missing.
 pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Result<Option<Missing>, Fault> {
     let sql = "SELECT coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
              WHERE key = ?1 AND parent IS NOT key";
     let after: Option<i64> = first(connection, sql, [session], |row| Ok(row.get(0)?))?;
-    // It may have been deleted meanwhile.
+    // The session may have been deleted meanwhile.
     let Some(after) = after.filter(|after| *after < until) else { return Ok(None) };
     match together(connection, session, after, until) {
         Err(fault) if fault.is_corrupt() => Ok(Some(one_by_one(connection, session, after, until))),
@@ -196,7 +196,7 @@ fn together(connection: &Connection, session: i64, after: i64, until: i64) -> Re
     Ok(page)
 }
 
-/// The same around pages that cannot be read: a few numbers, each looked up by itself.
+/// Same as [`together`], around unreadable pages: looks up a few numbers individually.
 fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> Missing {
     let mut page = Missing { session, after, through: after, rows: Vec::new(), damaged: 0 };
     let mut bytes = 0;
@@ -216,7 +216,7 @@ fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> 
     page
 }
 
-/// The best finds first; where only short words are looked for, the newest.
+/// Returns the best hits first, or the newest if all terms are short.
 pub(crate) fn find(
     connection: &Connection,
     query: &SearchQuery,

@@ -30,13 +30,13 @@ pub(crate) struct SessionRow {
     pub(crate) projection: Projection,
     id: SessionId,
     created_at: Timestamp,
-    /// Set if a turn is open and an interrupt waits for its answer.
+    /// True if a turn is open and an interrupt is pending.
     waiting: bool,
-    /// The session for which it works.
+    /// Parent session of a subagent's session.
     parent: Option<SessionId>,
 }
 
-/// All that [`SessionRow::read`] needs; the caller adds what follows `FROM sessions`.
+/// SQL for all columns that [`SessionRow::read`] needs. The caller adds the part after `FROM sessions`.
 macro_rules! select_sessions {
     ($rest:literal) => {
         concat!(
@@ -52,7 +52,7 @@ macro_rules! select_sessions {
     };
 }
 
-/// The next place in the order of use, behind all sessions that lists show.
+/// SQL for the next position in the order of use, after all sessions in lists.
 macro_rules! next_use {
     () => {
         "coalesce((SELECT used FROM sessions WHERE parent IS NULL ORDER BY used DESC LIMIT 1), 0) + 1"
@@ -85,7 +85,7 @@ impl SessionRow {
                 },
                 open_turn,
                 interrupted: row.get("interrupted")?,
-                // A count is no reason to lose a session.
+                // A damaged counter must not make the session unreadable.
                 usage: text(row, "usage").and_then(json_from).unwrap_or_else(|fault| {
                     tracing::warn!(?fault, "the usage of a session is damaged, and is counted again");
                     Usage::default()
@@ -125,7 +125,7 @@ pub(crate) fn insert(
     settings: &SessionSettings,
 ) -> Result<(), Fault> {
     let projection = Projection::new(at);
-    // One that is gone has taken all with it that worked for it: nothing more is made for it.
+    // Fails if the parent is gone, because its subagents' sessions were deleted with it.
     let parent = parent(connection, settings)?;
     let sql = concat!(
         "INSERT INTO sessions (id, created_at, updated_at, usage, parent, used) VALUES (?1, ?2, ?2, ?3, ?4, ",
@@ -140,12 +140,12 @@ pub(crate) fn insert(
     run(connection, sql, params![connection.last_insert_rowid(), json(settings)?])
 }
 
-/// The row that an append changes.
+/// Loads the row that an append changes.
 pub(crate) fn load(connection: &Connection, id: SessionId) -> Result<SessionRow, Fault> {
     row(connection, id)?.ok_or_else(|| unknown(id))
 }
 
-/// Writes what has changed of the row. Most events only count on, and then one number is all that is written.
+/// Writes the changes of the row. Most events only increase the last number, and then only that is written.
 pub(crate) fn save(connection: &Connection, key: i64, before: &Projection, now: &Projection) -> Result<(), Fault> {
     let counted = Projection { last_seq: now.last_seq, ..before.clone() };
     if counted == *now {
@@ -188,7 +188,7 @@ fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Resul
     run(connection, sql, values)
 }
 
-/// Writes a column of a session's state.
+/// Writes one column of a session's state.
 pub(crate) fn save_state(
     connection: &Connection,
     key: i64,
@@ -199,7 +199,7 @@ pub(crate) fn save_state(
     run(connection, &sql, params![key, json(value)?])
 }
 
-/// Keeps what people handed over current. Only facts that may change it read the row.
+/// Updates the list of uploaded files. Reads the row only for events that may change the list.
 pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventKind) -> Result<(), Fault> {
     let may_change = match fact {
         EventKind::TurnStarted { handed_over, .. } => !handed_over.is_empty(),
@@ -215,7 +215,7 @@ pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventK
 }
 
 pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<StoredSession>, Fault> {
-    // Both tables are read in one snapshot, or a commit in between would show new todos with an old last number.
+    // Reads both tables in one snapshot. Otherwise a commit in between would show new todos with an old last number.
     let snapshot = connection.unchecked_transaction()?;
     let Some(row) = row(&snapshot, id)? else { return Ok(None) };
     let sql = "SELECT settings, todos, handed_over, agents, tools, surroundings FROM session_state WHERE session = ?1";
@@ -248,7 +248,7 @@ pub(crate) fn list(connection: &Connection, before: Option<u64>, at_most: usize)
     Ok(SessionPage { sessions: page.into_iter().filter_map(|(_, summary)| summary).collect(), next })
 }
 
-/// Those that work for a session, in the order in which they were made.
+/// Returns the sessions of subagents, in creation order.
 pub(crate) fn children(connection: &Connection, parent: SessionId) -> Result<Vec<SessionSummary>, Fault> {
     let Some(key) = key(connection, parent)? else { return Ok(Vec::new()) };
     let sql = select_sessions!("WHERE parent = ?1 ORDER BY key");
@@ -258,11 +258,11 @@ pub(crate) fn children(connection: &Connection, parent: SessionId) -> Result<Vec
 fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
     match SessionRow::read(row) {
         Ok(session) => {
-            // A session whose settings are damaged is listed all the same.
+            // A session with damaged settings is listed nevertheless.
             let (mounts, worktree) = mounts(connection, session.key).unwrap_or_default();
             Some(SessionSummary { worktree, ..session.into_summary(mounts) })
         }
-        // The others are to be seen.
+        // A damaged session must not hide the others.
         Err(fault) => {
             tracing::error!(?fault, "a session cannot be listed; `agentctl doctor` tells more");
             None
@@ -270,7 +270,7 @@ fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
     }
 }
 
-/// The folders of the person that a session sees, and the worktree that its project is.
+/// Returns the folders of the user that a session sees, and the worktree that is its project.
 fn mounts(connection: &Connection, key: i64) -> Result<(Mounts, Option<SessionWorktree>), Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT json_extract(settings, '$.project'), json_extract(settings, '$.folders'), \
@@ -284,7 +284,7 @@ fn mounts(connection: &Connection, key: i64) -> Result<(Mounts, Option<SessionWo
     Ok((Mounts { project, folders }, worktree))
 }
 
-/// Characters of the end of an id that name a session. Fewer would be too often in others, too.
+/// Minimum length of an id suffix that identifies a session. Shorter ones would occur in too many ids.
 const SHORTEST_END: usize = 6;
 
 pub(crate) fn find(connection: &Connection, name: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
@@ -292,8 +292,7 @@ pub(crate) fn find(connection: &Connection, name: &str, at_most: usize) -> Resul
     if by_id.is_empty() { find_by_title(connection, name, at_most) } else { Ok(by_id) }
 }
 
-/// Sessions with a title, however it is written. All titles are looked at: letters of every script have cases, of which
-/// SQLite knows few.
+/// Finds sessions by title, ignoring case. Compares all titles here, because SQLite knows the cases of few scripts.
 fn find_by_title(connection: &Connection, title: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
     let wanted = title.trim().to_lowercase();
     if wanted.is_empty() {
@@ -312,8 +311,8 @@ fn find_by_id(connection: &Connection, prefix: &str, at_most: usize) -> Result<V
     if !prefix.chars().all(|c| c.is_ascii_hexdigit()) {
         return Ok(Vec::new());
     }
-    // All ids that start with the prefix lie between it and itself with a 'g': one range of the index, and no
-    // pattern whose special characters a person could type.
+    // All ids with the prefix are between it and itself followed by 'g'. This is one range of the index, and needs no
+    // pattern with special characters that a user could type.
     let sql = "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2";
     let found = rows(connection, sql, params![prefix, bound(at_most)], session_id)?;
     if !found.is_empty() || prefix.len() < SHORTEST_END {
@@ -330,7 +329,7 @@ pub(crate) fn with_open_turn(connection: &Connection) -> Result<Vec<SessionId>, 
     rows(connection, sql, [], session_id)
 }
 
-/// The key of a session and the number of its last event, if there is one.
+/// Returns the key of a session and the number of its last event, if the session exists.
 pub(crate) fn head(connection: &Connection, id: SessionId) -> Result<Option<(i64, u64)>, Fault> {
     let sql = "SELECT key, last_seq FROM sessions WHERE id = ?1";
     let found: Option<(i64, i64)> =
@@ -338,14 +337,14 @@ pub(crate) fn head(connection: &Connection, id: SessionId) -> Result<Option<(i64
     found.map(|(key, last)| Ok((key, number_from(last)?))).transpose()
 }
 
-/// The key of a session, if there is one.
+/// Returns the key of a session, if it exists.
 pub(crate) fn key(connection: &Connection, id: SessionId) -> Result<Option<i64>, Fault> {
     let sql = "SELECT key FROM sessions WHERE id = ?1";
     let key = first(connection, sql, [id_text(id.as_uuid())], |row| Ok(row.get(0)?))?;
     Ok(key)
 }
 
-/// The key of the session of a person for which that one works, or its own.
+/// Returns the key of the top-level session of a subagent's session, or its own key.
 pub(crate) fn of_person(connection: &Connection, key: i64) -> Result<i64, Fault> {
     let sql = "WITH RECURSIVE above (key, parent) AS (
                 SELECT key, parent FROM sessions WHERE key = ?1
@@ -363,12 +362,12 @@ fn session_id(row: &Row<'_>) -> Result<SessionId, Fault> {
     id_from(text(row, "id")?)
 }
 
-/// Returns the key of a session that has to be there.
+/// Returns the key of a session, or an error if it does not exist.
 pub(crate) fn known(connection: &Connection, id: SessionId) -> Result<i64, Fault> {
     key(connection, id)?.ok_or_else(|| unknown(id))
 }
 
-/// Returns the key of the session for which one with these settings works.
+/// Returns the key of the parent session in these settings.
 pub(crate) fn parent(connection: &Connection, settings: &SessionSettings) -> Result<Option<i64>, Fault> {
     settings.parent.as_ref().map(|parent| known(connection, parent.session)).transpose()
 }
@@ -377,20 +376,20 @@ fn unknown(id: SessionId) -> Fault {
     Fault::not_found(format!("there is no session {id}"))
 }
 
-/// A turn joins the queue of its session.
+/// Adds a turn to the queue of its session.
 pub(crate) fn queue(connection: &Connection, session: i64, turn: &QueuedTurn) -> Result<(), Fault> {
     let QueuedTurn { turn_id, start } = turn;
     let sql = "INSERT INTO queued_turns (session, turn, start) VALUES (?1, ?2, ?3)";
     run(connection, sql, params![session, id_text(turn_id.as_uuid()), json(start)?])
 }
 
-/// A turn has begun. Most never waited.
+/// Removes a turn that has begun from the queue. Most turns were never queued.
 pub(crate) fn unqueue(connection: &Connection, session: i64, turn: TurnId) -> Result<(), Fault> {
     let sql = "DELETE FROM queued_turns WHERE session = ?1 AND turn = ?2";
     run(connection, sql, params![session, id_text(turn.as_uuid())])
 }
 
-/// The turns that wait in a session, first come first.
+/// Returns the queued turns of a session, first come first.
 pub(crate) fn queued(connection: &Connection, session: i64) -> Result<Vec<QueuedTurn>, Fault> {
     rows(connection, "SELECT turn, start FROM queued_turns WHERE session = ?1 ORDER BY key", [session], |row| {
         Ok(QueuedTurn { turn_id: id_from(text(row, "turn")?)?, start: json_from(text(row, "start")?)? })

@@ -1,4 +1,4 @@
-//! The port, over the writer and the readers.
+//! Implementation of the store port by the writer and the readers.
 
 use std::{path::Path, sync::Arc};
 
@@ -43,7 +43,7 @@ use crate::{
 ///
 /// Dropping it without [`SqliteStore::close`] loses nothing that was acknowledged.
 pub struct SqliteStore {
-    /// Named in every error, because its disk or folder is what a person has to look at.
+    /// Named in every error, because its disk or folder is what a user has to check.
     path: Arc<Path>,
     writer: Writer,
     readers: Readers,
@@ -56,14 +56,14 @@ pub struct SqliteStore {
 /// Size of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSize {
-    /// The bytes of its file, without what is still in the log beside it.
+    /// Size of its file in bytes, without the data that is still in the log.
     pub bytes: u64,
-    /// Those of them that hold nothing.
+    /// Number of unused bytes in the file.
     pub spare_bytes: u64,
-    /// Sessions that were removed and are not all overwritten yet.
+    /// Number of removed sessions that are not completely overwritten yet.
     pub removed_sessions: u64,
-    /// Sessions that were removed and could not be overwritten, as the file is damaged where they are. The next start tries
-    /// again.
+    /// Number of removed sessions that could not be overwritten because the file is damaged there. The next start
+    /// retries.
     pub stuck_sessions: u64,
 }
 
@@ -76,12 +76,12 @@ impl StoreSize {
 }
 
 impl SqliteStore {
-    /// Opens the journal, or makes it. This blocks for some milliseconds, longer after an unclean stop.
+    /// Opens or creates the journal. Blocks for some milliseconds, and longer after an unclean stop.
     ///
     /// # Errors
     ///
-    /// Of kind `Storage`, with a hint: the folder cannot be written, the disk is full, the file is damaged, is no
-    /// journal or comes from a newer agentd, or another process holds it.
+    /// Of kind `Storage` with a hint: the folder is not writable, the disk is full, the file is damaged, is not a
+    /// journal or comes from a newer agentd, or another process has locked it.
     pub fn open(config: StoreConfig) -> Result<Self, StoreError> {
         let path: Arc<Path> = config.path.as_path().into();
         let start = || -> Result<Self, Fault> {
@@ -96,63 +96,63 @@ impl SqliteStore {
         start().map_err(|fault| fault.while_doing("open the journal", &path))
     }
 
-    /// Finishes what was asked before, moves the log into the database and ends the threads. Later calls are refused
-    /// with `ShuttingDown`; a second close does nothing.
+    /// Completes the queued work, moves the log into the database and ends the threads. Later calls fail with
+    /// `ShuttingDown`; a second close does nothing.
     ///
     /// # Errors
     ///
-    /// If the log cannot be moved. Nothing is lost then: the next open does it.
+    /// If the log cannot be moved. Nothing is lost: the next open moves it.
     pub async fn close(&self) -> Result<(), StoreError> {
-        // Readers first: the log can be emptied only when nobody reads from it.
+        // Readers are closed first, because the log can be emptied only when no one reads from it.
         self.readers.close().await;
         self.writer.close().await.map_err(|fault| fault.while_doing("close the journal", &self.path))
     }
 
-    /// Counters of writes since the journal was opened.
+    /// Returns the counters of writes since the journal was opened.
     pub fn stats(&self) -> StoreStats {
         self.writer.stats()
     }
 
-    /// Returns whether there was no journal when it was opened.
+    /// Returns true if the journal did not exist before it was opened.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Loss of the journal with its log between two lives, until a person removes the [file](Self::loss_file) that
-    /// tells it.
+    /// Returns the description of a loss, in which the log disappeared while the daemon was not running. It is reported
+    /// until a user removes its [file](Self::loss_file).
     pub fn loss(&self) -> Option<String> {
         self.loss.told()
     }
 
-    /// The file that a loss is written down in.
+    /// Returns the path of the file that records a loss.
     pub fn loss_file(&self) -> &Path {
         self.loss.path()
     }
 
-    /// Looks whether the journal's files are still where they were opened. Where they are not, nothing that is written is
+    /// Checks that the journal's files are still at the paths where they were opened. If they are not, no write is
     /// acknowledged.
     ///
     /// # Errors
-    /// Which file was removed or replaced.
+    /// Names the file that was removed or replaced.
     pub fn look(&self) -> Result<(), StoreError> {
         self.anchor.check().map_err(|fault| fault.while_doing("store anything", &self.path))
     }
 
-    /// Commits a change that changes nothing, to show that the journal can be written.
+    /// Commits a write that changes nothing, to check that the journal is writable.
     ///
     /// # Errors
-    /// When it cannot.
+    /// If it is not writable.
     pub async fn try_write(&self) -> Result<(), StoreError> {
         self.writer.write(Change::Trial, &self.path).await
     }
 
-    /// Those of these sessions that the journal does not know.
+    /// Returns those of these sessions that are not in the journal.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the journal cannot be read.
     pub async fn unknown(&self, ids: Vec<SessionId>) -> Result<Vec<SessionId>, StoreError> {
         self.read("look for sessions", move |connection| {
-            // The files of those that were just removed go in a moment.
+            // The files of sessions that were just removed are about to be deleted.
             let removed = upkeep::files_left(connection)?;
             let is_unknown =
                 |id: &SessionId| Ok::<_, Fault>(!removed.contains(id) && sessions::key(connection, *id)?.is_none());
@@ -167,37 +167,37 @@ impl SqliteStore {
         .await
     }
 
-    /// The sessions with events that cannot be read. Every event is looked at, about a second for each 100 MB.
+    /// Returns the sessions with unreadable events. Reads every event, about a second per 100 MB.
     ///
     /// # Errors
-    /// When the journal cannot be read at all.
+    /// If the journal cannot be read at all.
     pub async fn damaged(&self) -> Result<Vec<DamagedSession>, StoreError> {
         self.read("look for damage", events::damaged).await
     }
 
-    /// Bytes of the events of a session, and of those that work for it.
+    /// Returns the size in bytes of the events of a session and its subagents.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     pub async fn event_bytes(&self, id: SessionId) -> Result<u64, StoreError> {
         self.read("measure a session", move |connection| events::bytes(connection, id)).await
     }
 
-    /// Size of the journal.
+    /// Returns the size of the journal.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub async fn size(&self) -> Result<StoreSize, StoreError> {
         let (pages, removed) =
             self.read("measure", |connection| Ok((upkeep::pages(connection)?, upkeep::removed(connection)?))).await?;
         Ok(StoreSize::of(pages, removed, self.writer.stuck()))
     }
 
-    /// Writes the whole file anew where it comes from a version whose files never shrink. Says whether it did. Nobody can
-    /// write meanwhile, and it needs as much room again.
+    /// Rewrites the whole file if it is from a version whose files never shrink. Returns true if it was rewritten.
+    /// Writes wait meanwhile, and it needs as much free space as the file has.
     ///
     /// # Errors
-    /// When the disk has not the room. Nothing is lost then.
+    /// If there is not enough space on the disk. Nothing is lost then.
     pub async fn let_shrink(&self) -> Result<bool, StoreError> {
         if self.read("look at the file", upkeep::can_shrink).await? {
             return Ok(false);
@@ -206,23 +206,23 @@ impl SqliteStore {
         Ok(true)
     }
 
-    /// Remembers how far the audit log is. That much of it must be on the disk.
+    /// Stores the head of the audit log. The log up to this head must be on the disk already.
     ///
     /// # Errors
-    /// When the journal cannot be written.
+    /// If the journal cannot be written.
     pub async fn note_audit_head(&self, head: AuditHead) -> Result<(), StoreError> {
         self.writer.write(Change::NoteAudit(head), &self.path).await
     }
 
-    /// Head of the audit log as it was last stored.
+    /// Returns the head of the audit log that was last stored.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// If the journal cannot be read.
     pub async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
         self.read("read how far the audit log was", usage::noted_audit).await
     }
 
-    /// Brings the index of the search up to date.
+    /// Adds the missing events of these sessions to the search index.
     async fn add_missing(&self, action: &'static str, sessions: Vec<Behind>) -> Result<(), StoreError> {
         for Behind { session: key, until, .. } in sessions {
             let mut damaged = 0;
@@ -237,7 +237,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// The journal's file, which errors name.
+    /// Returns the path of the journal's file, for errors.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -355,7 +355,7 @@ impl Store for SqliteStore {
             } else {
                 match self.add_missing(action, behind).await {
                     Ok(()) => 0,
-                    // Nothing can be added on a full disk. What is there is searched.
+                    // On a full disk nothing can be added. The search covers what is indexed.
                     Err(error) if error.kind() == ErrorKind::Storage => {
                         tracing::warn!("the index of the search is not up to date: {error}");
                         lacks

@@ -1,14 +1,14 @@
-//! What the writer does for the file while nothing waits to be written, a small piece at a time: it overwrites what was
-//! removed, gives the room back to the disk, and moves the log into the database.
+//! Idle-time maintenance of the file, in small pieces: overwrites removed data, returns free space to the disk, and
+//! moves the log into the database.
 //!
-//! How a session is removed: at once for everybody who looks, and piece by piece on the disk.
+//! Also the removal of sessions: immediate for readers, and piece by piece on the disk.
 //!
-//! A large session is hundreds of thousands of rows, each to be overwritten. Whoever removes it waits for one small
-//! change: its row loses its id and becomes its own parent, so that no list, search or load finds it any more. What it
-//! held goes in pieces while nothing else waits to be written, by a later life of the daemon where this one ends before.
+//! A large session has hundreds of thousands of rows, each of which must be overwritten. The caller waits for one small
+//! change only: the row loses its id and becomes its own parent, so that no list, search or load finds it. Its content
+//! is removed in pieces while the writer is idle, by the next process if this one ends before.
 //!
-//! A page of the file that is damaged keeps neither the session from being removed nor others from being overwritten: what
-//! cannot be read is passed over and counted, and tried again at the next start.
+//! A damaged page of the file prevents neither the removal of the session nor the overwriting of others: unreadable
+//! data is skipped and counted, and retried at the next start.
 
 use std::{
     collections::BTreeSet,
@@ -28,28 +28,27 @@ use crate::{
     sessions, usage,
 };
 
-/// Empty pages that stay in the file for what is written next, 1 MB.
+/// Unused pages that stay in the file for later writes, 1 MB.
 const SPARE_PAGES: i64 = 256;
-/// Pages that are given back at once.
+/// Number of pages returned to the disk at once.
 const PAGES: i64 = 64;
-/// Bytes of a file of an earlier version that is rewritten when it is opened, so that it can shrink from then on. A larger
-/// one is rewritten when somebody asks for it.
+/// Size in bytes up to which a file of an earlier version is rewritten when opened, so that it can shrink from then on.
+/// Larger files are rewritten on request.
 pub(crate) const SMALL: i64 = 16 << 20;
 
-/// SQLite's mode of a file that can give pages back.
+/// SQLite's mode for a file that can return pages.
 const INCREMENTAL: i64 = 2;
 
-/// Upkeep that is due.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     step: Step,
-    /// Set if anything was removed or done, which is now in the log.
+    /// True if anything was removed or done, so that the log has the old data.
     log_is_due: bool,
-    /// Number of tries to move the log.
+    /// Number of attempts to move the log.
     folds: u32,
 }
 
-/// Tries to move the log while readers are in the way, and the wait for them in each but the first.
+/// Maximum number of attempts to move the log while readers block it, and the wait in each one except the first.
 const MAX_FOLDS: u32 = 250;
 const FOLD_WAIT: Duration = Duration::from_millis(20);
 
@@ -57,25 +56,25 @@ const FOLD_WAIT: Duration = Duration::from_millis(20);
 enum Step {
     Overwrite,
     GiveBack,
-    /// To move the log into the database.
+    /// Move the log into the database.
     Fold,
 }
 
 impl Upkeep {
-    /// Upkeep at a start or after a removal. The log is due after a removal: a small session was overwritten with it, and the log
-    /// still has its words. So is one that a crash has left.
+    /// Creates the maintenance after a start or a removal. The log is due after a removal, because a small session was
+    /// overwritten in that transaction and its text is still in the log. It is also due if a crash has left a log.
     pub(crate) const fn new(log_is_due: bool) -> Self {
         Self { step: Step::Overwrite, log_is_due, folds: 0 }
     }
 
-    /// Goes on to the log after a piece that failed, and says whether there is more to do.
+    /// Skips to the log after a piece failed. Returns true if there is more to do.
     pub(crate) fn pass_over(&mut self) -> bool {
         let goes_on = !matches!(self.step, Step::Fold);
         self.step = Step::Fold;
         goes_on
     }
 
-    /// Does the next piece, and says whether there may be another.
+    /// Performs the next piece. Returns true if there may be another.
     pub(crate) fn piece(
         &mut self,
         connection: &mut Connection,
@@ -114,7 +113,7 @@ impl Upkeep {
     }
 }
 
-/// Readers need not wait for it, nor it for them, but for a moment: where one stays at work, the next move does it.
+/// Moves the log, waiting for readers only for a moment. If one is busy for longer, a later attempt moves it.
 fn fold(connection: &Connection, mark: &mut Mark, wait: Duration, busy_timeout: Duration) -> Result<bool, Fault> {
     connection.busy_timeout(wait)?;
     let folded = empty_log(connection, mark);
@@ -122,7 +121,7 @@ fn fold(connection: &Connection, mark: &mut Mark, wait: Duration, busy_timeout: 
     folded
 }
 
-/// Moves the log into the database and empties it. Says whether all of it was moved: a reader may be in the way.
+/// Moves the log into the database and empties it. Returns false if a reader prevented that.
 pub(crate) fn empty_log(connection: &Connection, mark: &mut Mark) -> Result<bool, Fault> {
     let moves = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
     let (busy, logged, moved) = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], moves)?;
@@ -134,14 +133,14 @@ pub(crate) fn empty_log(connection: &Connection, mark: &mut Mark) -> Result<bool
     Ok(busy == 0)
 }
 
-/// Pages of the file.
+/// Number and size of the file's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pages {
-    /// Their number.
+    /// Total number of pages.
     pub(crate) count: i64,
-    /// Those that hold nothing.
+    /// Number of unused pages.
     pub(crate) spare: i64,
-    /// The bytes of each.
+    /// Size of a page in bytes.
     pub(crate) size: i64,
 }
 
@@ -153,18 +152,18 @@ pub(crate) fn pages(connection: &Connection) -> Result<Pages, Fault> {
     })
 }
 
-/// Returns whether the file can give pages back without being rewritten.
+/// Returns true if the file can return pages without being rewritten.
 pub(crate) fn can_shrink(connection: &Connection) -> Result<bool, Fault> {
     Ok(pragma(connection, "auto_vacuum")? == INCREMENTAL)
 }
 
-/// Has a file that is still empty give pages back from the start.
+/// Enables returning pages for a file that is still empty.
 pub(crate) fn allow_shrinking(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.pragma_update(None, "auto_vacuum", INCREMENTAL)?)
 }
 
-/// Writes the whole file anew, without what is empty, and so that it can shrink from then on. Needs as much room beside it,
-/// and nobody writes meanwhile.
+/// Rewrites the whole file without unused pages, and enables shrinking. Needs as much free space as the file has, and
+/// writes wait meanwhile.
 pub(crate) fn rewrite(connection: &Connection) -> Result<(), Fault> {
     allow_shrinking(connection)?;
     Ok(connection.execute_batch("VACUUM")?)
@@ -182,15 +181,15 @@ fn pragma(connection: &Connection, name: &str) -> Result<i64, Fault> {
     Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
 }
 
-/// Rows that go at once.
+/// Maximum number of rows removed at once.
 const ROWS: usize = 128;
-/// Bytes of rows after which a piece is full: some milliseconds of work.
+/// Size of rows in bytes from which a piece is full: some milliseconds of work.
 const BYTES: i64 = 128 << 10;
 
-/// Tables of a session that are small, and go with its row.
+/// Small tables, removed together with the session's row.
 const WITH_THE_ROW: [&str; 4] = ["interrupts", "queued_turns", "session_state", "search_progress"];
 
-/// Tables that go in pieces, and how the next rows of a session are found with their sizes.
+/// Tables that are removed in pieces: the deletion of a row, and the query for a session's next rows with their sizes.
 const IN_PIECES: [(&str, &str); 3] = [
     (
         "DELETE FROM searched WHERE key = ?1",
@@ -208,8 +207,8 @@ const IN_PIECES: [(&str, &str); 3] = [
     ),
 ];
 
-/// Removes a session, and those that work for it, for everybody who looks, and returns their keys. Nothing else of them is
-/// read: where a page of it is damaged, the whole transaction could not be committed.
+/// Hides a session and its subagents' sessions from readers, and returns their keys. Reads nothing else of them,
+/// because a damaged page would prevent the commit of the whole transaction.
 pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>, Fault> {
     let key = sessions::known(connection, id)?;
     let sql = "WITH RECURSIVE family (key) AS (
@@ -231,22 +230,22 @@ fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
     run(connection, sql, [key])
 }
 
-/// The rest of removed sessions that is still to be overwritten, as far as the writer has found out.
+/// Removed sessions that are not completely overwritten, as far as the writer knows.
 #[derive(Default)]
 pub(crate) struct Remains {
-    /// Sessions that could not be overwritten, because the file is damaged where they are.
+    /// Sessions that could not be overwritten because the file is damaged there.
     stuck: BTreeSet<i64>,
-    /// Number of those, for others.
+    /// Number of these sessions, shared with other threads.
     count: Arc<AtomicU64>,
 }
 
 impl Remains {
-    /// The count of sessions that cannot be overwritten.
+    /// Returns the shared count of sessions that cannot be overwritten.
     pub(crate) fn stuck(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.count)
     }
 
-    /// Overwrites the first piece of what was just removed: all of it, where it is small.
+    /// Overwrites the first piece of the sessions that were just removed, or all of it if they are small.
     pub(crate) fn first_piece(&mut self, connection: &mut Connection, removed: Vec<i64>) -> Result<(), Fault> {
         let mut budget = Budget::default();
         for session in removed {
@@ -257,8 +256,8 @@ impl Remains {
         Ok(())
     }
 
-    /// Overwrites the next piece of what was removed, and says whether there may be another. Each session that cannot be
-    /// overwritten is tried once.
+    /// Overwrites the next piece of removed sessions, and returns true if there may be another. A session that cannot
+    /// be overwritten is tried only once.
     pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
         let Some(session) = self.next(connection)? else { return Ok(false) };
         self.overwrite(connection, session, &mut Budget::default())?;
@@ -278,7 +277,7 @@ impl Remains {
         Ok(None)
     }
 
-    /// Overwrites what is left of a removed session, as far as the budget goes, and at the end its row.
+    /// Overwrites the rest of a removed session within the budget, and finally its row.
     fn overwrite(&mut self, connection: &mut Connection, session: i64, budget: &mut Budget) -> Result<(), Fault> {
         if !is_removed(connection, session)? {
             return Ok(());
@@ -290,7 +289,7 @@ impl Remains {
         Ok(())
     }
 
-    /// Does it in a transaction of its own, all of which is lost where a damaged page is met.
+    /// Runs `work` in its own transaction, which is rolled back if it meets a damaged page.
     fn apart(
         &mut self,
         connection: &mut Connection,
@@ -320,7 +319,7 @@ fn is_removed(connection: &Connection, session: i64) -> Result<bool, Fault> {
     Ok(connection.prepare_cached("SELECT 1 FROM sessions WHERE key = ?1 AND parent = key")?.exists([session])?)
 }
 
-/// Budget of one piece.
+/// Remaining work of one piece.
 struct Budget {
     rows: usize,
     bytes: i64,
@@ -338,7 +337,7 @@ impl Budget {
     }
 }
 
-/// Overwrites rows of the large tables, as far as the budget goes.
+/// Overwrites rows of the large tables within the budget.
 fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) -> Result<(), Fault> {
     for (delete, find) in IN_PIECES {
         let mut delete = connection.prepare_cached(delete)?;
@@ -352,7 +351,7 @@ fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) 
     Ok(())
 }
 
-/// Overwrites what is left when those are empty.
+/// Overwrites the rest once the large tables are empty.
 fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
     for table in WITH_THE_ROW {
         run(connection, &format!("DELETE FROM {table} WHERE session = ?1"), [session])?;
@@ -361,22 +360,22 @@ fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
     run(connection, "DELETE FROM sessions WHERE key = ?1", [session])
 }
 
-/// The sessions of which something is left to overwrite.
+/// Returns the number of sessions with data left to overwrite.
 pub(crate) fn removed(connection: &Connection) -> Result<u64, Fault> {
     let sql = "SELECT count(*) FROM sessions INDEXED BY removed_sessions WHERE parent = key AND id LIKE 'removed %'";
     let count: i64 = value(connection, sql, [])?;
     number_from(count)
 }
 
-/// The sessions whose files may still be there.
+/// Returns the removed sessions whose files may still exist.
 pub(crate) fn files_left(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
     let sql = "SELECT session FROM files_left ORDER BY session";
-    // One that cannot be read names no files.
+    // An unreadable id names no files.
     let ids = rows(connection, sql, [], |row| Ok(id_from::<SessionId>(&row.get::<_, String>(0)?).ok()))?;
     Ok(ids.into_iter().flatten().collect())
 }
 
-/// Takes note that the files of these are gone.
+/// Records that the files of these sessions are gone.
 pub(crate) fn forget_files(connection: &Connection, ids: &[SessionId]) -> Result<(), Fault> {
     let mut forget = connection.prepare_cached("DELETE FROM files_left WHERE session = ?1")?;
     for id in ids {
@@ -385,7 +384,7 @@ pub(crate) fn forget_files(connection: &Connection, ids: &[SessionId]) -> Result
     Ok(())
 }
 
-/// The next rows, as many as the budget allows.
+/// Returns the next rows within the budget.
 fn next_rows(connection: &Connection, find: &str, session: i64, budget: &mut Budget) -> Result<Vec<i64>, Fault> {
     let mut statement = connection.prepare_cached(find)?;
     let mut found = statement.query((session, bound(budget.rows)))?;

@@ -1,8 +1,8 @@
-//! The table `usage`: what model calls took, summed up as they are stored.
+//! The table `usage`: sums over model calls, updated as they are stored.
 //!
-//! The table `counters`: what happened, summed up as it is stored. The table `counted`: deleted sessions whose model calls were
-//! counted, so that one that comes back is not counted again; rows are digests of ids: who has no archive of a session learns
-//! nothing from them. The table `audit_head`: how far the audit log was when the journal last heard of it.
+//! Also the table `counters`: sums over events, updated as they are stored. The table `counted`: deleted sessions whose
+//! model calls were counted, so that an imported copy is not counted again. Its rows have digests of ids, which reveal
+//! nothing without an archive of the session. The table `audit_head`: the last known head of the audit log.
 
 use agentd_core::{
     Date,
@@ -23,20 +23,20 @@ use sha2::{Digest as _, Sha256};
 
 use crate::codec::{Fault, bound, first, id_from, id_text, json_from, number, number_from, rows, run, value};
 
-/// The session of calls that belong to none, or to one that is gone.
+/// Key for calls outside of sessions, or of deleted sessions.
 const NO_SESSION: i64 = 0;
 
-/// A model call, as far as it is counted.
+/// A model call to be counted.
 pub(crate) struct CountedCall<'a> {
     pub(crate) at: Timestamp,
-    /// Key of the session of a person; none where the call belongs to no session.
+    /// Key of the top-level session. `None` for a call outside of sessions.
     pub(crate) session: Option<i64>,
     pub(crate) slot: Slot,
     pub(crate) model: &'a str,
     pub(crate) usage: &'a Usage,
 }
 
-/// The end of an `INSERT` that adds to the sum that is there. Sums end at the largest integer.
+/// SQL suffix of an `INSERT` that adds to an existing sum. Sums saturate at the largest integer.
 macro_rules! sum_up {
     () => {
         "ON CONFLICT (day, session, slot, model) DO UPDATE SET
@@ -52,7 +52,7 @@ macro_rules! sum_up {
     };
 }
 
-/// Adds one call to the sum that it belongs to.
+/// Adds one call to its sum.
 pub(crate) fn add(connection: &Connection, zone: &TimeZone, call: &CountedCall<'_>) -> Result<(), Fault> {
     let Usage { prompt_tokens, cached_tokens, cache_write_tokens, completion_tokens, .. } = *call.usage;
     let Usage { reasoning_tokens, cost_microusd, calls, unpriced_calls, .. } = *call.usage;
@@ -84,7 +84,7 @@ fn day(at: Timestamp, zone: &TimeZone) -> Date {
     zone.to_datetime(at).date()
 }
 
-/// Keeps the numbers of a session that is gone, and nothing that names it.
+/// Keeps the sums of a deleted session, but nothing that identifies it.
 pub(crate) fn forget_session(connection: &Connection, session: i64) -> Result<(), Fault> {
     let sql = concat!(
         "INSERT INTO usage (day, session, slot, model, calls, unpriced_calls, prompt_tokens, cached_tokens,
@@ -98,7 +98,7 @@ pub(crate) fn forget_session(connection: &Connection, session: i64) -> Result<()
     run(connection, "DELETE FROM usage WHERE session = ?1", [session])
 }
 
-/// The columns of a sum over rows of `usage`. `total` never overflows, and is exact below 2^53.
+/// SQL columns for a sum over rows of `usage`. `total` never overflows, and is exact below 2^53.
 macro_rules! select_sums {
     ($name:literal, $title:literal, $rest:literal) => {
         concat!(
@@ -120,7 +120,7 @@ macro_rules! select_sums {
     };
 }
 
-/// Rows of these days, a group each, the dearest first.
+/// SQL for the rows of a range of days, grouped by `name`, most expensive first.
 macro_rules! grouped_by {
     ($name:literal) => {
         select_sums!(
@@ -142,7 +142,7 @@ pub(crate) fn report(
     if since.is_some_and(|since| since > until) {
         return Err(Fault::invalid("the last day of the usage is before the first"));
     }
-    // All of it is read in one snapshot, or the groups would not add up to the total.
+    // Reads everything in one snapshot. Otherwise the groups might not add up to the total.
     let snapshot = connection.unchecked_transaction()?;
     let days = (since.map(|day| day.to_string()).unwrap_or_default(), until.to_string());
     let (total, first) = total(&snapshot, &days)?;
@@ -178,7 +178,7 @@ fn groups(
         UsageGrouping::Day => {
             select_sums!("day", "''", "WHERE day BETWEEN ?1 AND ?2 GROUP BY day ORDER BY day DESC LIMIT ?3")
         }
-        // A session that is removed is its own parent until its row is gone.
+        // A removed session is its own parent until its row is gone.
         UsageGrouping::Session => select_sums!(
             "coalesce(sessions.id, '')",
             "coalesce(sessions.title, '')",
@@ -218,16 +218,17 @@ fn usage(row: &Row<'_>) -> Result<Usage, Fault> {
     })
 }
 
-/// Longest name that is counted as itself, in bytes.
+/// Maximum length of a name with its own counter, in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// Names of one kind that are counted as themselves on one day. Tools of servers come and go, and nothing else bounds their names.
+/// Maximum number of names of one kind with their own counters per day. Tools of servers come and go, and nothing else
+/// limits their names.
 const MAX_NAMES: i64 = 500;
 
-/// The name of all that have no room for their own.
+/// Name of the counter for all other names.
 const OTHERS: &str = "others";
 
-/// Something to be counted.
+/// An event to be counted.
 pub(crate) struct CountedEvent<'a> {
     pub(crate) kind: CounterKind,
     pub(crate) name: &'a str,
@@ -235,7 +236,7 @@ pub(crate) struct CountedEvent<'a> {
     pub(crate) milliseconds: u64,
 }
 
-/// Counts what an event tells. What other sessions asked for this one they have counted themselves.
+/// Counts an event. Questions of subagents are skipped, because their sessions have counted them.
 pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> Result<(), Fault> {
     let stop_reason;
     let counted = match &event.kind {
@@ -247,7 +248,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
         EventKind::ItemCompleted { item, .. } => match &item.body {
             ItemBody::ToolResult(result) => CountedEvent {
                 kind: CounterKind::Tool,
-                // A model may call anything by any name.
+                // Models may call tools by arbitrary names.
                 name: if result.error == Some(ToolErrorCode::UnknownTool) { "unknown" } else { &result.name },
                 outcome: result.error.map_or("ok", ToolErrorCode::as_str),
                 milliseconds: result.duration_ms,
@@ -266,7 +267,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             let (outcome, milliseconds) = match by {
                 AnsweredBy::Client(_) => (outcome(answer), milliseconds),
                 AnsweredBy::Deadline => ("deadline", milliseconds),
-                // Nobody waited for an answer to the end: the daemon may have been off for days.
+                // This wait is not counted: the daemon may have been off for days.
                 AnsweredBy::Daemon => ("withdrawn", 0),
             };
             CountedEvent { kind: CounterKind::Wait, name, outcome, milliseconds }
@@ -276,7 +277,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
     add_event(connection, zone, event.at, &counted)
 }
 
-/// The kind of a question of this session, and when it was asked.
+/// Returns the kind and the time of a question of this session.
 fn asked(connection: &Connection, id: &str, event: &Event) -> Result<Option<(&'static str, Timestamp)>, Fault> {
     let sql = "SELECT interrupt FROM interrupts WHERE id = ?1";
     let found: Option<String> = first(connection, sql, [id], |row| Ok(row.get(0)?))?;
@@ -300,7 +301,7 @@ fn outcome(answer: &Answer) -> &'static str {
     }
 }
 
-/// Adds one to the counter that it belongs to.
+/// Increments the counter of an event.
 pub(crate) fn add_event(
     connection: &Connection,
     zone: &TimeZone,
@@ -325,7 +326,7 @@ pub(crate) fn add_event(
     run(connection, sql, values)
 }
 
-/// Returns whether a name is counted as itself: it is short, and known on that day or one of few.
+/// Returns true if a name gets its own counter: it is short, and either known on that day or within the limit.
 fn has_room(connection: &Connection, day: &str, kind: &str, name: &str) -> Result<bool, Fault> {
     if name.is_empty() {
         return Ok(true);
@@ -342,7 +343,7 @@ fn has_room(connection: &Connection, day: &str, kind: &str, name: &str) -> Resul
     Ok(names < MAX_NAMES)
 }
 
-/// The counters of these days, day by day. Empty days are left out.
+/// Returns the counters of a range of days, without empty days.
 pub(crate) fn days(connection: &Connection, days: &(String, String)) -> Result<Vec<DayCounters>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT day, kind, name, outcome, count, milliseconds FROM counters WHERE day BETWEEN ?1 AND ?2
@@ -352,7 +353,7 @@ pub(crate) fn days(connection: &Connection, days: &(String, String)) -> Result<V
     let mut found: Vec<DayCounters> = Vec::new();
     while let Some(row) = rows.next()? {
         let (day, kind): (String, String) = (row.get("day")?, row.get("kind")?);
-        // Of a newer version.
+        // Skips counters of a newer version.
         let (Ok(day), Some(kind)) = (day.parse(), CounterKind::from_name(&kind)) else { continue };
         let number = |column: &str| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
         let counter = Counter {
@@ -372,10 +373,10 @@ pub(crate) fn days(connection: &Connection, days: &(String, String)) -> Result<V
     Ok(found)
 }
 
-/// Bytes of a digest that are kept.
+/// Stored length of a digest, in bytes.
 const DIGEST: usize = 16;
 
-/// Remembers that the calls of a session which goes were counted, up to its last event.
+/// Records that the calls of a session were counted up to its last event, before the session is deleted.
 pub(crate) fn remember(connection: &Connection, key: i64) -> Result<(), Fault> {
     let sql = "SELECT id, last_seq FROM sessions WHERE key = ?1";
     let found: Option<(String, i64)> = first(connection, sql, [key], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -385,7 +386,7 @@ pub(crate) fn remember(connection: &Connection, key: i64) -> Result<(), Fault> {
     run(connection, sql, params![digest(&id), last])
 }
 
-/// Number of the last event of a session whose calls were counted before it was deleted; 0 where it never was.
+/// Number of the last event of a session whose calls were counted before it was deleted; 0 if it never was.
 pub(crate) fn through(connection: &Connection, id: SessionId) -> Result<u64, Fault> {
     let sql = "SELECT through FROM counted WHERE digest = ?1";
     let found: Option<i64> = first(connection, sql, [digest(&id_text(id.as_uuid()))], |row| Ok(row.get(0)?))?;

@@ -1,10 +1,9 @@
-//! The one thread that writes.
+//! The writer thread.
 //!
-//! A commit waits for the disk, and that is what an append costs. So the thread takes everything that waits when it
-//! comes to commit: while one batch is on its way to the disk, the next one gathers behind it. Each change stands in a
-//! savepoint of its own, and a change that is refused falls out alone. While
-//! nothing waits, the thread overwrites what was deleted and brings the index of the search up to date, a small piece at a
-//! time.
+//! The cost of an append is the wait of its commit for the disk. Therefore the thread commits everything that is queued
+//! at once: while one batch is being written, the next one accumulates. Each change runs in its own savepoint, so that
+//! a rejected change does not affect the others. While idle, the thread overwrites deleted data and updates the search
+//! index, in small pieces.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -31,7 +30,7 @@ use crate::{
     upkeep::{self, Remains, Upkeep},
 };
 
-/// Number of events that may be stored before the index is brought up to date again: it need not be for each turn.
+/// Number of stored events after which the search index is updated. It need not be updated for each turn.
 const MAX_UNSEARCHED: u64 = 1000;
 
 /// Counters of the writer since the journal was opened.
@@ -39,14 +38,14 @@ const MAX_UNSEARCHED: u64 = 1000;
 pub struct StoreStats {
     /// Commits that reached the disk.
     pub commits: u64,
-    /// Appends that they held.
+    /// Appends in these commits.
     pub appends: u64,
-    /// Events that those held.
+    /// Events in these appends.
     pub events: u64,
 }
 
 impl StoreStats {
-    /// Counts one commit, and says how many events it held.
+    /// Counts one commit, and returns the number of its events.
     fn add(&mut self, changes: &[Change], outcomes: &[Result<(), Fault>]) -> u64 {
         let before = self.events;
         let stored = changes.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()).map(|(change, _)| change);
@@ -62,16 +61,16 @@ impl StoreStats {
     }
 }
 
-/// The callers' side of the thread.
+/// Handle to the writer thread.
 pub(crate) struct Writer {
-    /// Bounded: when the disk is slow, callers wait to hand their changes over.
+    /// Bounded, so that callers wait if the disk is slow.
     queue: mpsc::Sender<Command>,
     counters: Arc<Mutex<StoreStats>>,
-    /// Tells a journal that was closed from one whose thread has died.
+    /// Distinguishes a closed journal from one whose thread has died.
     closed: Arc<AtomicBool>,
     /// Number of removed sessions that cannot be overwritten.
     stuck: Arc<AtomicU64>,
-    /// Taken by the first close, which waits for the thread's end.
+    /// Taken by the first close, which waits for the thread to end.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -93,7 +92,7 @@ impl Writer {
             rows: Rows::new(config.time_zone),
             commands,
             counters: Arc::clone(&counters),
-            // What an earlier life left undone.
+            // Continues the work of an earlier process.
             catch_up: Some(CatchUp::default()),
             unsearched: 0,
             upkeep: Some(upkeep),
@@ -117,20 +116,20 @@ impl Writer {
         answer.map_err(|fault| fault.while_doing(action, journal))
     }
 
-    /// Has the index brought up to date, without waiting for it.
+    /// Requests an update of the search index, without waiting for it.
     pub(crate) fn catch_up(&self) {
-        // Where so much waits already, the next search asks again.
+        // If the queue is full, the next search requests it again.
         let _ = self.queue.try_send(Command::CatchUp);
     }
 
-    /// Writes the whole file anew. Nobody else writes meanwhile.
+    /// Rewrites the whole file, during which no other write happens.
     pub(crate) async fn rewrite(&self) -> Result<(), Fault> {
         let (reply, answer) = oneshot::channel();
         self.queue.send(Command::Rewrite(reply)).await.map_err(|_| silence(&self.closed))?;
         answer.await.unwrap_or_else(|_| Err(silence(&self.closed)))
     }
 
-    /// Writes what waits, moves the log into the database and ends the thread. A second close has nothing to do.
+    /// Writes queued changes, moves the log into the database and ends the thread. A second close does nothing.
     pub(crate) async fn close(&self) -> Result<(), Fault> {
         self.closed.store(true, Ordering::Release);
         let (reply, answer) = oneshot::channel();
@@ -154,29 +153,29 @@ impl Writer {
     }
 }
 
-/// Why there is no answer.
+/// Error for a reply that was dropped.
 pub(crate) fn silence(closed: &AtomicBool) -> Fault {
     if closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
 }
 
-/// Waits for a thread's end without holding up the async threads.
+/// Waits for a thread to end without blocking the async runtime.
 pub(crate) async fn join(thread: JoinHandle<()>) {
-    // Neither a panic of the thread nor a runtime that is going down changes that it is over.
+    // Neither a panic of the thread nor a runtime that is shutting down matters: the thread has ended.
     let _ = tokio::task::spawn_blocking(move || thread.join()).await;
 }
 
-/// The thread's own side.
+/// State of the thread itself.
 struct Thread {
     connection: Connection,
     mark: Mark,
     rows: Rows,
     commands: mpsc::Receiver<Command>,
     counters: Arc<Mutex<StoreStats>>,
-    /// Where the index is behind.
+    /// Set while the index needs an update.
     catch_up: Option<CatchUp>,
-    /// The events that were stored since it was last brought up to date.
+    /// Number of events stored since the last update of the index.
     unsearched: u64,
-    /// Upkeep of the file; at the start, what an earlier life left undone.
+    /// Pending maintenance of the file. At the start, it completes that of an earlier process.
     upkeep: Option<Upkeep>,
     remains: Remains,
     busy_timeout: Duration,
@@ -185,7 +184,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// The next command. What waits goes before the upkeep of the file, and that before the index.
+    /// Returns the next command. Commands take precedence over maintenance, and maintenance over the index.
     fn next(&mut self) -> Option<Command> {
         while self.upkeep.is_some() || self.catch_up.is_some() {
             match self.commands.try_recv() {
@@ -197,7 +196,7 @@ impl Thread {
         self.commands.blocking_recv()
     }
 
-    /// One small piece of what nobody waits for.
+    /// Performs one small piece of idle-time work.
     fn work_at_rest(&mut self) {
         let Self { connection, mark, upkeep, remains, catch_up, busy_timeout, reserve, .. } = self;
         if let Some(work) = upkeep {
@@ -208,7 +207,7 @@ impl Thread {
             });
             if !goes_on {
                 *upkeep = None;
-                // What was given up for a removal is kept back again.
+                // Restores the reserve, which a removal may have used.
                 reserve.keep();
             }
         } else if let Some(work) = catch_up {
@@ -246,15 +245,15 @@ impl Thread {
                 return;
             }
         }
-        // Nobody holds the journal any more, and nobody hears what comes of it.
+        // All handles are gone, so no one receives the outcome.
         if let Err(fault) = self.close() {
             tracing::warn!(?fault, "the journal was not closed well; the next start looks after it");
         }
     }
 
     fn write(&mut self, batch: &mut Batch) {
-        // A panic is a defect, but one that must not take every session's journal with it: the transaction is rolled
-        // back as it unwinds, and the connection holds nothing else.
+        // A panic is a bug, but must not stop the journal for all sessions. The transaction is rolled back as it
+        // unwinds, and the connection has no other state.
         let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_part(batch))).unwrap_or_else(|_| {
             self.rows.clear();
             vec![Err(Fault::Lost); batch.changes.len()]
@@ -263,7 +262,7 @@ impl Thread {
         batch.answer(outcomes);
     }
 
-    /// A small session is gone for good before anybody hears that it is removed.
+    /// Overwrites small sessions completely before their removal is acknowledged.
     fn begin_overwriting(&mut self) {
         let removed = self.rows.take_removed();
         if removed.is_empty() {
@@ -276,12 +275,12 @@ impl Thread {
         }
     }
 
-    /// Commits all changes at once. A change that is too large for the disk, or meets a damaged page, takes the whole
-    /// transaction with it; then each is tried alone, so that nobody fails for a neighbour.
+    /// Commits all changes at once. A change that is too large for the disk or meets a damaged page fails the whole
+    /// transaction. Then each change is tried alone, so that none fails because of another.
     fn commit_or_part(&mut self, batch: &mut Batch) -> Vec<Result<(), Fault>> {
         match self.commit(batch) {
             Ok(outcomes) => outcomes,
-            // What was removed has room for it.
+            // Overwriting removed data may free enough space.
             Err(fault) if fault.is_disk_full() && self.make_room() => self.commit_or_part(batch),
             Err(fault) if (fault.is_disk_full() || fault.is_corrupt()) && batch.changes.len() > 1 => {
                 self.rows.clear();
@@ -300,7 +299,7 @@ impl Thread {
         }
     }
 
-    /// Overwrites all that was removed. Says whether there was any.
+    /// Overwrites all removed data. Returns true if there was any.
     fn make_room(&mut self) -> bool {
         self.rows.clear();
         let mut made = false;
@@ -313,9 +312,9 @@ impl Thread {
         made
     }
 
-    /// Applies all changes in one transaction. An error is the fate of all of them; a change that is refused has its own.
+    /// Applies all changes in one transaction. An error affects all of them; a rejected change has its own error.
     fn commit(&mut self, batch: &mut Batch) -> Result<Vec<Result<(), Fault>>, Fault> {
-        // What would be refused in the end is not done at all, where that is known beforehand.
+        // Avoids work that would be rejected in the end.
         self.anchor.check()?;
         let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcomes = Vec::with_capacity(batch.changes.len());
@@ -323,7 +322,7 @@ impl Thread {
             outcomes.push(apply(&mut transaction, change, &mut self.rows)?);
         }
         transaction.commit()?;
-        // Before anybody hears that it is stored.
+        // Must precede the acknowledgement.
         self.anchor.check()?;
         self.mark.note(|| mark::newest(&self.connection));
         self.unsearched += lock(&self.counters).add(&batch.changes, &outcomes);
@@ -334,7 +333,7 @@ impl Thread {
         Ok(outcomes)
     }
 
-    /// Leaves a file that stands alone. What cannot be moved now is moved at the next start.
+    /// Leaves a single file without a log. What cannot be moved now is moved at the next start.
     fn close(mut self) -> Result<(), Fault> {
         if upkeep::empty_log(&self.connection, &mut self.mark)? {
             self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
@@ -344,13 +343,13 @@ impl Thread {
     }
 }
 
-/// Applies one change in a savepoint of its own.
+/// Applies one change in its own savepoint.
 fn apply(transaction: &mut Transaction<'_>, change: &Change, rows: &mut Rows) -> Result<Result<(), Fault>, Fault> {
     let savepoint = transaction.savepoint()?;
     let outcome = change.apply(&savepoint, rows);
     match &outcome {
         Ok(()) => savepoint.commit()?,
-        // Some failures of the disk end the whole transaction, and with it what was applied before.
+        // Some disk errors end the whole transaction, including the changes applied before.
         Err(fault) if savepoint.is_autocommit() => return Err(fault.clone()),
         Err(_) => savepoint.finish()?,
     }

@@ -1,6 +1,6 @@
-//! Calls about sessions that travel: archives, and recordings that are made of sessions and played.
+//! Calls for exporting, importing, recording and replaying sessions.
 //!
-//! Calls about the documents of sessions.
+//! Also calls for the documents of sessions.
 
 use std::{io, path::PathBuf};
 
@@ -29,19 +29,19 @@ use crate::{
     view::ExportedContent,
 };
 
-/// Pieces of an archive that may wait to be sent.
+/// Maximum number of archive pieces waiting to be sent.
 const QUEUE: usize = 4;
 
-/// Part of a session that is read.
+/// Part of an exported session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExportPart {
-    /// Its summary for lists; first.
+    /// Summary of the session, sent first.
     Session(Box<SessionSummary>),
-    /// The next bytes of the archive.
+    /// Next bytes of the archive.
     Data(Vec<u8>),
-    /// The next event.
+    /// Next event of the session.
     Event(Box<Event>),
-    /// Content of the archive; last.
+    /// Content of the archive, sent last.
     Summary(ExportedContent),
 }
 
@@ -52,23 +52,23 @@ choices! { ExportPart as export_piece::Part, export_piece, "a part of a session"
     Summary(content),
 } }
 
-/// A session that is being read.
+/// A session that is being exported.
 #[derive(Debug)]
 pub struct ExportStream {
     pieces: tonic::Streaming<v1::ExportPiece>,
 }
 
 impl ExportStream {
-    /// The next part; none at the end.
+    /// Returns the next part, or `None` at the end.
     ///
     /// # Errors
-    /// When the session cannot be read to its end, or the connection fails.
+    /// If the session cannot be read completely, or the connection fails.
     pub async fn next(&mut self) -> Result<Option<ExportPart>, ClientError> {
         while let Some(piece) = self.pieces.message().await? {
             let Some(part) = piece.part else { continue };
             let is_event = matches!(part, export_piece::Part::Event(_));
             match ExportPart::try_from(part) {
-                // From a newer daemon. Nothing else of a session may be missing.
+                // An event kind of a newer daemon. No other part may be skipped.
                 Err(error) if is_event && error.is_unknown_kind() => {}
                 known => return Ok(Some(known?)),
             }
@@ -78,17 +78,17 @@ impl ExportStream {
 }
 
 calls! {
-    /// Documents of a session with their states, below a path where one is given.
+    /// Lists the documents of a session with their states, below `path` unless it is empty.
     ///
     /// # Errors
     /// As of [`Self::index_documents`].
     fn list_documents(session: &str, path: &str) -> DocumentListing =
         documents.list(v1::ListDocumentsRequest { session: session.to_owned(), path: path.to_owned() }) whole;
 
-    /// Pages, sheets or slides of a document.
+    /// Reads pages, sheets or slides of a document.
     ///
     /// # Errors
-    /// As of [`Self::index_documents`]; also when the document cannot be read.
+    /// As of [`Self::index_documents`]; also if the document cannot be read.
     fn read_document(session: &str, path: &str, range: PartRange, password: Option<&Password>) -> Reading =
         documents.read(v1::ReadDocumentRequest {
             session: session.to_owned(),
@@ -99,23 +99,23 @@ calls! {
             password: password.map(|password| password.reveal().to_owned()),
         }) whole;
 
-    /// Size of the index, of all sessions together.
+    /// Returns the size of the index over all sessions.
     ///
     /// # Errors
-    /// When the index cannot be used, or the connection fails.
+    /// If the index is unavailable, or the connection fails.
     fn document_stats() -> KnowledgeStats = documents.stats(v1::DocumentStatsRequest {}) whole;
 }
 
 impl Client {
-    /// Reads a session as an archive.
+    /// Exports a session as an archive.
     ///
     /// # Errors
-    /// When there is no such session, or the connection fails.
+    /// If there is no such session, or the connection fails.
     pub async fn export_archive(&self, session: &str, redact: bool) -> Result<ExportStream, ClientError> {
         self.export(session, v1::ExportForm::Archive, redact).await
     }
 
-    /// Reads the stored events of a session, and those of the sessions that work for it.
+    /// Exports the stored events of a session and its subagents.
     ///
     /// # Errors
     /// As of [`Self::export_archive`].
@@ -128,10 +128,10 @@ impl Client {
         Ok(ExportStream { pieces: self.archives_client().export(request).await?.into_inner() })
     }
 
-    /// Has the daemon take a session in: from an archive, or from the history of the program that `from` names.
+    /// Imports a session from an archive, or from the history of the program named in `from`.
     ///
     /// # Errors
-    /// When it is refused, reading it fails, or the connection fails. Nothing of it is taken in then.
+    /// If it is rejected, reading it fails, or the connection fails. Nothing of it is imported then.
     pub async fn import(
         &self,
         content: impl AsyncRead + Send,
@@ -152,7 +152,7 @@ impl Client {
             v1::ImportPiece { part }
         };
         let (read, answer) = tokio::join!(send_pieces(content, None, pieces, piece), archives.import(frames));
-        // A file that cannot be read is the cause where both failed.
+        // If both failed, the unreadable file is the cause.
         if let Err(SendError::Unreadable(error)) = read {
             return Err(ClientError::invalid(format!("could not read the file to import: {error}")));
         }
@@ -160,24 +160,24 @@ impl Client {
     }
 }
 
-/// A part of a file on its way to the daemon.
+/// A part of a file that is sent to the daemon.
 pub(super) enum Piece {
-    /// The next bytes.
+    /// Next bytes of the file.
     Data(Vec<u8>),
-    /// It is not finished.
+    /// The file is incomplete.
     Abort,
 }
 
-/// An error of a file on its way to the daemon.
+/// Error in sending a file to the daemon.
 pub(super) enum SendError {
     /// The file cannot be read.
     Unreadable(io::Error),
-    /// It has more bytes than may be sent.
+    /// The file exceeds the size limit.
     TooLarge,
 }
 
-/// Reads a file piece by piece into the queue. Half a file must not be taken for a whole one, so a failure is sent to the
-/// daemon before the queue ends.
+/// Reads a file piece by piece into the queue. A failure is sent to the daemon before the queue ends, so that half a
+/// file is not mistaken for a whole one.
 pub(super) async fn send_pieces<M>(
     content: impl AsyncRead,
     most: Option<usize>,
@@ -197,72 +197,72 @@ pub(super) async fn send_pieces<M>(
             Err(error) => Some(SendError::Unreadable(error)),
         };
         if let Some(error) = failed {
-            // Nobody listens where the call has ended, and then there is nothing to give up.
+            // If the call has ended, there is nothing left to abort.
             let _ended = pieces.send(message(Piece::Abort)).await;
             return Err(error);
         }
-        // The daemon that hangs up early says why in its answer.
+        // If the daemon hangs up early, its answer has the reason.
         if pieces.send(message(Piece::Data(piece))).await.is_err() {
             return Ok(());
         }
     }
 }
 
-/// Bytes of a recording in one message.
+/// Size of a recording's pieces, in bytes per message.
 const PIECE: usize = 256 << 10;
 
-/// A recording with the way to play it.
+/// A recording, and how to replay it.
 #[derive(Debug, Clone, Default)]
 pub struct PlayRequest {
     /// Text of the recording.
     pub text: Vec<u8>,
-    /// Parts that are real.
+    /// Parts that run for real.
     pub mode: PlayMode,
-    /// Absolute path of the project, where the session has one.
+    /// Absolute path of the project, if the session has one.
     pub project: Option<PathBuf>,
-    /// Set if tools that run may change the project.
+    /// True if tools may change the project.
     pub writable: bool,
-    /// Set if calls that need an approval run, where tools run.
+    /// True if tool calls that need an approval run without one.
     pub approve: bool,
-    /// Set if the recording is wanted back, with the requests as they were now. They are not compared then.
+    /// True if the recording should be returned with the current requests. They are not compared then.
     pub update: bool,
 }
 
-/// Parts of a play that are real.
+/// Parts of a replay that run for real.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlayMode {
-    /// None. Each request has to be the recorded one.
+    /// Nothing. Each request must equal the recorded one.
     #[default]
     Strict,
-    /// Tools.
+    /// Tools run for real.
     LiveTools,
-    /// The model.
+    /// The model answers for real.
     LiveModel,
 }
 
-/// End of a play.
+/// Result of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlayReport {
-    /// Everything that did not go as recorded.
+    /// All deviations from the recording.
     pub problems: Vec<PlayProblem>,
-    /// Turns that were played.
+    /// Number of replayed turns.
     pub turns: u32,
 }
 
-/// Something that did not go as recorded.
+/// A deviation from the recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlayProblem {
     /// Number of the turn, from 1.
     pub turn: u32,
     /// Number of the model's answer in the turn, from 1.
     pub step: u32,
-    /// The problem, in a sentence.
+    /// Description in one sentence.
     pub message: String,
-    /// First place in the request that differs; empty where it is about no request.
+    /// First position in the request that differs; empty if the deviation is not in a request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub place: String,
-    /// Difference there, as a unified diff.
+    /// Difference at that position, as a unified diff.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub diff: String,
 }
@@ -270,14 +270,14 @@ pub struct PlayProblem {
 mirrored! { PlayReport as v1::PlayOutcome: problems turns }
 mirrored! { PlayProblem as v1::PlayProblem: turn step message place diff }
 
-/// Something that happens while a recording is played.
+/// A step of a replay.
 #[derive(Debug)]
 pub enum PlayStep {
-    /// An event of the session that is played.
+    /// An event of the replayed session.
     Event(Box<Event>),
     /// A piece of the updated recording.
     Data(Vec<u8>),
-    /// The end of it, last.
+    /// Result of the replay, sent last.
     Outcome(PlayReport),
 }
 
@@ -287,14 +287,14 @@ choices! { PlayStep as play_event::Kind, play_event, "a step of a play" {
     Outcome(report),
 } }
 
-/// The steps of a play.
+/// Steps of a replay.
 pub struct PlayStream(Streaming<v1::PlayEvent>);
 
 impl PlayStream {
-    /// The next step; none behind the last.
+    /// Returns the next step, or `None` after the last.
     ///
     /// # Errors
-    /// When the recording cannot be played, or the connection fails.
+    /// If the recording cannot be replayed, or the connection fails.
     pub async fn next(&mut self) -> Result<Option<PlayStep>, ClientError> {
         next_known(&mut self.0, |event| Wire::from_wire(event.kind, "a step")).await
     }
@@ -309,10 +309,10 @@ fn parts(start: v1::PlayStart, text: &[u8]) -> Vec<v1::PlayRequest> {
 }
 
 impl Client {
-    /// The text of a recording of a session.
+    /// Returns the recording of a session as text.
     ///
     /// # Errors
-    /// When there is no such session, or the connection fails.
+    /// If there is no such session, or the connection fails.
     pub async fn record(&self, session: &str) -> Result<Vec<u8>, ClientError> {
         let request = v1::RecordRequest { session: session.to_owned() };
         let mut pieces = self.replays().record(request).await?.into_inner();
@@ -323,10 +323,10 @@ impl Client {
         Ok(text)
     }
 
-    /// Plays a recording.
+    /// Replays a recording.
     ///
     /// # Errors
-    /// When the daemon refuses it, or the connection fails.
+    /// If the daemon rejects it, or the connection fails.
     pub async fn play(&self, request: PlayRequest) -> Result<PlayStream, ClientError> {
         let PlayRequest { text, mode, project, writable, approve, update } = request;
         let mode = match mode {
@@ -342,10 +342,10 @@ impl Client {
 }
 
 impl Client {
-    /// Brings documents of a session into the index, all of it where no path is named, and shows how far it is.
+    /// Indexes documents of a session, or all of them if `paths` is empty, and reports the progress to `show`.
     ///
     /// # Errors
-    /// When there is no such session or file, the index cannot be used, or the connection fails.
+    /// If there is no such session or file, the index is unavailable, or the connection fails.
     pub async fn index_documents(
         &self,
         session: &str,
@@ -359,15 +359,15 @@ impl Client {
             match step.part {
                 Some(index_documents_response::Part::Progress(step)) => show(step.try_into()?),
                 Some(index_documents_response::Part::Done(done)) => return Ok(done.try_into()?),
-                // From a newer daemon.
+                // A kind of step of a newer daemon.
                 None => {}
             }
         }
         Err(WireError::Missing("what came of indexing").into())
     }
 
-    /// Finds what documents of a session say, all of them where no path is named, and shows how far those are that are brought
-    /// into the index first.
+    /// Searches documents of a session, or all of them if `paths` is empty. Documents that are not indexed yet are
+    /// indexed first; their progress is reported to `show`.
     ///
     /// # Errors
     /// As of [`Self::index_documents`].
@@ -387,7 +387,7 @@ impl Client {
             neighbours: query.neighbours,
         };
         let mut steps = match self.documents().search_with_progress(request.clone()).await {
-            // A daemon from before there was this method.
+            // An older daemon without this method.
             Err(status) if status.code() == Code::Unimplemented => {
                 return Ok(self.documents().search(request).await?.into_inner().try_into()?);
             }
@@ -397,7 +397,7 @@ impl Client {
             match step.part {
                 Some(search_documents_step::Part::Progress(step)) => show(step.try_into()?),
                 Some(search_documents_step::Part::Done(done)) => return Ok(done.try_into()?),
-                // From a newer daemon.
+                // A kind of step of a newer daemon.
                 None => {}
             }
         }

@@ -1,7 +1,6 @@
-//! Calls about the daemon itself: its state, MCP servers, storage, usage, audit log, and requests to models as they were on
-//! the wire.
+//! Calls for the daemon itself: status, MCP servers, storage, usage, audit log, and recorded requests to models.
 //!
-//! Events of all sessions.
+//! Also the stream of events of all sessions.
 
 use std::time::Duration;
 
@@ -33,173 +32,175 @@ use crate::{
 };
 
 calls! {
-    /// Status of the daemon.
+    /// Returns the status of the daemon.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     fn status() -> DaemonStatus = daemon.status(v1::StatusRequest {}) whole;
 
-    /// Makes the daemon read its configuration again.
+    /// Reloads the configuration.
     ///
     /// # Errors
-    /// When the configuration has a mistake; then the old one holds on. When the connection fails.
+    /// If the configuration is invalid, so that the old one stays in force, or if the connection fails.
     fn reload() -> ReloadOutcome = daemon.reload(v1::ReloadRequest {}) whole;
 
-    /// Tells the daemon to stop and returns its process id at once. Running turns may take until the deadline, or
-    /// the configured time, to come to an end; then they are suspended.
+    /// Requests a shutdown, and returns the daemon's process id at once. Running turns have until the deadline or the
+    /// configured time to end. After that they are suspended.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     fn stop(deadline: Option<Duration>) -> u32 = daemon.stop(v1::StopRequest { drain_ms: deadline.to_wire() }) only pid;
 
-    /// The five slots and the models that serve them.
+    /// Returns the five slots and their models.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     fn models() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest::default()) all slots;
 
-    /// The same, after the servers were asked for what nobody configured of their models; two seconds at the most.
+    /// Same as [`Self::models`], after querying the servers for model properties that are not configured. Takes at most
+    /// two seconds.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     fn models_looked_up() -> Vec<SlotInfo> = daemon.models(v1::ModelsRequest { look_up: true }) all slots;
 
-    /// Examines everything that is stored, at about a second for each 100 MB, and returns the problems.
+    /// Checks all stored data, about a second per 100 MB, and returns the problems.
     ///
     /// # Errors
-    /// When the connection fails, or the daemon is too old to know.
+    /// If the connection fails, or the daemon is too old for this method.
     fn examine() -> Vec<Finding> = daemon.examine(v1::ExamineRequest {}) all findings;
 
-    /// The models that the server of a slot lists.
+    /// Returns the models that the server of a slot lists.
     ///
     /// # Errors
-    /// When the slot has no server, the server cannot be asked or lists none, or the connection fails.
+    /// If the slot has no server, the server is unreachable or lists none, or the connection fails.
     fn listed_models(slot: Slot) -> Vec<ListedModel> =
         daemon.list_models(v1::ListModelsRequest { slot: slot.to_wire() }) all models;
 
-    /// All tools, sorted by name, and why the next turn of that session, or of a new one where it is empty, would show each
-    /// or not.
+    /// Returns all tools, sorted by name, with the reason why the next turn of the session would show each or not. An
+    /// empty session means a new one.
     ///
     /// # Errors
-    /// When there is no such session or the connection fails.
+    /// If there is no such session, or the connection fails.
     fn tools(session: &str) -> Vec<ToolStanding> =
         daemon.tools(v1::ToolsRequest { session: session.to_owned() }) all standings;
 
-    /// The agents besides the main one, sorted by name.
+    /// Returns all agents except the main one, sorted by name.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     fn agents() -> Vec<AgentCard> = daemon.agents(v1::AgentsRequest {}) all agents;
 
-    /// Where each value of the configuration came from, and the chain of capabilities around a turn.
+    /// Returns the source of each configuration value, and the chain of links around a turn.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     fn config() -> ConfigView = daemon.config(v1::ConfigRequest {}) whole;
 
-    /// The servers of the configuration, by name.
+    /// Returns the configured MCP servers, by name.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     fn mcp_servers() -> Vec<McpServerView> = mcp.list(v1::ListMcpServersRequest::default()) all servers;
 
-    /// The servers that a client brought for a session, by name.
+    /// Returns the servers that a client supplied for a session, by name.
     ///
     /// # Errors
-    /// When there is no such session, or the connection fails.
+    /// If there is no such session, or the connection fails.
     fn session_servers(session: &str) -> Vec<McpServerView> =
         mcp.list(v1::ListMcpServersRequest { session: session.to_owned() }) all servers;
 
-    /// Stops a server. It is gone when this returns.
+    /// Stops a server. It has ended when this returns.
     ///
     /// # Errors
-    /// When there is none of that name, or the connection fails.
+    /// If there is no server of that name, or the connection fails.
     fn stop_mcp_server(name: &str) -> () = mcp.stop(v1::StopMcpServerRequest { name: name.to_owned() }) nothing;
 
-    /// The last words of a server, oldest first, at most so many lines; 0 for all.
+    /// Returns the last lines of a server's log, oldest first, at most `lines`; 0 for all.
     ///
     /// # Errors
-    /// When there is none of that name, or the connection fails.
+    /// If there is no server of that name, or the connection fails.
     fn mcp_server_logs(name: &str, lines: u32) -> Vec<String> =
         mcp.logs(v1::McpServerLogsRequest { name: name.to_owned(), lines }) only lines;
 
-    /// Begins to log in to a server behind an address. Returns the address that the person has to open.
+    /// Begins a login to a server with a URL. Returns the address that the user has to open.
     ///
     /// # Errors
-    /// When there is none of that name, it knows nobody, or the connection fails.
+    /// If there is no server of that name, it does not support logins, or the connection fails.
     fn begin_mcp_login(name: &str, redirect: &str) -> String =
         mcp.begin_login(v1::BeginMcpLoginRequest { name: name.to_owned(), redirect: redirect.to_owned() }) only address;
 
-    /// Finishes a login, with the whole address that the browser was sent back to.
+    /// Completes a login with the whole address to which the browser was redirected.
     ///
     /// # Errors
-    /// When nothing was begun, the token is refused, or the connection fails.
+    /// If no login was begun, the token is rejected, or the connection fails.
     fn finish_mcp_login(name: &str, came_back_to: &str) -> () =
         mcp.finish_login(v1::FinishMcpLoginRequest {
             name: name.to_owned(), came_back_to: came_back_to.to_owned(),
         }) nothing;
 
-    /// Starts a server now, for a project in that folder; an empty one stands for that of the last session.
+    /// Starts a server now, for a project in this folder. An empty folder means the project of the last session.
     ///
     /// # Errors
-    /// When there is none of that name, it cannot be started, or the connection fails.
+    /// If there is no server of that name, it cannot be started, or the connection fails.
     fn start_mcp_server(name: &str, folder: &str) -> McpServerView = mcp.start(v1::StartMcpServerRequest {
         name: name.to_owned(), folder: folder.to_owned(),
     }) needed server "the server";
 
-    /// Finds out whether the person's `mcp_servers.yaml` could have this text.
+    /// Checks a text as the content of the user's `mcp_servers.yaml`.
     ///
     /// # Errors
-    /// When something in it makes no sense, and when the connection fails.
+    /// If it is invalid, or the connection fails.
     fn check_mcp_servers(text: &str, path: &str) -> () =
         mcp.check(v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() }) nothing;
 
-    /// Sizes of everything in the data folder.
+    /// Returns the sizes of everything in the data folder.
     ///
     /// # Errors
-    /// When it cannot be read, or the connection fails.
+    /// If it cannot be read, or the connection fails.
     fn storage() -> StorageView = storage_service.show(v1::ShowStorageRequest {}) whole;
 
-    /// Removes what nobody has used for as long as the configuration says, or tells what would be removed.
+    /// Removes data that has been unused for the configured time, or reports what would be removed.
     ///
     /// # Errors
-    /// When the sessions cannot be listed, or the connection fails.
+    /// If the sessions cannot be listed, or the connection fails.
     fn clean(dry_run: bool, client: &str) -> CleanReport =
         storage_service.clean(v1::CleanRequest { dry_run, client: client.to_owned() }) whole;
 
-    /// Tokens and money of model calls, by model, session, day or slot.
+    /// Returns tokens and cost of model calls, by model, session, day or slot.
     ///
     /// # Errors
-    /// When the days make no sense, the journal cannot be read, or the connection fails.
+    /// If the range of days is invalid, the journal cannot be read, or the connection fails.
     fn usage(query: &UsageQuery) -> UsageReport = spending.show(v1::ShowSpendingRequest::from(query)) whole;
 
-    /// Counters of what happened from one day to another, day by day.
+    /// Returns daily counters for a range of days.
     ///
     /// # Errors
-    /// When the journal cannot be read, or the connection fails.
+    /// If the journal cannot be read, or the connection fails.
     fn counters(since: Option<Date>, until: Option<Date>) -> Vec<DayCounters> =
         spending.counters(v1::CountersRequest { since: since.to_wire(), until: until.to_wire() }) all days;
 
-    /// The newest records that fit the query, oldest first; fewer where they would be too large for one message.
+    /// Returns the newest audit records that match the query, oldest first. Fewer if they would be too large for one
+    /// message.
     ///
     /// # Errors
-    /// When the log cannot be read, or the connection fails.
+    /// If the log cannot be read, or the connection fails.
     fn audit_records(query: &RecordQuery) -> Vec<AuditRecord> =
         audit.list(v1::ListAuditRequest::from(query)) all records;
 
-    /// Verifies the log. With a hash that was noted elsewhere, reports whether that line is still in it.
+    /// Verifies the audit log. If a hash was noted elsewhere, checks that its line is still in the log.
     ///
     /// # Errors
-    /// When the log cannot be read, or the connection fails.
+    /// If the log cannot be read, or the connection fails.
     fn verify_audit(noted_hash: Option<String>) -> AuditReport =
         audit.verify(v1::VerifyAuditRequest { noted_hash: noted_hash.unwrap_or_default() }) whole;
 }
 
 impl Client {
-    /// Tests the model of a slot, shows the plan and each check when it is done, and returns all of them.
+    /// Tests the model of a slot. Reports the plan and each completed check, and returns all checks.
     ///
     /// # Errors
-    /// When the connection fails, or the daemon is too old to know.
+    /// If the connection fails, or the daemon is too old for this method.
     pub async fn test_model(
         &self,
         slot: Slot,
@@ -216,17 +217,18 @@ impl Client {
                     show(&check);
                     checks.push(check);
                 }
-                // From a newer daemon.
+                // A kind of step of a newer daemon.
                 None => {}
             }
         }
         Ok(checks)
     }
 
-    /// Gives a session servers, in place of those that it has. Returns how they are, in that order, and the version that names them.
+    /// Replaces the MCP servers that clients supplied for a session. Returns their states in the same order, and the
+    /// version of the set.
     ///
     /// # Errors
-    /// When there is no such session, a definition makes no sense, or the connection fails.
+    /// If there is no such session, a definition is invalid, or the connection fails.
     pub async fn set_session_servers(
         &self,
         servers: v1::SetSessionServersRequest,
@@ -236,14 +238,15 @@ impl Client {
     }
 }
 
-/// Bytes of exchanges that are read at once.
+/// Maximum size of exchanges read at once, in bytes.
 const MAX_TRACE_BYTES: usize = 256 << 20;
 
 impl Client {
-    /// Reads exchanges of a session: those with these numbers, or all without their bodies where none is given.
+    /// Reads recorded exchanges of a session: those with these numbers, or all without their bodies if `numbers` is
+    /// empty.
     ///
     /// # Errors
-    /// When nothing is kept of the session, there is no exchange of a number, or the connection fails.
+    /// If nothing is recorded for the session, a number does not exist, or the connection fails.
     pub async fn exchanges(&self, session: &str, numbers: &[u64]) -> Result<KeptExchanges, ClientError> {
         let request = v1::ReadTraceRequest { session: session.to_owned(), numbers: numbers.to_vec() };
         let mut pieces = self.traces().read(request).await?.into_inner();
@@ -274,58 +277,58 @@ fn unreadable(why: &str) -> ClientError {
     ClientError::new(ClientErrorKind::Answered(ErrorKind::Internal), why)
 }
 
-/// Something that happened in some session.
+/// An event of any session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
-    /// All that there is.
+    /// The state at the beginning.
     Snapshot {
         /// Sessions, last used first.
         sessions: Vec<SessionSummary>,
         /// Pending interrupts, oldest first.
         interrupts: Vec<Interrupt>,
-        /// Set if there are more sessions.
+        /// True if there are more sessions.
         more: bool,
     },
-    /// There is a new session.
+    /// A session was created.
     SessionCreated(Box<SessionSummary>),
-    /// A session is not as it was.
+    /// The summary of a session changed.
     SessionChanged(Box<SessionSummary>),
-    /// A session is gone.
+    /// A session was deleted.
     SessionDeleted(SessionId),
-    /// A turn began.
+    /// A turn of a session began.
     TurnStarted {
-        /// The session.
+        /// Session of the turn.
         session: SessionId,
-        /// The turn.
+        /// Id of the turn.
         turn: TurnId,
-        /// The model's id.
+        /// Id of the model.
         model: String,
     },
-    /// A turn is over.
+    /// A turn has ended.
     TurnEnded {
-        /// The session.
+        /// Session of the turn.
         session: SessionId,
-        /// The turn.
+        /// Id of the turn.
         turn: TurnId,
-        /// Why it ended.
+        /// Why the turn ended.
         stop_reason: StopReason,
-        /// The error, where there was one.
+        /// Error of the turn, if any.
         error: Option<TurnError>,
     },
     /// A turn waits for an answer.
     InterruptRaised(Box<Interrupt>),
-    /// An interrupt has its answer.
+    /// An interrupt was answered.
     InterruptResolved {
-        /// The session that tells of it.
+        /// Session that reports it.
         session: SessionId,
-        /// The interrupt.
+        /// Id of the interrupt.
         interrupt: InterruptId,
-        /// The answer.
+        /// Answer to the question.
         answer: Answer,
     },
-    /// The configuration was read again.
+    /// The configuration was reloaded.
     ConfigReloaded,
-    /// This client read too slowly, and has missed about so many events.
+    /// This client read too slowly, and has missed about this many events.
     Lagged(u64),
 }
 
@@ -365,12 +368,12 @@ impl TryFrom<v1::WatchEvent> for WatchEvent {
     }
 }
 
-/// Events of all sessions, as they come.
+/// Live events of all sessions.
 #[derive(Debug)]
 pub struct WatchStream(Streaming<v1::WatchEvent>);
 
 impl WatchStream {
-    /// The next event; `None` after the last. Events of kinds that are not known here are skipped.
+    /// Returns the next event, or `None` after the last. Events of unknown kinds are skipped.
     ///
     /// # Errors
     /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
@@ -380,11 +383,11 @@ impl WatchStream {
 }
 
 impl Client {
-    /// Watches all sessions: with `snapshot`, what there is comes first. Sessions that work for others are told of only if
-    /// `children` is set.
+    /// Watches all sessions. With `snapshot`, the current state comes first. With `children`, sessions of subagents are
+    /// included.
     ///
     /// # Errors
-    /// When the connection fails, or the daemon is too old to know.
+    /// If the connection fails, or the daemon is too old for this method.
     pub async fn watch(&self, snapshot: bool, children: bool) -> Result<WatchStream, ClientError> {
         let request = v1::WatchRequest { snapshot, limit: 0, children };
         Ok(WatchStream(self.daemon().watch(request).await?.into_inner()))

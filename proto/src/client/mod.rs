@@ -1,10 +1,10 @@
-//! The client of the daemon: domain types in and out, no message of the wire.
+//! Client of the daemon. Its interface has domain types only, no wire messages.
 //!
-//! [`Client::connect`] shakes hands first and tells apart what can be wrong there. A [`Client`] is cheap to clone and
-//! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
+//! [`Client::connect`] performs the handshake and distinguishes its possible failures. A [`Client`] is cheap to clone,
+//! and reconnects by itself after a restart of the daemon. Open streams end with [`ClientErrorKind::Lost`].
 //!
-//! This file has the handshake, what can go wrong, and the rows of calls; `sessions`, `archives`, `turns`, `policy` and `daemon`
-//! have the calls.
+//! This file has the handshake, the errors and the macro for calls; `sessions`, `archives`, `turns`, `policy` and
+//! `daemon` have the calls.
 
 pub use crate::client::daemon::{WatchEvent, WatchStream};
 pub use crate::view::{
@@ -41,8 +41,9 @@ use crate::{
     v1::{self, daemon_client::DaemonClient},
 };
 
-/// Calls of services that take a request and answer once, a row each. Of the answer comes the `whole`, `nothing`, `all` values of
-/// a list in it, `only` one field, or a `needed` one, converted, with its name in errors.
+/// Defines calls with one request and one answer, one row each. The keyword after the request selects the returned part
+/// of the answer: the `whole` answer, `nothing`, `all` values of a list, `only` one field, or a `needed` field, which
+/// is converted and named in errors.
 macro_rules! calls {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $kind:ty),*) -> $value:ty
         = $stub:ident.$method:ident($request:expr) $what:ident $($part:ident $($called:literal)?)?;)*) => {
@@ -72,7 +73,8 @@ macro_rules! calls {
     };
 }
 
-/// The next message of a stream, as it is read; none after the last. Those of kinds that are not known here are skipped.
+/// Returns the next message of a stream, converted by `read`, or `None` after the last. Messages of unknown kinds are
+/// skipped.
 async fn next_known<W, T>(
     stream: &mut Streaming<W>,
     read: fn(W) -> Result<T, WireError>,
@@ -92,13 +94,13 @@ mod policy;
 mod sessions;
 mod turns;
 
-/// Time limit for the other end to say who it is. A daemon answers in well under a millisecond.
+/// Time limit for the handshake. A daemon answers in well under a millisecond.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit for a daemon that hung up on the handshake to let go of its socket.
+/// Time limit for a daemon that hung up during the handshake to release its socket.
 const DYING: Duration = Duration::from_millis(300);
 
-/// Flow-control window of a stream, in bytes: more than that is not sent before the reader catches up.
+/// Flow-control window of a stream, in bytes. The sender waits for the reader beyond it.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
 /// A connection to the daemon. Clones share it.
@@ -108,7 +110,7 @@ pub struct Client {
     hello: Hello,
 }
 
-/// The stubs of the services.
+/// Defines the constructors of the service stubs.
 macro_rules! stubs {
     ($($name:ident: $module:ident $stub:ident,)+) => {
         impl Client {
@@ -140,7 +142,7 @@ stubs! {
 }
 
 impl Client {
-    /// Connects to the daemon at this socket and makes sure that both speak the same version.
+    /// Connects to the daemon at this socket, and checks that both use the same protocol version.
     ///
     /// # Errors
     /// [`ClientErrorKind::NotRunning`], [`ClientErrorKind::Refused`] or [`ClientErrorKind::OtherVersion`].
@@ -148,7 +150,7 @@ impl Client {
         Self::connect_any_version(path).await?.of_our_version(path)
     }
 
-    /// The same client, if its daemon speaks our version.
+    /// Returns the client if its daemon uses the same protocol version.
     ///
     /// # Errors
     /// [`ClientErrorKind::OtherVersion`], with the socket's path in it.
@@ -170,11 +172,11 @@ impl Client {
         .with_hint("stop the daemon with `agentctl stop`; the next command starts the one that fits"))
     }
 
-    /// Connects as [`Client::connect`] does and takes a daemon of any version, so that it can be stopped.
+    /// Same as [`Client::connect`], but accepts a daemon of any version, so that it can be stopped.
     ///
     /// # Errors
     /// [`ClientErrorKind::NotRunning`] or [`ClientErrorKind::Refused`], and [`ClientErrorKind::OtherVersion`] for a
-    /// daemon that does not know the handshake.
+    /// daemon that does not support the handshake.
     pub async fn connect_any_version(path: &Path) -> Result<Self, ClientError> {
         let first = socket::connect(path).await?;
         let channel = match open_channel(path.to_owned(), first).await {
@@ -193,14 +195,14 @@ impl Client {
         }
     }
 
-    /// The daemon's greeting.
+    /// Returns the daemon's greeting.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 }
 
 async fn open_channel(path: PathBuf, first: Io) -> Result<Channel, String> {
-    // The connection that showed that somebody is there is used, and only later ones are made anew.
+    // Uses the connection that was already opened, and opens new ones only for reconnects.
     let first = Arc::new(Mutex::new(Some(first)));
     let connector = service_fn(move |_| {
         let taken = first.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -213,7 +215,7 @@ async fn open_channel(path: PathBuf, first: Io) -> Result<Channel, String> {
             Ok::<_, std::io::Error>(TokioIo::new(io))
         }
     });
-    // The address is never looked up: the connector knows the way.
+    // The address is never resolved, because the connector opens the socket.
     Endpoint::from_static("http://agentd.local")
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(4 * STREAM_WINDOW)
@@ -240,8 +242,8 @@ async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
     })
 }
 
-/// A daemon that is ending takes connections to the last and answers none. It is told from what is no daemon by
-/// nobody listening a moment later.
+/// Determines the error after a hang-up. A daemon that is shutting down accepts connections but does not answer. Unlike
+/// another program, it stops listening a moment later.
 async fn hung_up(path: &Path, problem: &str) -> ClientError {
     let begun = tokio::time::Instant::now();
     while begun.elapsed() < DYING {
@@ -261,57 +263,57 @@ fn not_a_daemon(path: &Path, problem: &str) -> ClientError {
     .with_hint("end it, or set AGENTD_SOCKET to another path")
 }
 
-/// A call that did not come to its end.
+/// Error of a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ClientError {
-    /// Kind of failure, for programs.
+    /// Kind of the failure, for programs.
     pub kind: ClientErrorKind,
-    /// Message: what was attempted and what came of it.
+    /// Message that states what was attempted and how it failed.
     pub message: String,
-    /// Hint on what to do.
+    /// Hint on how to fix it.
     pub hint: Option<String>,
 }
 
-/// Kind of failure.
+/// Kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientErrorKind {
     /// No daemon listens at the socket.
     NotRunning,
-    /// Something is at the socket's path that cannot be used: not ours, not a socket, or no daemon.
+    /// The socket's path is unusable: owned by another user, not a socket, or not a daemon.
     Refused,
-    /// The daemon speaks another version of the protocol.
+    /// The daemon uses another version of the protocol.
     OtherVersion,
-    /// The connection ended before its time. Turns go on without it.
+    /// The connection was lost. Turns continue without it.
     Lost,
     /// The daemon answered with an error of this kind.
     Answered(ErrorKind),
 }
 
 impl ClientError {
-    /// An error of that kind.
+    /// Creates an error of this kind.
     pub fn new(kind: ClientErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// The refusal of something that the daemon would refuse, too.
+    /// Creates the error that the daemon would return for invalid input.
     fn invalid(message: impl Into<String>) -> Self {
         Self::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint on how to fix it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Returns whether there was no daemon to talk to, or one of another version.
+    /// Returns true if no daemon could be reached, or only one of another version.
     pub fn is_unreachable(&self) -> bool {
         !matches!(self.kind, ClientErrorKind::Answered(_))
     }
 
-    /// The kind that the daemon answered with, if it answered.
+    /// Returns the kind of the daemon's error, if it answered.
     pub fn answered(&self) -> Option<ErrorKind> {
         match self.kind {
             ClientErrorKind::Answered(kind) => Some(kind),
@@ -343,7 +345,7 @@ impl From<Status> for ClientError {
     }
 }
 
-/// Returns whether the library itself made this status up from a broken connection.
+/// Returns true if the library created this status because of a broken connection.
 fn is_of_the_transport(status: &Status) -> bool {
     status.source().is_some() || matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled)
 }

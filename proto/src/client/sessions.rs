@@ -1,4 +1,4 @@
-//! Calls about sessions. Sessions are named by id or by a unique prefix of it.
+//! Calls for sessions. A session is identified by its id or a unique prefix of it.
 
 use agentd_core::{
     Timestamp,
@@ -25,110 +25,111 @@ use crate::{
     v1::{self, upload_chunk::Part},
 };
 
-/// The pieces of a file that may wait to be sent.
+/// Maximum number of file pieces waiting to be sent.
 const UPLOAD_QUEUE: usize = 4;
 
 calls! {
-    /// One session.
+    /// Returns one session.
     ///
     /// # Errors
-    /// When none or several match, or the connection fails.
+    /// If none or several match, or the connection fails.
     fn session(session: &str) -> SessionView =
         sessions_client.get(v1::GetSessionRequest { session: session.to_owned() }) whole;
 
-    /// Names a session.
+    /// Sets the title of a session.
     ///
     /// # Errors
-    /// When there is no such session, or the connection fails.
+    /// If there is no such session, or the connection fails.
     fn rename_session(session: &str, title: &str) -> () =
         sessions_client.rename(v1::RenameSessionRequest {
             session: session.to_owned(), title: title.to_owned(),
         }) nothing;
 
-    /// Keeps a session from being cleaned however long nobody uses it, or no longer.
+    /// Excludes a session from cleanups, or includes it again.
     ///
     /// # Errors
-    /// When there is no such session or the connection fails.
+    /// If there is no such session, or the connection fails.
     fn pin_session(session: &str, pinned: bool) -> () =
         sessions_client.pin(v1::PinSessionRequest { session: session.to_owned(), pinned }) nothing;
 
-    /// Sets a session's history aside, so that no model sees it any more.
+    /// Resets a session's history, so that models no longer see it.
     ///
     /// # Errors
-    /// When there is no such session, a turn runs in it, or the connection fails.
+    /// If there is no such session, a turn is running in it, or the connection fails.
     fn reset_session(session: &str) -> () =
         sessions_client.reset(v1::ResetSessionRequest { session: session.to_owned() }) nothing;
 
-    /// Removes a session for good.
+    /// Deletes a session permanently.
     ///
     /// # Errors
-    /// When there is no such session, or the connection fails.
+    /// If there is no such session, or the connection fails.
     fn delete_session(session: &str) -> () =
         sessions_client.delete(v1::DeleteSessionRequest { session: session.to_owned() }) nothing;
 
-    /// Sets the rules that a session's model is told again whenever it no longer sees them. They hold from the next turn on.
+    /// Sets the rules that a session's model is sent again whenever they are no longer visible to it. Takes effect with
+    /// the next turn.
     ///
     /// # Errors
-    /// When there is no such session, they are too many or too long, or the connection fails.
+    /// If there is no such session, there are too many rules or too long ones, or the connection fails.
     fn set_pins(session: &str, pins: Vec<String>) -> () =
         sessions_client.set_pins(v1::SetPinsRequest { session: session.to_owned(), pins }) nothing;
 
-    /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
-    /// turn that is open. With `earlier_files` its files are as they were then.
+    /// Creates a session that continues from a copy of another's history: up to the end of the given turn, or
+    /// everything before an open turn. With `earlier_files`, its files are restored to their state at that time.
     ///
     /// # Errors
-    /// When there is no such session or turn, the turn has not ended, or the connection fails.
+    /// If there is no such session or turn, the turn has not ended, or the connection fails.
     fn fork_session(session: &str, at_turn: Option<u64>, title: Option<&str>, earlier_files: bool) -> ForkReply =
         sessions_client.fork(v1::ForkSessionRequest {
             session: session.to_owned(), at_turn, title: title.map(str::to_owned), earlier_files,
         }) whole;
 
-    /// Removes the sessions that fit and were not used since then, for good, or tells which it would be.
+    /// Permanently deletes the sessions that match and have been unused since the given time, or reports them.
     ///
     /// # Errors
-    /// When the sessions cannot be listed, or the connection fails.
+    /// If the sessions cannot be listed, or the connection fails.
     fn prune_sessions(filter: &SessionFilter, unused_since: Timestamp, dry_run: bool) -> PruneReport =
         sessions_client.prune(v1::PruneSessionsRequest {
             filter: Some(filter.into()), unused_since: unused_since.to_wire(), dry_run,
         }) whole;
 
-    /// Sets a session's mode, in this client's name. It holds for the next call, also of a turn that runs.
+    /// Sets a session's mode, in the name of this client. Takes effect with the next call, even of a running turn.
     ///
     /// # Errors
-    /// When there is no such session, it works for another one, or the connection fails.
+    /// If there is no such session, it belongs to a subagent, or the connection fails.
     fn set_mode(session: &str, mode: SessionMode, client: &str) -> () = sessions_client.set_mode(v1::SetModeRequest {
         session: session.to_owned(), mode: mode.to_wire(), client: client.to_owned(),
     }) nothing;
 
-    /// Sets the slot of a session, and the model on the slot's server; the slot's own without a model, and what routing decides
-    /// without a slot. Both hold from the next turn on.
+    /// Sets the slot of a session, and the model on the slot's server. Without a model, the slot's own is used; without
+    /// a slot, routing decides. Takes effect with the next turn.
     ///
     /// # Errors
-    /// When there is no such session, it works for another one, the slot has no server with more than one model, or the
+    /// If there is no such session, it belongs to a subagent, the slot has no server with more than one model, or the
     /// connection fails.
     fn set_model(session: &str, slot: Option<Slot>, model: Option<&str>) -> SlotInfo =
         sessions_client.set_model(v1::SetModelRequest {
             session: session.to_owned(), slot: slot.to_wire(), model: model.map(str::to_owned),
         }) needed slot "the model that was set";
 
-    /// Finds what was said and done, in one session or, where that is empty, in all, the best first.
+    /// Searches one session, or all if `session` is empty. Best hits come first.
     ///
     /// # Errors
-    /// When the query has no word, there is no such session, or the connection fails.
+    /// If the query has no words, there is no such session, or the connection fails.
     fn search(query: &str, session: &str, limit: usize) -> SearchResult = sessions_client.search(v1::SearchRequest {
         query: query.to_owned(), session: session.to_owned(), limit: limit.to_wire(),
     }) whole;
 
-    /// The last completed items of a session above an event number, oldest first, at most `limit`.
+    /// Returns the last completed items of a session above an event number, oldest first, at most `limit`.
     ///
     /// # Errors
-    /// When there is no such session, or the connection fails.
+    /// If there is no such session, or the connection fails.
     fn items(session: &str, after_seq: u64, limit: usize) -> Vec<NumberedItem> =
         sessions_client.items(v1::ListItemsRequest {
             session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq: 0,
         }) all items;
 
-    /// The same of those that an event below `before_seq` completed; 0 for no bound.
+    /// Same as [`Self::items`], but only items completed by an event below `before_seq`; 0 for no bound.
     ///
     /// # Errors
     /// As of [`Self::items`].
@@ -137,28 +138,29 @@ calls! {
             session: session.to_owned(), after_seq, limit: limit.to_wire(), before_seq,
         }) all items;
 
-    /// Takes back what a turn did to files, or foresees it.
+    /// Reverts the file changes of a turn, or previews that.
     ///
     /// # Errors
-    /// When there is no such session or turn, a turn runs in it, the files cannot be written, or the connection fails.
+    /// If there is no such session or turn, a turn is running in it, the files cannot be written, or the connection
+    /// fails.
     fn undo(session: &str, request: &UndoRequest) -> UndoReport =
         sessions_client.undo(convert::undo_to_wire(session, request)) whole;
 
-    /// Content of the window of the model that a session would ask next.
+    /// Returns the content of the window for a session's next request.
     ///
     /// # Errors
-    /// When there is no such session, or the connection fails.
+    /// If there is no such session, or the connection fails.
     fn context(session: &str) -> ContextView =
         sessions_client.context(v1::ContextRequest { session: session.to_owned() }) whole;
 
-    /// Entries of a folder of a session, or one file, by the paths that tools use.
+    /// Lists a folder of a session, or one file, by the paths that tools use.
     ///
     /// # Errors
-    /// When there is no such session or file, or the connection fails.
+    /// If there is no such session or file, or the connection fails.
     fn list_files(session: &str, path: &str) -> FileListing =
         sessions_client.list_files(v1::ListFilesRequest { session: session.to_owned(), path: path.to_owned() }) whole;
 
-    /// A piece of a file, from that byte on.
+    /// Reads a piece of a file, starting at a byte offset.
     ///
     /// # Errors
     /// As of [`Self::list_files`].
@@ -169,29 +171,30 @@ calls! {
 }
 
 impl Client {
-    /// Makes a session.
+    /// Creates a session.
     ///
     /// # Errors
-    /// When the settings make no sense, the journal cannot be written, or the connection fails.
+    /// If the settings are invalid, the journal cannot be written, or the connection fails.
     pub async fn create_session(&self, new: &NewSession) -> Result<SessionView, ClientError> {
         check_paths(new.project.iter().chain(&new.folders))?;
         let request = v1::CreateSessionRequest { settings: Some(new.into()), title: new.title.clone() };
         Ok(self.sessions_client().create(request).await?.into_inner().try_into()?)
     }
 
-    /// Sessions, last used first, at most `limit`.
+    /// Returns sessions, last used first, at most `limit`.
     ///
     /// # Errors
-    /// When the journal cannot be read, or the connection fails.
+    /// If the journal cannot be read, or the connection fails.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
         Ok(self.filtered_sessions("", limit, false, &SessionFilter::default()).await?.0)
     }
 
-    /// A page of the list of those that fit a filter, and where the next one begins, if there is one. `after` says where this one
-    /// does: empty for the first. If `children` is set, each session is followed by those that work for it, which are not counted.
+    /// Returns a page of the sessions that match a filter, and the position of the next page, if any. `after` is the
+    /// position of this page; empty for the first. With `children`, each session is followed by those of its subagents,
+    /// which do not count towards the limit.
     ///
     /// # Errors
-    /// As of [`Self::sessions`], and when `after` is no such place.
+    /// As of [`Self::sessions`], and if `after` is not a valid position.
     pub async fn filtered_sessions(
         &self,
         after: &str,
@@ -206,20 +209,20 @@ impl Client {
         Ok((convert::all(sessions)?, Some(next).filter(|next| !next.is_empty())))
     }
 
-    /// The id of the one session whose id starts so.
+    /// Returns the id of the only session whose id starts with `prefix`.
     ///
     /// # Errors
-    /// When none or several match, or the connection fails.
+    /// If none or several match, or the connection fails.
     pub async fn find_session(&self, prefix: &str) -> Result<SessionId, ClientError> {
         let request = v1::FindSessionRequest { prefix: prefix.to_owned() };
         Ok(self.sessions_client().find(request).await?.into_inner().session_id.parse().map_err(WireError::from)?)
     }
 
-    /// Replaces a session's settings, all of them. Their folders are added to those that it has, or are `only_these_folders` that
-    /// it sees then.
+    /// Replaces all settings of a session. Their folders are added to its current ones, or replace them if
+    /// `only_these_folders` is set.
     ///
     /// # Errors
-    /// When there is no such session, the settings make no sense, or the connection fails.
+    /// If there is no such session, the settings are invalid, or the connection fails.
     pub async fn configure_session(
         &self,
         session: &str,
@@ -234,10 +237,10 @@ impl Client {
         Ok(())
     }
 
-    /// Takes the last compaction of a session back: what the model sees now, and what was taken back.
+    /// Undoes the last compaction of a session. Returns the new window and the report of the undone compaction.
     ///
     /// # Errors
-    /// When there is no such session, a turn runs in it, there is no compaction, or the connection fails.
+    /// If there is no such session, a turn is running in it, there is no compaction, or the connection fails.
     pub async fn undo_compaction(&self, session: &str) -> Result<(Window, CompactionReport), ClientError> {
         let request = v1::UndoCompactionRequest { session: session.to_owned() };
         let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
@@ -245,11 +248,11 @@ impl Client {
         Ok((answer.window.unwrap_or_default().try_into()?, undone))
     }
 
-    /// Puts a file into the session's `uploads/` and returns the path that tools open, and what models are shown of it.
+    /// Uploads a file into the session's `uploads/`. Returns the path for tools, and the picture for models.
     ///
     /// # Errors
-    /// When there is no such session, the file is larger than [`MAX_UPLOAD_BYTES`], reading it fails, or the
-    /// connection fails.
+    /// If there is no such session, the file is larger than [`MAX_UPLOAD_BYTES`], reading it fails, or the connection
+    /// fails.
     pub async fn upload(
         &self,
         session: &str,
@@ -260,10 +263,10 @@ impl Client {
         self.send_file(header, name, content).await
     }
 
-    /// Writes a file of a session wherever its tools may write, and returns the path. What is there is replaced.
+    /// Writes or replaces a file of a session at any path where its tools may write, and returns the path.
     ///
     /// # Errors
-    /// As of [`Self::upload`]; also when tools may not write there.
+    /// As of [`Self::upload`]; also if tools may not write there.
     pub async fn write_file(
         &self,
         session: &str,
@@ -299,20 +302,20 @@ impl Client {
         let mut client = self.sessions_client();
         let sending = send_pieces(content, Some(MAX_UPLOAD_BYTES), chunks, chunk);
         let (read, answer) = tokio::join!(sending, client.upload(frames));
-        // An unreadable file is the cause where both failed, and the daemon's refusal only says that we gave up.
+        // If both failed, the unreadable file is the cause; the daemon's error only states that the upload was aborted.
         read.map_err(refused)?;
         Ok(answer?.into_inner().try_into()?)
     }
 }
 
-/// The refusal of a file of that name that is larger than [`MAX_UPLOAD_BYTES`].
+/// Error for a file of this name that is larger than [`MAX_UPLOAD_BYTES`].
 pub fn too_large(name: &str) -> ClientError {
     let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
     ClientError::invalid(format!("{name:?} is larger than the {limit} MiB that can be uploaded"))
         .with_hint("give the folder that holds it with -C DIR instead")
 }
 
-/// Texts of the wire are UTF-8: a path that is not would arrive as another one.
+/// Rejects paths that are not UTF-8, because text on the wire is UTF-8 and they would arrive as other paths.
 pub(super) fn check_paths<'m>(mut mounts: impl Iterator<Item = &'m Mount>) -> Result<(), ClientError> {
     match mounts.find(|mount| mount.path.to_str().is_none()) {
         Some(mount) => Err(ClientError::invalid(format!("the path {} is not valid UTF-8", mount.path.display()))

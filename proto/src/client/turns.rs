@@ -1,4 +1,4 @@
-//! Turns: starting, driving and watching them.
+//! Calls for turns: starting, controlling and watching them.
 
 use std::collections::HashMap;
 
@@ -28,50 +28,50 @@ use crate::{
     },
 };
 
-/// Bytes of a message around what a command says.
+/// Size of a message around a command's content, in bytes.
 const FRAME_BYTES: usize = 64;
 
-/// The frames that may wait to be sent; a person writes them.
+/// Maximum number of frames waiting to be sent. Few are enough, because users write them.
 const COMMAND_QUEUE: usize = 8;
 
-/// The session that a turn belongs to.
+/// The session for a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChoice {
-    /// A new one.
+    /// A session to be created.
     New(NewSession),
-    /// The one with this id or unique prefix.
+    /// The session with this id or unique prefix.
     Existing(String),
 }
 
-/// A turn to start.
+/// Request for a new turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartRequest {
-    /// Where.
+    /// Session of the turn.
     pub session: SessionChoice,
-    /// The start itself.
+    /// Details of the start.
     pub start: StartTurn,
 }
 
 calls! {
-    /// Cancels the turn that runs in a session, or this one only. Its `TurnEnded` says when it has ended.
+    /// Cancels the running turn of a session; if `turn` is given, only that turn. `TurnEnded` follows when it has ended.
     ///
     /// # Errors
-    /// When no such turn runs, or the connection fails.
+    /// If no such turn is running, or the connection fails.
     fn cancel_turn(session: &str, turn: Option<TurnId>) -> () =
         turns_client.cancel_turn(v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.to_wire() }) nothing;
 }
 
 impl Client {
-    /// Starts a turn. It is under way, or in the queue, when this returns.
+    /// Starts a turn. It is running or queued when this returns.
     ///
     /// # Errors
-    /// When the daemon refuses it, or the connection fails.
+    /// If the daemon rejects it, or the connection fails.
     pub async fn turn(&self, request: StartRequest) -> Result<TurnStream, ClientError> {
         self.turn_with_parts(request, Vec::new(), HashMap::new()).await
     }
 
-    /// Starts a turn with parts of the input beside its words, and lends the daemon the values of variables that
-    /// [`Hello::variables`](crate::view::Hello::variables) names.
+    /// Starts a turn with attachments to its input, and sends the daemon the values of the variables that
+    /// [`Hello::variables`](crate::view::Hello::variables) lists.
     ///
     /// # Errors
     /// As of [`Self::turn`].
@@ -85,7 +85,7 @@ impl Client {
         self.begin(Start { parts, variables, ..start_frame(request)? }).await
     }
 
-    /// Starts a turn, or joins the one that runs, as a client that holds files of the project. A question about one comes as
+    /// Starts a turn, or joins the running one, as a client that holds project files. Requests about them arrive as
     /// [`TurnFrame::FileRequested`].
     ///
     /// # Errors
@@ -110,20 +110,20 @@ impl Client {
         Ok(TurnStream { session_id, turn_id, sender, events: EventStream { stream: response.into_inner() } })
     }
 
-    /// A session's events above `after_seq`, the stored ones and then the live ones. It ends with the turn that
-    /// runs, or at once when none does, if `until_idle` is set; otherwise never by itself.
+    /// Streams a session's events above `after_seq`: the stored ones, then the live ones. With `until_idle`, it ends
+    /// with the running turn, or at once if there is none. Otherwise it does not end by itself.
     ///
     /// # Errors
-    /// When there is no such session, or the connection fails.
+    /// If there is no such session, or the connection fails.
     pub async fn subscribe(&self, session: &str, after_seq: u64, until_idle: bool) -> Result<EventStream, ClientError> {
         let request = v1::SubscribeRequest { session: session.to_owned(), after_seq, until_idle };
         Ok(EventStream { stream: self.turns_client().subscribe(request).await?.into_inner() })
     }
 
-    /// Adds input to the turn that runs in a session, or to this one only.
+    /// Adds input to the running turn of a session; if `turn` is given, only to that turn.
     ///
     /// # Errors
-    /// When no such turn runs, or the connection fails.
+    /// If no such turn is running, or the connection fails.
     pub async fn steer_turn(&self, session: &str, turn: Option<TurnId>, text: &str) -> Result<(), ClientError> {
         check_length(text)?;
         let request =
@@ -133,7 +133,7 @@ impl Client {
     }
 }
 
-/// A turn that was started here. Dropping it leaves the turn running.
+/// A turn that this client started. Dropping it leaves the turn running.
 #[derive(Debug)]
 pub struct TurnStream {
     session_id: SessionId,
@@ -143,30 +143,30 @@ pub struct TurnStream {
 }
 
 impl TurnStream {
-    /// The turn's session; a new one where that was asked for.
+    /// Returns the turn's session, which is a new one if that was requested.
     pub fn session_id(&self) -> SessionId {
         self.session_id
     }
 
-    /// The turn; the one that was running where the input was added to it.
+    /// Returns the id of the turn, which is the running one if the input was added to it.
     pub fn turn_id(&self) -> TurnId {
         self.turn_id
     }
 
-    /// The half that sends, for use beside a waiting [`TurnStream::next`].
+    /// Returns the sending half, for use while [`TurnStream::next`] is waiting.
     pub fn sender(&self) -> TurnSender {
         self.sender.clone()
     }
 
-    /// The next event; `None` after the turn's `TurnEnded`.
+    /// Returns the next event, or `None` after the turn's `TurnEnded`.
     ///
     /// # Errors
-    /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops before the turn has ended.
+    /// [`ClientErrorKind::Lost`], or `ShuttingDown` if the daemon stops before the turn has ended.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         self.events.next().await
     }
 
-    /// The next event, or the next call of a tool that the start offered; `None` after the turn's `TurnEnded`.
+    /// Returns the next event, tool call or file request for this client, or `None` after the turn's `TurnEnded`.
     ///
     /// # Errors
     /// As of [`Self::next`].
@@ -175,28 +175,28 @@ impl TurnStream {
     }
 }
 
-/// A frame that comes down the stream of a turn.
+/// A frame received on the stream of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnFrame {
     /// An event of the session.
     Event(Box<Event>),
-    /// The model calls a tool of this client, which answers with [`TurnSender::answer_tool`].
+    /// The model calls a tool of this client. The answer is sent with [`TurnSender::answer_tool`].
     ToolRequested(ClientToolCall),
-    /// A tool asks about a file that this client holds, which answers with [`TurnSender::answer_file`].
+    /// A tool asks about a file that this client holds. The answer is sent with [`TurnSender::answer_file`].
     FileRequested(ClientFileRequest),
 }
 
-/// The half of a [`TurnStream`] that sends.
+/// The sending half of a [`TurnStream`].
 #[derive(Debug, Clone)]
 pub struct TurnSender {
     commands: mpsc::Sender<v1::TurnRequest>,
 }
 
 impl TurnSender {
-    /// Answers an interrupt. A refusal comes back as a warning event with the code `command_refused`.
+    /// Answers an interrupt. A rejection arrives as a warning event with the code `command_refused`.
     ///
     /// # Errors
-    /// When the stream has ended.
+    /// If the stream has ended.
     pub async fn answer(&self, id: InterruptId, answer: &Answer) -> Result<(), ClientError> {
         let answer = AnswerInterrupt { interrupt_id: id.to_string(), answer: Some(answer.into()) };
         self.send(Command::Answer(answer)).await
@@ -205,7 +205,7 @@ impl TurnSender {
     /// Adds input to the turn.
     ///
     /// # Errors
-    /// When the stream has ended, or the text is too long.
+    /// If the stream has ended, or the text is too long.
     pub async fn steer(&self, text: &str) -> Result<(), ClientError> {
         check_length(text)?;
         self.send(Command::Steer(Steer { text: text.to_owned() })).await
@@ -214,16 +214,16 @@ impl TurnSender {
     /// Cancels the turn; its `TurnEnded` follows.
     ///
     /// # Errors
-    /// When the stream has ended.
+    /// If the stream has ended.
     pub async fn cancel(&self) -> Result<(), ClientError> {
         self.send(Command::Cancel(Cancel {})).await
     }
 
-    /// Answers a call of a tool of this client: with the words for the model, or with the reason why it failed. A refusal
-    /// comes back as a warning event with the code `command_refused`.
+    /// Answers a call of a tool of this client, with the text for the model or the reason for a failure. A rejection
+    /// arrives as a warning event with the code `command_refused`.
     ///
     /// # Errors
-    /// When it is too large for one message, or the stream has ended.
+    /// If the answer is too large for one message, or the stream has ended.
     pub async fn answer_tool(
         &self,
         call_id: &str,
@@ -232,7 +232,7 @@ impl TurnSender {
     ) -> Result<(), ClientError> {
         let outcome = Some(outcome.map_or_else(Outcome::Error, Outcome::Text));
         let answer = ToolAnswer { call_id: call_id.to_owned(), outcome, picture: picture.to_wire() };
-        // The daemon could read nothing behind it.
+        // The daemon could read nothing after a message that is too large.
         let bytes = answer.encoded_len();
         if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
             let most = MAX_MESSAGE_BYTES >> 20;
@@ -244,11 +244,11 @@ impl TurnSender {
         self.send(Command::ToolAnswer(answer)).await
     }
 
-    /// Answers a question about a file that this client holds. A refusal comes back as a warning event with the code
+    /// Answers a request about a file that this client holds. A rejection arrives as a warning event with the code
     /// `command_refused`.
     ///
     /// # Errors
-    /// When the stream has ended.
+    /// If the stream has ended.
     pub async fn answer_file(&self, id: &str, answer: ClientFileAnswer) -> Result<(), ClientError> {
         self.send(Command::FileAnswer(convert::file_answer(id, answer))).await
     }
@@ -262,14 +262,14 @@ impl TurnSender {
     }
 }
 
-/// A session's events as they come.
+/// A stream of a session's events.
 #[derive(Debug)]
 pub struct EventStream {
     stream: Streaming<v1::Event>,
 }
 
 impl EventStream {
-    /// The next event; `None` after the last. Events of kinds that are not known here are skipped.
+    /// Returns the next event, or `None` after the last. Events of unknown kinds are skipped.
     ///
     /// # Errors
     /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
@@ -312,7 +312,7 @@ fn start_frame(request: StartRequest) -> Result<Start, ClientError> {
     Ok(frame)
 }
 
-/// Refuses here what the daemon would refuse after having been sent all of it.
+/// Rejects a text that the daemon would reject after receiving all of it.
 fn check_length(text: &str) -> Result<(), ClientError> {
     if text.len() <= MAX_PROMPT_BYTES {
         return Ok(());

@@ -1,6 +1,6 @@
-//! How the daemon is doing: status, configuration, storage, counters and usage, the audit log.
+//! Conversions for the daemon: status, configuration, storage, counters and usage, the audit log.
 //!
-//! Slots, the models in them, and what a model sees of a session.
+//! Also for slots, their models, and the context of a session.
 
 use agentd_core::{
     audit::{AuditFinding, AuditHead, AuditProblem, AuditRecord, AuditReport, RecordQuery, VerdictName},
@@ -97,7 +97,7 @@ mirrored! {
     }
 }
 mirrored! {
-    // All of a query but its session, whose name has to be looked up.
+    // Without the session, whose name has to be resolved first.
     RecordQuery as v1::ListAuditRequest:
         turn_id tool verdict refused before limit, since = since "the moment of the oldest record"
         + session (|query: &RecordQuery| query.session_id.to_wire()) .. session_id: None
@@ -106,7 +106,7 @@ mirrored! {
 
 by_name! {
     StoragePart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Other));
-    // What a newer daemon cleans besides counts as what was left behind.
+    // Kinds that only a newer daemon cleans are shown as leftovers.
     CleanedPart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Leftovers));
     CounterKind: |kind| kind.as_str().to_owned(), |name, what| Self::from_name(name).ok_or(WireError::Unknown(what));
     AuditProblem: |problem| problem.as_str().to_owned(), |name, what| {
@@ -127,7 +127,7 @@ impl Wire<Option<v1::LanguageServers>> for Option<Vec<LanguageServer>> {
     }
 }
 
-/// A link of the chain and what it is for.
+/// Name and description of a link in the chain.
 impl Wire<v1::ChainLink> for (String, String) {
     fn to_wire(&self) -> v1::ChainLink {
         v1::ChainLink { name: self.0.clone(), about: self.1.clone() }
@@ -138,7 +138,7 @@ impl Wire<v1::ChainLink> for (String, String) {
     }
 }
 
-/// A value that is not JSON counts as one that was not sent: it is shown, and nothing depends on it.
+/// A value that is not JSON is treated as absent: it is only displayed, and nothing depends on it.
 impl Wire<v1::ConfigOrigin> for ConfigOrigin {
     fn to_wire(&self) -> v1::ConfigOrigin {
         let ConfigOrigin { key, origin, value } = self.clone();
@@ -161,13 +161,13 @@ impl TryFrom<v1::DayCounters> for DayCounters {
     type Error = WireError;
 
     fn try_from(counters: v1::DayCounters) -> Result<Self, WireError> {
-        // Kinds of a newer daemon are left out.
+        // Kinds of a newer daemon are skipped.
         let known = counters.counters.into_iter().filter_map(|counter| counter.try_into().ok()).collect();
         Ok(Self { day: Wire::from_wire(counters.day, "day")?, counters: known })
     }
 }
 
-/// Records where the request names no number.
+/// Number of records if the request has none.
 const DEFAULT_LIMIT: usize = 100;
 
 impl TryFrom<&AuditRecord> for v1::AuditRecord {
@@ -203,7 +203,7 @@ mirrored!(
 
 mirrored! { ModelFigure as v1::ModelFigure: name value source }
 mirrored! {
-    // Clients do not measure by the echo.
+    // Clients do not use the echo for their estimates.
     ModelInfo as v1::ModelInfo:
         id wire base_url context_window native_tools embedded sees_pictures window_source figures .. echo_reasoning: false
 }
@@ -227,7 +227,7 @@ mirrored! {
 }
 mirrored! { Segment as context_view::Segment: kind source bytes tokens count }
 
-/// The origin of a window; one that a newer daemon may know counts as none.
+/// Origin of a window. Unknown ones of a newer daemon become the default.
 impl Wire<i32> for WindowSource {
     fn to_wire(&self) -> i32 {
         let source = match self {

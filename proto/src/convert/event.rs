@@ -1,6 +1,6 @@
-//! Events and items.
+//! Conversions for events and items.
 //!
-//! Tools, their calls and results.
+//! Also for tools, their calls and results.
 
 use agentd_core::{
     agent::Subagent,
@@ -36,7 +36,7 @@ by_name! {
     IntentKind: |kind| kind.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or_default());
 }
 
-// An event of a kind that is not known here, or about something of such a kind, gives `WireError::Unknown`.
+// Events of an unknown kind, or about something of an unknown kind, return `WireError::Unknown`.
 choices! { EventKind as wire::Kind, wire, "an event" {
     TurnStarted {
         trace_id slot model reason rule max_steps compacts
@@ -56,7 +56,7 @@ choices! { EventKind as wire::Kind, wire, "an event" {
     ModelChosen { slot model rule reason },
     TurnEnded { , result = result "the result of a turn" },
 }
-    // Those are no facts of the session: its stream has them beside the events.
+    // These are not events of the session; the stream carries them beside the events.
     wire::Kind::ToolRequested(_) => "a call of a client's tool",
     wire::Kind::FileRequested(_) => "a question about a client's file",
 }
@@ -74,14 +74,14 @@ impl Wire<wire::IntentClassified> for Intent {
     }
 }
 
-/// The messages of changes, by the names of their variants.
+/// The messages of changes, named like the variants.
 mod change {
     pub(super) use crate::v1::event::state_changed::{
         Agent, Forked, Queue, Reset, Todos, TokenLevelChange as TokenLevel, Tools, Undone, Withdrawn,
     };
 }
 
-// What waits, and what is shown of a picture, is for the daemon to know.
+// Queued turns and pictures for models are internal to the daemon.
 choices! { StateChange as state_changed::Change, change, "a change of state" {
     Todos { todos },
     Title [title],
@@ -138,7 +138,7 @@ mirrored!(
     ]
 );
 
-// What only the daemon's models understand, and what it needs for the next compaction, does not travel.
+// Opaque data of models, and data for the next compaction, is not sent.
 mirrored! { Item as v1::Item: id turn_id body .. origin: None }
 choices! { ItemBody as item::Body, item, "an item" {
     UserMessage { text steered typed_bytes stored },
@@ -180,7 +180,7 @@ mirrored! {
 mirrored! { ToolDetails as v1::ToolDetails: stdout stderr diff stored own_bytes }
 mirrored! { PrintedText as v1::PrintedText: text bytes cut tail }
 
-/// Prefix of the name of a server.
+/// Prefix of a server's name.
 const OF_SERVER: &str = "mcp:";
 
 by_name! {

@@ -1,7 +1,8 @@
-//! Messages to the vocabulary and back, one topic a file. Most of them look the same on the wire: a row each.
+//! Conversions between wire messages and domain types, one topic per file. Most types look the same on the wire: one
+//! row each.
 //!
-//! What goes out is made from references with `From`, because events are shared; what comes in is checked with
-//! `TryFrom`, because it is hostile. A [`WireError`] tells what is merely newer than we are from what is wrong.
+//! Outgoing messages are built from references with `From`, because events are shared. Incoming messages are checked
+//! with `TryFrom`, because they are untrusted. [`WireError`] distinguishes values of a newer version from invalid ones.
 
 pub use session::{settings_over, undo_to_wire};
 pub use turn::{answered_file, input_parts};
@@ -21,10 +22,10 @@ mod project;
 mod session;
 mod turn;
 
-/// A message that cannot be understood.
+/// A message that cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// A required part is absent.
+    /// A required part is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A kind that this version does not know. Clients skip such events.
@@ -33,40 +34,40 @@ pub enum WireError {
     /// An identifier of the wrong form.
     #[error(transparent)]
     Id(#[from] InvalidId),
-    /// A text that should be JSON.
+    /// A text that is not valid JSON.
     #[error("{what} is not valid JSON: {cause}")]
     Json {
-        /// The field that should be JSON.
+        /// Name of the field.
         what: &'static str,
-        /// The parser's message.
+        /// Message of the parser.
         cause: String,
     },
-    /// A value that makes no sense.
+    /// A value that is invalid.
     #[error("{what} {problem}")]
     Value {
-        /// The field.
+        /// Name of the field.
         what: &'static str,
-        /// The problem.
+        /// Description of the problem.
         problem: &'static str,
     },
 }
 
 impl WireError {
-    /// Returns whether the message is merely newer than this version, so that a reader of events may skip it.
+    /// Returns true if the message is only newer than this version, so that a reader of events may skip it.
     pub fn is_unknown_kind(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }
 }
 
-/// A required part.
+/// Returns a required part.
 pub(crate) fn required<T>(part: Option<T>, what: &'static str) -> Result<T, WireError> {
     part.ok_or(WireError::Missing(what))
 }
 
-/// A required part, converted.
+/// Converts a required part.
 ///
 /// # Errors
-/// When it is absent, or makes no sense.
+/// If it is missing or invalid.
 pub fn part<W, T>(part: Option<W>, what: &'static str) -> Result<T, WireError>
 where
     T: TryFrom<W, Error = WireError>,
@@ -74,10 +75,10 @@ where
     required(part, what)?.try_into()
 }
 
-/// All of them, or the first error.
+/// Converts a list, or returns the first error.
 ///
 /// # Errors
-/// Of the first that makes no sense.
+/// That of the first invalid value.
 pub fn all<W, T>(list: Vec<W>) -> Result<Vec<T>, WireError>
 where
     T: TryFrom<W, Error = WireError>,
@@ -85,29 +86,29 @@ where
     list.into_iter().map(T::try_from).collect()
 }
 
-/// JSON that came as text.
+/// Parses JSON from a text.
 ///
 /// # Errors
-/// When it is none.
+/// If it is not valid JSON.
 pub fn json(text: &str, what: &'static str) -> Result<serde_json::Value, WireError> {
     serde_json::from_str(text).map_err(|error| WireError::Json { what, cause: error.to_string() })
 }
 
-/// A value with a form on the wire. `what` names it in errors.
+/// A type with a representation on the wire. `what` names the value in errors.
 pub trait Wire<W>: Sized {
-    /// The form.
+    /// Converts to the wire.
     fn to_wire(&self) -> W;
-    /// The value of a form, checked.
+    /// Converts from the wire, and checks the value.
     ///
     /// # Errors
-    /// When it makes no sense.
+    /// If it is invalid.
     fn from_wire(wire: W, what: &'static str) -> Result<Self, WireError>;
 }
 
-/// A value that is its default where the wire has none.
+/// Converts a value that has its default if it is absent on the wire.
 ///
 /// # Errors
-/// When it makes no sense.
+/// If it is invalid.
 pub fn or_default<T: Default, W>(wire: W, what: &'static str) -> Result<T, WireError>
 where
     Option<T>: Wire<W>,
@@ -130,7 +131,7 @@ macro_rules! same {
 }
 same! { bool i32 u32 u64 f32 String Vec<u8> HashMap<String, String> }
 
-/// Values that are texts on the wire; `$read` takes one from a text and its name.
+/// Implements types that are strings on the wire. `$read` converts a string and its name.
 macro_rules! by_name {
     ($($kind:ty: $write:expr, $read:expr);+ $(;)?) => {
         $(impl $crate::convert::Wire<String> for $kind {
@@ -162,7 +163,7 @@ by_name! {
     };
 }
 
-/// A number for the wire; more than fits is as many as fit.
+/// A number for the wire, saturating.
 impl Wire<u32> for usize {
     fn to_wire(&self) -> u32 {
         u32::try_from(*self).unwrap_or(u32::MAX)
@@ -183,7 +184,7 @@ impl Wire<u64> for Duration {
     }
 }
 
-/// On the wire nanoseconds count forward from the second also before 1970.
+/// On the wire, nanoseconds count forward from the second even before 1970.
 impl Wire<prost_types::Timestamp> for Timestamp {
     fn to_wire(&self) -> prost_types::Timestamp {
         let (second, nanosecond) = (self.as_second(), self.subsec_nanosecond());
@@ -223,7 +224,7 @@ impl<T: Wire<W>, W> Wire<Option<W>> for Option<T> {
     }
 }
 
-/// A text that may be empty in place of absent.
+/// A string on the wire that is empty if the value is absent.
 impl<T: Wire<String>> Wire<String> for Option<T> {
     fn to_wire(&self) -> String {
         self.as_ref().map(Wire::to_wire).unwrap_or_default()
@@ -254,17 +255,17 @@ impl<T: Wire<W>, W> Wire<W> for Box<T> {
     }
 }
 
-/// Conversions of a noun, both ways.
+/// Implements conversions in both directions.
 ///
-/// - `Slot, "the slot", [Base, …]`: an enum with the variants of the message of its name, or of the one named second. The
-///   wire's zero, `Unspecified`, is `None`.
-/// - `Segment as v1::Segment: kind bytes …`: a message with these fields. Then, in this order, those with another name on the
-///   wire or a name in errors (`at = at "the time"`), the one with a stand-in for what only newer daemons know
-///   (`! kind (ErrorKind::Internal)`), those that are their default where the wire has none (`? shown`),
-///   the ones of a part whose fields stand beside the others (`@ files: FilesCopied {files}`, with the same forms inside),
-///   one that only the wire has (`+ holds (AuditReport::holds)`), the values of those that do not travel (`.. origin: None`),
-///   and a check of what came in, which may change it (`=> |hit| Ok(hit)`).
-/// - `Mount as v1::Mount`: a message whose conversions are written out.
+/// - `Slot, "the slot", [Base, …]`: an enum with the variants of the wire enum of the same name, or of the second name.
+///   The wire's zero, `Unspecified`, is `None`.
+/// - `Segment as v1::Segment: kind bytes …`: a message with these fields. Then, in this order: fields with another name
+///   on the wire or a name in errors (`at = at "the time"`), a field with a substitute for values of newer daemons
+///   (`! kind (ErrorKind::Internal)`), fields that have their default if absent on the wire (`? shown`), fields of a
+///   nested type that are inline on the wire (`@ files: FilesCopied {files}`, with the same forms inside), a field that
+///   only the wire has (`+ holds (AuditReport::holds)`), the values of fields that are not sent (`.. origin: None`), and
+///   a check of the incoming value, which may change it (`=> |hit| Ok(hit)`).
+/// - `Mount as v1::Mount`: a message with handwritten conversions.
 macro_rules! mirrored {
     ($core:ident, $what:literal, $variants:tt) => {
         $crate::convert::mirrored!($core, $core, $what, $variants);
@@ -364,8 +365,9 @@ macro_rules! mirrored {
 }
 pub(super) use mirrored;
 
-/// Conversions of an enum whose variants are those of a `oneof`, both ways: a variant `{with fields}` is the message of its
-/// name in a module; one of a field `[alone]`, or of a value `(alone)`, is that one's form. Absent, it is unknown.
+/// Implements conversions in both directions for an enum whose variants are those of a `oneof`. A variant
+/// `{with fields}` is the message of its name in a module. A variant with a field `[alone]` or a value `(alone)` is the
+/// wire form of that value. An absent value is unknown.
 macro_rules! choices {
     ($core:ident as $wire:ty, $module:ident, $what:literal {
         $($variant:ident

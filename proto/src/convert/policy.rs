@@ -1,4 +1,4 @@
-//! Verdicts of the rules, rules that a person keeps, interrupts and their answers.
+//! Conversions for verdicts, grants, interrupts and their answers.
 
 use agentd_core::{
     grant::{Grant, GrantScope, HeldGrant},
@@ -170,14 +170,14 @@ impl TryFrom<interrupt::Ask> for Ask {
                 risk: Wire::from_wire(approval.risk, "the risk of a call")?,
                 reason: approval.reason,
                 preview: approval.preview,
-                // A layer that is newer than we are is no reason not to show the question.
+                // The question is shown even if its layer is newer than this version.
                 layer: Wire::from_wire(approval.layer, "the layer of a rule").unwrap_or_default(),
                 rule: approval.rule,
-                // An older daemon names one at the most.
+                // An older daemon sends at most one.
                 grants: if approval.grants.is_empty() { approval.grant.into_iter().collect() } else { approval.grants },
                 wider: approval.wider,
                 for_good: approval.for_good,
-                // For the daemon alone.
+                // Internal to the daemon.
                 owner: None,
             },
             interrupt::Ask::Question(asked) => {

@@ -1,6 +1,6 @@
-//! Projects, plugins, skills, agents and worktrees.
+//! Conversions for projects, plugins, skills, agents and worktrees.
 //!
-//! Documents: what they are, what they say, and where.
+//! Also for documents: states, content and search hits.
 
 use std::ops::Range;
 
@@ -83,7 +83,7 @@ mirrored! { Extent as v1::Extent: unit first last total }
 mirrored! { ReadPart as v1::ReadPart: number label text cut shown next }
 mirrored! { Reading as v1::ReadDocumentResponse: format title parts_are total parts broken locked }
 mirrored! {
-    // Looseness counts where pages are joined, and that was done.
+    // The flag is used only when results are merged, which the daemon has done.
     DocumentFinds as v1::SearchDocumentsResponse:
         by hits searched broken notes late not_searched more locked .. is_loose: false
 }
@@ -93,7 +93,7 @@ mirrored! {
 }
 mirrored! { KnowledgeStats as v1::DocumentStatsResponse: documents chunks bytes stale folder }
 
-/// Default number of finds.
+/// Default number of hits.
 const USUAL: usize = 10;
 
 impl From<&v1::ReadDocumentRequest> for PartRange {
@@ -112,7 +112,7 @@ impl From<&v1::SearchDocumentsRequest> for DocumentQuery {
     }
 }
 
-/// A broken document and why.
+/// A broken document and the reason.
 impl Wire<v1::BrokenDocument> for (String, String) {
     fn to_wire(&self) -> v1::BrokenDocument {
         v1::BrokenDocument { name: self.0.clone(), why: self.1.clone() }
@@ -123,13 +123,13 @@ impl Wire<v1::BrokenDocument> for (String, String) {
     }
 }
 
-/// Marks that are places in a text. What is no place in it marks nothing.
+/// Drops marks that are not valid ranges of the text.
 pub(super) fn places(text: &str, mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
     marks.retain(|mark| text.get(mark.clone()).is_some());
     marks
 }
 
-/// Marks in a text, as bytes from one to another.
+/// Implements marks in a text, as byte ranges.
 macro_rules! marks {
     ($($wire:ty)+) => {
         $(impl Wire<$wire> for Range<usize> {

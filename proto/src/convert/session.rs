@@ -1,4 +1,4 @@
-//! Sessions: their settings, todo lists and files, what was found in them, and what was undone.
+//! Conversions for sessions: settings, todo lists, files, search hits and undo.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ mirrored! {
         @ session: StoredSession {
             todos open_turn reset_seq agents, summary = summary "the summary of a session",
             settings = settings "the settings of a session" ? window
-            // What waits is for the daemon to know; a client is told how many do.
+            // Queued turns are internal to the daemon; clients get their number.
             .. queue: Vec::new(), handed_over: Default::default(), tools: Vec::new(), surroundings: None
         }
 }
@@ -92,7 +92,7 @@ mirrored! {
 mirrored! { UndoReport as v1::UndoReport: turn_id turn redo preview files }
 mirrored! { UndoneFile as v1::UndoneFile: path change outcome reason diff }
 
-/// The request for a session.
+/// Creates the undo request for a session.
 pub fn undo_to_wire(session: &str, request: &UndoRequest) -> v1::UndoRequest {
     v1::UndoRequest {
         session: session.to_owned(),
@@ -150,7 +150,7 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
     type Error = WireError;
 
     fn try_from(settings: v1::SessionSettings) -> Result<Self, WireError> {
-        // What a client does not mention is asked about: an approval must never vanish by omission.
+        // A confirmation that the client does not mention stays required: omitting a field must never remove it.
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
         let parent = Wire::from_wire(settings.parent.clone(), "the parent")?;
         let (pinned, pins, agent) = (settings.pinned, settings.pins.clone(), settings.agent.clone());
@@ -161,10 +161,10 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
     }
 }
 
-/// The settings of a new session: what the client says, and `base` where it says nothing.
+/// Settings of a new session: those of the client, and `base` for the ones that it omits.
 ///
 /// # Errors
-/// When the client says what makes no sense.
+/// If a setting of the client is invalid.
 pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result<SessionSettings, WireError> {
     Ok(SessionSettings {
         confirm_write: said.confirm_write.unwrap_or(base.confirm_write),
@@ -176,8 +176,8 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         folders: if said.folders.is_empty() { base.folders } else { super::all(said.folders)? },
         worktree: <Option<_> as Wire<_>>::from_wire(said.worktree, "the worktree")?.or(base.worktree),
         trace: said.trace.or(base.trace),
-        // Rules are checked where they are kept. The daemon alone says who works for whom, a turn names its agent, and only a
-        // session that is there can be pinned, or was imported.
+        // The rest comes from `base`: grants are checked where they are stored, only the daemon sets parents, a turn
+        // names its agent, and only an existing session can be pinned or was imported.
         ..base
     })
 }
@@ -199,7 +199,7 @@ impl From<&NewSession> for v1::SessionSettings {
     }
 }
 
-/// Refuses a path that depends on the current folder.
+/// Rejects a path that depends on the current directory.
 fn absolute(path: &Path, what: &'static str) -> Result<(), WireError> {
     if path.is_absolute() { Ok(()) } else { Err(WireError::Value { what, problem: "must be absolute" }) }
 }

@@ -1,4 +1,4 @@
-//! What a turn is asked for and what it comes to; its input, and what it wants of its client.
+//! Conversions for the start and the result of a turn, its input, and its requests to the client.
 
 use agentd_core::{
     answer_schema::AnswerSchema,
@@ -61,7 +61,7 @@ by_name! {
     };
 }
 
-/// The frame that starts a turn in a session that exists; the caller adds which one.
+/// Frame that starts a turn. The caller sets the session.
 impl From<&StartTurn> for turn_request::Start {
     fn from(start: &StartTurn) -> Self {
         Self {
@@ -94,7 +94,7 @@ fn limits_to_wire(options: &TurnOptions) -> Option<v1::TurnLimits> {
     (time_ms > 0 || tokens > 0).then_some(v1::TurnLimits { time_ms, tokens })
 }
 
-/// Start of a turn; the session, its settings and title, and the parts of its input are read by the caller.
+/// Start of a turn. The caller reads the session with its settings and title, and the parts of the input.
 impl TryFrom<turn_request::Start> for StartTurn {
     type Error = WireError;
 
@@ -131,15 +131,15 @@ impl TryFrom<turn_request::Start> for StartTurn {
     }
 }
 
-/// A value of a turn's end, with a stand-in for one that only newer daemons know: an end is never skipped.
+/// Substitutes a value that only newer daemons know in the end of a turn, because an end must not be skipped.
 pub(crate) fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, WireError> {
     if matches!(value, Err(WireError::Unknown(_))) { Ok(stand_in) } else { value }
 }
 
-/// The parts of an input: its words, and all else in order.
+/// Splits the parts of an input into its texts and everything else, in order.
 ///
 /// # Errors
-/// When there is one of a kind that is not known here.
+/// If there is a part of an unknown kind.
 pub fn input_parts(parts: Vec<v1::InputPart>) -> Result<(Vec<String>, Vec<InputPart>), WireError> {
     let (mut words, mut others) = (Vec::new(), Vec::new());
     for part in parts {
@@ -217,7 +217,7 @@ impl TryFrom<FileRequested> for ClientFileRequest {
     }
 }
 
-/// The answer to a question.
+/// Creates the answer to a file request.
 pub(crate) fn file_answer(request_id: &str, answer: ClientFileAnswer) -> FileAnswer {
     let outcome = match answer {
         ClientFileAnswer::Text(text) => file_answer::Outcome::Text(text),
@@ -228,7 +228,7 @@ pub(crate) fn file_answer(request_id: &str, answer: ClientFileAnswer) -> FileAns
     FileAnswer { request_id: request_id.to_owned(), outcome: Some(outcome) }
 }
 
-/// The answer of a frame.
+/// Returns the answer of a frame.
 pub fn answered_file(answer: FileAnswer) -> ClientFileAnswer {
     match answer.outcome {
         Some(file_answer::Outcome::Text(text)) => ClientFileAnswer::Text(text),

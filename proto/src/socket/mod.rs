@@ -1,10 +1,10 @@
-//! The local socket: where it is, how it is bound or adopted, whom it lets in, and how it is connected to.
+//! The local socket: its path, binding or adopting it, access control, and connecting.
 //!
-//! - [`socket_path`]: the rule for the socket's place, a pure function of the environment's values; [`other_paths`]: where
-//!   it is when that place cannot be had.
-//! - [`bind`](bind()), [`adopt`]: the listening end; [`Incoming`] drops everybody but the owner.
-//! - [`connect`](connect()): the calling end, which makes sure that its own user listens.
-//! - [`Io`]: one connection, as both ends of tonic want it.
+//! - [`socket_path`]: the rule for the socket's path, a pure function of environment values; [`other_paths`]:
+//!   alternatives if that path is unavailable.
+//! - [`bind`](bind()), [`adopt`]: the listening end; [`Incoming`] drops connections of other users.
+//! - [`connect`](connect()): the calling end, which checks that the listener belongs to the same user.
+//! - [`Io`]: one connection, with the traits that both ends of tonic need.
 
 pub use stream::{Incoming, Io, PeerInfo, connect};
 pub use stream::{SocketFile, adopt, bind, is_live};
@@ -20,38 +20,38 @@ use agentd_core::error::ErrorKind;
 
 mod stream;
 
-/// A socket that cannot be used.
+/// Error for an unusable socket.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// `AGENTD_SOCKET` depends on the current folder, which the daemon and its clients do not share.
+    /// `AGENTD_SOCKET` depends on the current directory, which the daemon and its clients do not share.
     #[error("the socket path {} is not absolute", .0.display())]
     NotAbsolute(PathBuf),
-    /// The kernel takes no path of that length.
+    /// The path exceeds the kernel's length limit.
     #[error("the socket path {} has {} bytes; the limit is {}", .0.display(), .0.as_os_str().len(), MAX_PATH_BYTES)]
     TooLong(PathBuf),
-    /// Others could put a socket of theirs in the place of ours: the folder, and why.
+    /// Other users could replace the socket: the folder, and the reason.
     #[error("the socket's folder {} is not safe: {}", .0.display(), .1)]
     UnsafeFolder(PathBuf, &'static str),
-    /// A daemon listens there.
+    /// A daemon is listening at this path.
     #[error("a daemon is already listening at {}", .0.display())]
     Live(PathBuf),
-    /// There is something that is no socket.
+    /// There is a file that is not a socket.
     #[error("{} is there and is not a socket", .0.display())]
     NotASocket(PathBuf),
-    /// Nobody listens there.
+    /// No daemon listens at this path.
     #[error("no daemon is listening at {}", .0.display())]
     NobodyThere(PathBuf),
-    /// Another user listens there, who could read all that we say.
+    /// The socket of another user, who could read the whole communication.
     #[error("the socket {} belongs to another user", .0.display())]
     Foreign(PathBuf),
-    /// The system refused.
+    /// A system call failed.
     #[error("could not {action} {}: {source}", path.display())]
     Io {
-        /// The attempted action.
+        /// Action that was attempted.
         action: &'static str,
-        /// On which path.
+        /// Path of the action.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
@@ -63,7 +63,7 @@ impl SocketError {
         move |source| Self::Io { action, path, source }
     }
 
-    /// The kind of failure.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Live { .. } => ErrorKind::Conflict,
@@ -75,7 +75,7 @@ impl SocketError {
         }
     }
 
-    /// Hint on what to do.
+    /// Returns a hint on how to fix it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotAbsolute { .. } => "set AGENTD_SOCKET to a path that begins with /",
@@ -102,36 +102,37 @@ impl From<SocketError> for io::Error {
     }
 }
 
-/// Settings that decide where the socket is. The values come from the environment, which only the programs read.
+/// Settings that determine the socket's path. The values come from the environment, which only the programs read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketPlace {
-    /// The value of `AGENTD_SOCKET`. Empty counts as absent.
+    /// Value of `AGENTD_SOCKET`. Empty counts as absent.
     pub explicit: Option<OsString>,
-    /// The value of `XDG_RUNTIME_DIR`. Empty or relative counts as absent, as its specification says.
+    /// Value of `XDG_RUNTIME_DIR`. Empty or relative counts as absent, according to its specification.
     pub runtime_dir: Option<OsString>,
-    /// The user's id, which keeps users apart below `/tmp`.
+    /// User id, which separates users below `/tmp`.
     pub uid: u32,
-    /// The data folder, which keeps daemons of one user apart.
+    /// Data folder, which separates the daemons of one user.
     pub data_dir: PathBuf,
 }
 
 impl SocketPlace {
-    /// The place for the user of this process.
+    /// Creates the settings for the user of this process.
     pub fn of_this_user(explicit: Option<OsString>, runtime_dir: Option<OsString>, data_dir: PathBuf) -> Self {
         Self { explicit, runtime_dir, uid: nix::unistd::geteuid().as_raw(), data_dir }
     }
 
-    /// The value of `AGENTD_SOCKET`, where there is one.
+    /// Returns the value of `AGENTD_SOCKET`, if it is set.
     pub fn named(&self) -> Option<PathBuf> {
         given(&self.explicit)
     }
 }
 
-/// The socket's path: `AGENTD_SOCKET`, else `$XDG_RUNTIME_DIR/agentd/agentd.sock`, else a name of the data folder's own in
-/// `/tmp/agentd-UID`. `TMPDIR` plays no part, because the daemon and its clients may have different ones.
+/// Returns the socket's path: `AGENTD_SOCKET`, else `$XDG_RUNTIME_DIR/agentd/agentd.sock`, else a name derived from the
+/// data folder in `/tmp/agentd-UID`. `TMPDIR` is not used, because the daemon and its clients may have different
+/// values.
 ///
 /// # Errors
-/// When `AGENTD_SOCKET` is no absolute path, or the path is too long for a socket.
+/// If `AGENTD_SOCKET` is not an absolute path, or the path is too long for a socket.
 pub fn socket_path(place: &SocketPlace) -> Result<PathBuf, SocketError> {
     match (place.named(), given(&place.runtime_dir).filter(|path| path.is_absolute())) {
         (Some(path), _) if path.is_absolute() => check_length(path),
@@ -141,8 +142,8 @@ pub fn socket_path(place: &SocketPlace) -> Result<PathBuf, SocketError> {
     }
 }
 
-/// Places for a daemon that cannot have the one of [`socket_path`], best first: in `/tmp/agentd-UID`, then in the data
-/// folder. Clients find them by the [lock file](crate::lock_file).
+/// Returns alternatives for a daemon that cannot use [`socket_path`], best first: in `/tmp/agentd-UID`, then in the
+/// data folder. Clients find them through the [lock file](crate::lock_file).
 pub fn other_paths(place: &SocketPlace) -> Vec<PathBuf> {
     let first = socket_path(place).ok();
     [own_path(place), place.data_dir.join("agentd.sock")]
@@ -156,7 +157,7 @@ fn given(value: &Option<OsString>) -> Option<PathBuf> {
     value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The path that no daemon with another data folder has.
+/// Path derived from the data folder, different for each.
 fn own_path(place: &SocketPlace) -> PathBuf {
     // FNV-1a: short, and the same in every version of the programs.
     let digest = place
@@ -168,7 +169,7 @@ fn own_path(place: &SocketPlace) -> PathBuf {
     Path::new("/tmp").join(format!("agentd-{}", place.uid)).join(format!("{digest:016x}.sock"))
 }
 
-/// The kernel keeps a socket's path in 108 bytes, one of them the end mark.
+/// The kernel stores a socket's path in 108 bytes, including the terminator.
 const MAX_PATH_BYTES: usize = 107;
 
 pub(super) fn check_length(path: PathBuf) -> Result<PathBuf, SocketError> {

@@ -1,6 +1,6 @@
-//! Connections: the calling end, the owner of the daemon and nobody else let in, and what both hold.
+//! Connections: the calling end, the check that only the daemon's owner connects, and the type for both ends.
 //!
-//! The listening end: binding a socket of our own, or adopting one that was passed to us.
+//! Also the listening end: binding a new socket, or adopting an inherited one.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -40,30 +40,30 @@ use tonic::transport::server::Connected;
 
 use crate::socket::{SocketError, check_length};
 
-/// A connection over the local socket. The other side sees its end when this is dropped, not before.
+/// A connection over the local socket. The other side sees the end of the stream when this is dropped, not before.
 #[derive(Debug)]
 pub struct Io {
     stream: Stream,
     peer: PeerInfo,
 }
 
-/// Identity of the other end, as the kernel says.
+/// Identity of the peer, as reported by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// The effective user id with which the connection was made.
+    /// Effective user id of the peer at the time of the connection.
     pub uid: u32,
-    /// The process id, where the system tells.
+    /// Process id of the peer, if the system reports it.
     pub pid: Option<i32>,
 }
 
 impl Io {
-    /// Wraps a connection whose other end the kernel can name; `None` where it cannot, which is never let in.
+    /// Wraps a connection. `None` if the kernel cannot identify the peer, which is then never accepted.
     fn identify(stream: Stream) -> io::Result<Option<Self>> {
         let credentials = stream.peer_creds()?;
         Ok(credentials.euid().map(|uid| Self { peer: PeerInfo { uid, pid: credentials.pid() }, stream }))
     }
 
-    /// Identity of the other end.
+    /// Returns the identity of the peer.
     pub fn peer(&self) -> PeerInfo {
         self.peer
     }
@@ -112,12 +112,12 @@ impl AsyncWrite for Io {
 /// Connects to the daemon at this path.
 ///
 /// # Errors
-/// [`SocketError::NobodyThere`] where no daemon listens; other kinds where something there cannot be used.
+/// [`SocketError::NobodyThere`] if no daemon listens; other kinds if the socket is unusable.
 pub async fn connect(path: &Path) -> Result<Io, SocketError> {
     let path = check_length(path.to_owned())?;
     let stream = raw_connect(&path).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NobodyThere(path.clone()),
-        // The kernel says the same of a socket that nobody listens to and of a file that is no socket at all.
+        // The kernel returns the same error for a socket without a listener and for a file that is not a socket.
         io::ErrorKind::ConnectionRefused if is_no_socket(&path) => SocketError::NotASocket(path.clone()),
         io::ErrorKind::ConnectionRefused => SocketError::NobodyThere(path.clone()),
         _ => SocketError::io("connect to", &path)(error),
@@ -136,11 +136,11 @@ fn is_no_socket(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket())
 }
 
-/// Delay after the system refused a connection, for want of file descriptors, say. Connections stay in the kernel's
-/// queue meanwhile.
+/// Delay after the system failed to accept a connection, for example because it has no more file descriptors.
+/// Connections stay in the kernel's queue meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that listens.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub struct Incoming {
     listener: Listener,
@@ -151,8 +151,8 @@ impl Incoming {
         Self { listener }
     }
 
-    /// The connections of the owner. Others are dropped before they can say a word. The stream never ends: what the
-    /// system refuses is logged and tried again.
+    /// Streams the connections of the owner. Others are dropped before they can send anything. The stream never ends:
+    /// errors of the system are logged and accepting is retried.
     pub fn into_stream(self) -> impl Streaming<Item = Result<Io, io::Error>> + Send + 'static {
         stream::unfold(self.listener, |listener| async move {
             let io = next_of_owner(&listener).await;
@@ -181,42 +181,42 @@ async fn next_of_owner(listener: &Listener) -> Io {
     }
 }
 
-/// The name that we gave to our socket, to be taken away at the end.
+/// The name of a socket that this process created, to be removed at the end.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Our socket's inode, held open: an inode number is given away again as soon as nobody holds it, and then a
-    /// successor's socket would look like ours.
+    /// Open handle on the socket's inode. Without it, the inode number could be reused, and a successor's socket would
+    /// look like this one.
     inode: File,
 }
 
 impl SocketFile {
-    /// The path.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes the name away, unless it belongs to another socket by now: that of a successor.
+    /// Removes the name, unless it belongs to the socket of a successor by now.
     ///
     /// # Errors
-    /// When the file is ours and cannot be removed.
+    /// If the file is ours and cannot be removed.
     pub fn remove(self) -> Result<(), SocketError> {
         if self.is_there() { remove_file(&self.path) } else { Ok(()) }
     }
 
-    /// The name of a socket that somebody else made, held for [`SocketFile::is_there`].
+    /// Creates a handle on a socket that another process created, for [`SocketFile::is_there`].
     ///
     /// # Errors
-    /// When there is nothing of that name.
+    /// If there is no file of that name.
     pub fn look(path: &Path) -> Result<Self, SocketError> {
-        // A socket cannot be opened, but a handle on its place can.
+        // A socket cannot be opened, but `O_PATH` gives a handle on its inode.
         let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let inode =
             open(path, handle, Mode::empty()).map_err(|errno| SocketError::io("look at", path)(errno.into()))?;
         Ok(Self { inode: inode.into(), path: path.to_owned() })
     }
 
-    /// Returns whether the name still leads to the socket.
+    /// Returns true if the name still belongs to this socket.
     pub fn is_there(&self) -> bool {
         match (self.inode.metadata(), fs::symlink_metadata(&self.path)) {
             (Ok(ours), Ok(found)) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
@@ -225,18 +225,18 @@ impl SocketFile {
     }
 }
 
-/// Binds the socket, with mode 0600, in a folder that is made with mode 0700 where it is missing. The caller holds the
-/// daemon's lock, so that no two daemons are here at once.
+/// Binds the socket with mode 0600. A missing folder is created with mode 0700. The caller holds the daemon's lock, so
+/// that no two daemons bind at once.
 ///
 /// # Errors
-/// [`SocketError::Live`] where somebody listens already, [`SocketError::NotASocket`] where a file is in the way,
-/// [`SocketError::UnsafeFolder`] where others could interfere, and what the system refuses.
+/// [`SocketError::Live`] if a process listens already, [`SocketError::NotASocket`] if another file has this name,
+/// [`SocketError::UnsafeFolder`] if other users could interfere, and errors of the system.
 pub async fn bind(path: &Path) -> Result<(Incoming, SocketFile), SocketError> {
     let path = check_length(path.to_owned())?;
     prepare_folder(path.parent().unwrap_or(Path::new("/")))?;
     remove_dead(&path).await?;
     let name = path.as_path().to_fs_name::<GenericFilePath>().map_err(SocketError::io("bind", &path))?;
-    // The library would unlink the path when it drops the listener, whoever owns it by then. SocketFile looks first.
+    // The library would unlink the path when it drops the listener, whoever owns it by then. `SocketFile` checks first.
     let listener = ListenerOptions::new()
         .name(name)
         .mode(0o600)
@@ -246,24 +246,24 @@ pub async fn bind(path: &Path) -> Result<(Incoming, SocketFile), SocketError> {
     Ok((Incoming::new(listener), SocketFile::look(&path)?))
 }
 
-/// Returns whether a process listens there.
+/// Returns true if a process listens at the path.
 pub async fn is_live(path: &Path) -> bool {
     raw_connect(path).await.is_ok()
 }
 
-/// Takes over a listening socket that a supervisor made, with its path where it has one. Its name, mode and end are the
-/// supervisor's business.
+/// Adopts a listening socket created by a supervisor, and returns its path if it has one. The supervisor remains
+/// responsible for its name, mode and removal.
 ///
 /// # Errors
-/// When the descriptor is no listening local socket.
+/// If the descriptor is not a listening local socket.
 pub fn adopt(fd: OwnedFd) -> Result<(Incoming, Option<PathBuf>), SocketError> {
     let path = getsockname::<UnixAddr>(fd.as_raw_fd()).ok().and_then(|address| address.path().map(Path::to_owned));
     let refused = SocketError::io("adopt", Path::new("the inherited socket"));
     UnixListener::try_from(fd).map(|listener| (Incoming::new(listener.into()), path)).map_err(refused)
 }
 
-/// Makes the folder where it is missing and makes sure that nobody else can put things there. Others may be able to
-/// look into a folder that the person chose: the socket's own mode keeps them out.
+/// Creates the folder if it is missing, and checks that no other user can write to it. Others may be able to read a
+/// folder that the user chose, but the socket's own mode keeps them out.
 fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(SocketError::io("make the folder", folder))?;
     let look = SocketError::io("look at the folder", folder);
@@ -282,7 +282,7 @@ fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
     Err(SocketError::UnsafeFolder(folder.to_owned(), problem))
 }
 
-/// Takes away the socket of a daemon that is no more. Only a refused connection proves that.
+/// Removes the socket of a daemon that has ended. Only a refused connection proves that.
 async fn remove_dead(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -294,7 +294,7 @@ async fn remove_dead(path: &Path) -> Result<(), SocketError> {
         Ok(_) => Err(SocketError::Live(path.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // A daemon whose queue is full is alive.
+        // A daemon with a full queue is alive.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(SocketError::Live(path.to_owned())),
         Err(error) => Err(SocketError::io("find out who listens at", path)(error)),
     }

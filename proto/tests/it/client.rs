@@ -29,7 +29,7 @@ async fn a_watch_skips_what_it_does_not_know() {
     let client = Client::connect(daemon.path()).await.unwrap();
     let mut watch = client.watch(true, false).await.unwrap();
     assert_eq!(watch.next().await, Ok(Some(WatchEvent::ConfigReloaded)));
-    // An end is never skipped, whatever ended the turn.
+    // An end must not be skipped, even with an unknown reason.
     let end = watch.next().await;
     assert!(matches!(end, Ok(Some(WatchEvent::TurnEnded { stop_reason: StopReason::Failed, .. }))), "{end:?}");
     assert_eq!(watch.next().await, Ok(None));

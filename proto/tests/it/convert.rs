@@ -1,4 +1,4 @@
-//! Every word there and back.
+//! Round trips of all types.
 
 use std::{collections::HashSet, fmt::Debug};
 
@@ -27,7 +27,7 @@ use prost::Message;
 
 use crate::samples;
 
-/// There and back, through the bytes.
+/// Checks the round trip of a value through its bytes.
 fn check<W, T>(value: &T)
 where
     W: for<'a> From<&'a T> + Message + Default,
@@ -135,7 +135,7 @@ fn approvals_never_vanish_by_omission() {
     let silent = v1::SessionSettings::default();
     let settings = SessionSettings::try_from(silent.clone()).unwrap();
     assert!(settings.confirm_write && settings.confirm_exec);
-    // A new session is as the daemon is configured, unless its client says otherwise.
+    // A new session uses the daemon's configuration except for the client's settings.
     assert_eq!(settings_over(samples::settings(), silent), Ok(samples::settings()));
     let said = v1::SessionSettings::from(&NewSession { confirm_write: Some(true), ..NewSession::default() });
     let settings = settings_over(samples::settings(), said).unwrap();

@@ -25,7 +25,7 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 use crate::samples;
 
-/// A daemon of another version, which sends what its client cannot know.
+/// A daemon of another version, which sends messages that its client does not know.
 #[derive(Clone)]
 struct Fake {
     protocol_version: u32,
@@ -59,7 +59,7 @@ impl Turns for Fake {
     type TurnStream = EventStream;
     type SubscribeStream = EventStream;
 
-    /// Two kinds of events that the client cannot know, then the end.
+    /// Sends two events of unknown kinds, then the end.
     async fn turn(&self, _: Request<Streaming<v1::TurnRequest>>) -> Result<Response<EventStream>, Status> {
         let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
         let result = Box::new(TurnResult { turn_id, ..samples::results().remove(0) });

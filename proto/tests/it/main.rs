@@ -1,5 +1,5 @@
-//! The wire through its public faces: every word there and back, the socket on a real disk, and the client against a
-//! small server over a real socket.
+//! Tests of the protocol's public interface: round trips of all types, the socket on a real disk, and the client
+//! against a small server over a real socket.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

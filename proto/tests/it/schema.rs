@@ -1,5 +1,5 @@
-//! The schema of stream-json in the documentation: every event that travels matches it, and has no field that it lacks. It is
-//! kept by hand: who adds a field adds it there.
+//! Checks the stream-json schema in the documentation: every event matches it and has no undeclared field. The schema
+//! is maintained by hand, so new fields must be added there.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,7 @@ fn schema() -> Value {
     serde_json::from_str(&fs::read_to_string(place).unwrap()).unwrap()
 }
 
-/// The same schema, which allows no field that it does not declare. `complete` says that nothing else adds fields here.
+/// Same schema, but without undeclared fields. `complete` is false if other code adds fields here.
 fn strict(schema: &mut Value, complete: bool) {
     let Some(keys) = schema.as_object_mut() else { return };
     for (key, value) in keys.iter_mut() {
@@ -76,7 +76,7 @@ fn what_is_no_event_does_not_match_it() {
         assert!(!lenient.is_valid(&nameless), "{nameless}");
         let unknown = with(&|line| line["type"] = json!("no_such_type"));
         assert!(!lenient.is_valid(&unknown), "{unknown}");
-        // A newer daemon may say more.
+        // A newer daemon may add fields.
         let more = with(&|line| line["no_such_field"] = json!(1));
         assert!(lenient.is_valid(&more) && !validator.is_valid(&more), "{more}");
     }

@@ -1,4 +1,4 @@
-//! Failures there and back.
+//! Round trips of errors.
 
 use agentd_core::error::ErrorKind;
 use agentd_proto::{

@@ -1,6 +1,6 @@
-//! What the log tells, put together for readers: each call once, with its decision and what came of it.
+//! Records of the audit log for readers: each call once, with its decision and its outcome.
 //!
-//! Result of verifying the log: whether it holds, and what is wrong where it does not.
+//! Also the result of verifying the log: whether it is intact, and its problems if not.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 use super::{AuditFact, AuditHead, AuditLine, CallEnd, VerdictName};
 use crate::ids::{SessionId, TurnId};
 
-/// A line of the log that stands for itself, with what came of it where it is the decision on a call.
+/// A line of the log that is a record of its own, with the outcome if it is the decision on a call.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// The line.
+    /// The line of the log.
     #[serde(flatten)]
     pub line: AuditLine,
-    /// State of the call; absent where the line is about something else.
+    /// State of the call. `None` if the line is not about a call.
     pub outcome: Option<CallOutcome>,
-    /// The line that tells the call's end, where there is one.
+    /// End of the call, if it is in the log.
     pub ended: Option<RecordedEnd>,
 }
 
-/// The line that tells a call's end.
+/// The line with the end of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedEnd {
-    /// Its number.
+    /// Number of the line.
     pub n: u64,
-    /// When that was.
+    /// Time of the end.
     pub at: Timestamp,
-    /// End of the call.
+    /// Details of the end.
     #[serde(flatten)]
     pub end: CallEnd,
 }
@@ -37,21 +37,21 @@ names! {
     /// State of a call that was decided.
     #[derive(Hash)]
     pub enum CallOutcome {
-        /// It did what it should.
+        /// The call ended without an error.
         Done = "done",
-        /// It failed, or could not run for another reason than a refusal.
+        /// The call failed, or could not run for a reason other than a refusal.
         Failed = "failed",
-        /// It was not let through.
+        /// The call was refused.
         Refused = "refused",
-        /// It has no end yet.
+        /// The call has no end yet.
         Open = "open",
-        /// The daemon ended before it did: it may have taken effect or not.
+        /// The daemon ended before the call did. It may have taken effect or not.
         Unknown = "unknown",
     }
 }
 
 impl CallOutcome {
-    /// State of a call. `restarted` says whether the daemon was restarted since it was decided.
+    /// Returns the state of a call. `restarted` is true if the daemon has restarted since the decision.
     pub fn of(allowed: bool, end: Option<&CallEnd>, restarted: bool) -> Self {
         match end {
             _ if !allowed => Self::Refused,
@@ -63,29 +63,29 @@ impl CallOutcome {
     }
 }
 
-/// Which records are wanted. What is said of calls leaves out all that is about something else.
+/// Filter for records. A filter on calls excludes all records that are not about calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordQuery {
-    /// Only those of this session.
+    /// Only records of this session.
     pub session_id: Option<SessionId>,
     /// Only calls of this turn.
     pub turn_id: Option<TurnId>,
     /// Only calls of this tool.
     pub tool: Option<String>,
-    /// Only calls of which the rules said this.
+    /// Only calls with this verdict of the rules.
     pub verdict: Option<VerdictName>,
-    /// Only calls that were not let through, whoever refused them.
+    /// Only calls that were refused for any reason.
     pub refused: bool,
-    /// Only from this moment on.
+    /// Only records from this time on.
     pub since: Option<Timestamp>,
-    /// Only those with numbers below this one; 0 for all.
+    /// Only records with numbers below this one; 0 for all.
     pub before: u64,
-    /// At most so many: the newest.
+    /// Maximum number of records: the newest.
     pub limit: usize,
 }
 
 impl RecordQuery {
-    /// Returns whether the line is wanted. Ends of calls belong to their decisions and are no records of their own.
+    /// Returns true if the line matches. Ends of calls belong to their decisions and never match.
     pub fn wants(&self, line: &AuditLine) -> bool {
         let entry = &line.entry;
         let of_call = match &entry.fact {
@@ -108,63 +108,63 @@ impl RecordQuery {
 /// Result of verifying the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditReport {
-    /// The lines that were read.
+    /// Number of lines that were read.
     pub lines: u64,
-    /// The files that were read, oldest first.
+    /// Files that were read, oldest first.
     pub files: Vec<String>,
-    /// The last line that holds. Noted elsewhere, it proves later that nothing up to here was changed.
+    /// The last valid line. Noted elsewhere, it proves later that nothing up to here was changed.
     pub head: AuditHead,
-    /// Findings, in the order of the lines; none where the log holds.
+    /// Findings in the order of the lines; empty if the log is intact.
     pub findings: Vec<AuditFinding>,
-    /// Number of findings beyond those.
+    /// Number of findings beyond those in `findings`.
     pub more: u64,
 }
 
 impl AuditReport {
-    /// Returns whether the log holds. That it tells of damage before, which was set aside then, is no damage now.
+    /// Returns true if the log is intact. Records of earlier damage that was moved out of the log do not count.
     pub fn holds(&self) -> bool {
         self.more == 0 && self.findings.iter().all(|finding| finding.problem == AuditProblem::Recorded)
     }
 }
 
-/// One thing that is wrong with the log.
+/// One problem of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditFinding {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// The line in the file, from 1; 0 where it is about the file as a whole.
+    /// Line in the file, from 1; 0 if the finding is about the whole file.
     pub line: u64,
-    /// The problem.
+    /// Kind of the problem.
     pub problem: AuditProblem,
-    /// One sentence.
+    /// Description in one sentence.
     pub message: String,
 }
 
 names! {
-    /// Problem of the log.
+    /// Kind of a problem of the log.
     #[derive(Hash)]
     pub enum AuditProblem {
-        /// A line is not the one that was written.
+        /// A line differs from the one that was written.
         Changed = "changed",
-        /// Something stands in the place of a line that is none.
+        /// The text in the place of a line is not a line.
         NotALine = "not_a_line",
-        /// Lines are gone.
+        /// Lines between others are missing.
         Missing = "missing",
-        /// A line stands where it was not written.
+        /// A line is not in its original place.
         OutOfOrder = "out_of_order",
-        /// The first lines are gone.
+        /// The first lines are missing.
         BeginningMissing = "beginning_missing",
-        /// The last lines are gone.
+        /// The last lines are missing.
         EndMissing = "end_missing",
-        /// The last line is not whole.
+        /// The last line is incomplete.
         Torn = "torn",
-        /// Lines were added by somebody else.
+        /// Lines were added by another program.
         Foreign = "foreign",
-        /// The file that should name the last line is gone or damaged: whether the end is missing cannot be known.
+        /// The file that names the last line is missing or damaged, so whether the end is missing cannot be determined.
         NoWitness = "no_witness",
         /// A hash that was noted elsewhere is not in the log.
         NotedHashMissing = "noted_hash_missing",
-        /// The log itself tells that it was found damaged before.
+        /// The log itself records that it was found damaged before.
         Recorded = "recorded",
         /// A file of the log cannot be read.
         Unreadable = "unreadable",

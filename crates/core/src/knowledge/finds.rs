@@ -1,63 +1,63 @@
-//! Finds of a search in documents. Pure.
+//! Results of a search in documents. Pure types.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// Way in which a query was searched.
+/// Method by which a query was searched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchedBy {
-    /// By its words, in the index.
+    /// By words, in the index.
     #[default]
     Words,
     /// By a phrase, in the index.
     Phrase,
-    /// By a regular expression, in what the index says could match.
+    /// By a regular expression, in the candidates from the index.
     NarrowedRegex,
-    /// In every text.
+    /// By a regular expression, in every text.
     Scan,
 }
 
-/// Finds in documents, the best first.
+/// Hits in documents, best first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DocumentFinds {
-    /// Way in which the query was searched.
+    /// Method by which the query was searched.
     pub by: SearchedBy,
-    /// The finds.
+    /// Hits in order, best first.
     pub hits: Vec<DocumentHit>,
-    /// Documents that were searched, or what could be read of them.
+    /// Number of documents that were searched, including partly readable ones.
     pub searched: usize,
-    /// Documents that were not, for there was no time to begin with them.
+    /// Number of documents that were skipped because time ran out.
     #[serde(default)]
     pub not_searched: usize,
-    /// Documents that could not be searched, or not to their end, and why.
+    /// Documents that could not be searched completely, each with the reason.
     pub broken: Vec<(String, String)>,
-    /// Notes on how the query was read, each a sentence without its full stop.
+    /// Notes on how the query was interpreted, each a sentence without its full stop.
     pub notes: Vec<String>,
-    /// Set if time ended the search before it had seen everything.
+    /// True if the time limit ended the search early.
     pub late: bool,
-    /// Set if a regular expression matches in more places than were told.
+    /// True if a regular expression has more matches than are returned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// Set if a phrase in quotes stands nowhere, and the finds have some of its words only.
+    /// True if no text has the quoted phrase, and the hits have only some of its words.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_loose: bool,
-    /// Names of documents that were not searched because they need a password.
+    /// Names of documents that were skipped because they need a password.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locked: Vec<String>,
 }
 
 impl DocumentFinds {
-    /// Note on finds that have some of the words of a phrase only.
+    /// Note on hits that have only some words of a phrase.
     pub const LOOSE: &str = "nothing has it word for word; these have some of its words";
 
-    /// True if all documents were searched to the end, and all matches of a regular expression were told.
+    /// Returns true if all documents were searched completely, and all matches of a regular expression are returned.
     pub fn is_complete(&self) -> bool {
         !self.late && !self.more && self.not_searched == 0 && self.broken.is_empty()
     }
 
-    /// Takes note that there are more matches than the limit.
+    /// Records that there are more matches than `limit`.
     pub fn tell_more(&mut self, limit: usize) {
         self.more = self.is_regex();
         let matches = if limit == 1 { "match" } else { "matches" };
@@ -66,7 +66,7 @@ impl DocumentFinds {
         ));
     }
 
-    /// Adds a note, once.
+    /// Adds a note unless it is there already.
     pub fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -77,9 +77,9 @@ impl DocumentFinds {
         matches!(self.by, SearchedBy::NarrowedRegex | SearchedBy::Scan)
     }
 
-    /// Adds what was found in other documents by the same query, and keeps the best.
+    /// Merges the hits of the same query in other documents, and keeps the best.
     pub fn add(&mut self, mut other: Self, limit: usize) {
-        // What has some of the words is told where nothing has all of them, and only there.
+        // Hits with only some of the words are returned only if none has all of them.
         if !self.hits.is_empty() && !other.hits.is_empty() && self.is_loose != other.is_loose {
             if self.is_loose { self.drop_loose() } else { other.drop_loose() }
         }
@@ -87,11 +87,12 @@ impl DocumentFinds {
         self.by = other.by;
         self.more |= other.more;
         self.hits.extend(other.hits);
-        // Scores of one index can be compared; of equal ones the first stays first. Matches stay in the order of the documents.
+        // Scores of one index are comparable, and the sort is stable. Matches of a regular expression stay in document
+        // order.
         if !self.is_regex() {
             self.hits.sort_by(|left, right| right.score.total_cmp(&left.score));
         }
-        // Of words the best are told; what matches matches.
+        // A word search returns the best hits by design, so only exact searches report that there are more.
         let is_exact = self.is_regex() || self.by == SearchedBy::Phrase && !self.is_loose;
         if self.hits.len() > limit && is_exact {
             self.tell_more(limit);
@@ -112,34 +113,35 @@ impl DocumentFinds {
     }
 }
 
-/// A find.
+/// A hit in a document.
 #[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DocumentHit {
-    /// The document's name, as it was given.
+    /// Name of the document in the request.
     pub document: String,
-    /// Place in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty where there is only one place.
+    /// Location as cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty if the document has only one
+    /// location.
     pub place: String,
-    /// Its score; only to be compared with others of the same search.
+    /// Score, comparable only within the same search.
     pub score: f32,
-    /// The text around what was looked for.
+    /// Text around the match.
     pub snippet: String,
-    /// Ranges of the matches in it, in bytes.
+    /// Byte ranges of the matches in the snippet.
     pub marks: Vec<Range<usize>>,
-    /// The text before it, where that was wanted.
+    /// Preceding text, if requested.
     pub before: Option<String>,
-    /// The text behind it.
+    /// Following text, if requested.
     pub after: Option<String>,
 }
 
 impl DocumentHit {
-    /// As it is cited: `report.pdf p. 12`.
+    /// Citation such as `report.pdf p. 12`.
     pub fn citation(&self) -> String {
         let name = self.document.rsplit('/').next().unwrap_or(&self.document);
         self.behind(name, " ")
     }
 
-    /// The place behind a name of its document, with a gap between them unless it is lines.
+    /// Appends the location to a name of the document, with a gap between them unless it is a line range.
     pub fn behind(&self, name: &str, gap: &str) -> String {
         match self.place.as_str() {
             "" => name.to_owned(),
@@ -148,7 +150,7 @@ impl DocumentHit {
         }
     }
 
-    /// The snippet with what was looked for between marks.
+    /// Returns the snippet with each match between `open` and `close`.
     pub fn marked(&self, open: &str, close: &str) -> String {
         let (mut shown, mut from) = (String::new(), 0);
         for mark in &self.marks {
@@ -201,7 +203,7 @@ mod tests {
             assert_eq!((scores(&first), first.is_loose, first.searched), (vec![1.0], false, 2));
             assert_eq!(first.notes, [""; 0]);
         }
-        // Documents in which nothing is found change nothing.
+        // Documents without hits change nothing.
         let mut all = loose();
         all.add(finds(SearchedBy::Phrase, false, &[]), 10);
         all.add(loose(), 3);
@@ -237,7 +239,7 @@ mod tests {
         check("notes.md", "", Vec::new(), "notes.md", "纳税 is due");
         check("a/b.xlsx", "Sales!A2:F20", vec![0..3, 10..13], "b.xlsx Sales!A2:F20", "**纳**税 is **due**");
         check("uploads/notes.md", ":120-134", Vec::new(), "notes.md:120-134", "纳税 is due");
-        // Marks that do not fit the text are left out.
+        // Marks outside of the text are ignored.
         check("a", "", vec![1..2, 9..99], "a", "纳税 is due");
     }
 }

@@ -1,7 +1,7 @@
-//! Content that adapters take apart: documents, pictures, source code (also by language servers), and the web.
+//! Ports for foreign content: documents, pictures, source code (also through language servers), and the web.
 //!
-//! What a call of a tool is given besides its arguments: rules about files, a client that holds files, a person and a model
-//! that it may ask.
+//! Also what a tool call gets besides its arguments: rules about files, the client that holds files, and the user and
+//! model that it may ask.
 
 use std::{
     fmt::{self, Debug},
@@ -31,11 +31,11 @@ use crate::{
     web::{WebAnswer, WebFind, WebRequest},
 };
 
-/// Reads the code of folders and answers questions about it. A folder is indexed at its first question, shared by all who
-/// ask, and kept current. What code does to whoever parses it stays its own affair: a failure comes back as an error.
+/// Reads the code of folders and answers questions about it. A folder is indexed on first use, shared by all callers,
+/// and kept current. Parsing is isolated: a failure caused by the code is returned as an error.
 pub trait CodeReader: Debug + Send + Sync {
-    /// Answers a question about the code of a folder of the person, named by its real path. An answer that is no longer
-    /// awaited leaves the index to go on.
+    /// Answers a question about a folder of the user, given by its real path. Indexing continues if the answer is no
+    /// longer awaited.
     fn ask(
         &self,
         folder: PathBuf,
@@ -45,23 +45,23 @@ pub trait CodeReader: Debug + Send + Sync {
     ) -> BoxFuture<'_, Result<CodeReply, CodeError>>;
 }
 
-/// Told how far an index is that is being made. Called often, from a task that must not wait.
+/// Callback for the progress of indexing. Called often, from a task that must not block.
 pub type OnCodeProgress = Arc<dyn Fn(CodeProgress) + Send + Sync>;
 
-/// Reads documents and finds what they say. What a document does to whoever reads it stays its own affair: every failure
-/// comes back as an error, and the next document is read as if nothing had been.
+/// Reads and searches documents. Parsing is isolated: every failure is returned as an error and does not affect the
+/// next document.
 pub trait Knowledge: Debug + Send + Sync {
-    /// Returns whether a file is a document that has to be taken apart to be read, by its first bytes and its name.
-    /// Plain text is none.
+    /// Returns true if the file is a document that needs parsing, judged by its first bytes and its name. False for
+    /// plain text.
     fn is_document(&self, name: &str, head: &[u8]) -> bool;
 
-    /// The reason why a file that is neither a document nor text cannot be read, by its first bytes; none where nothing is known
-    /// of it.
+    /// Returns why a file that is neither a document nor text cannot be read, judged by its first bytes. `None` if it
+    /// is of no known kind.
     fn refusal(&self, _name: &str, _head: &[u8]) -> Option<String> {
         None
     }
 
-    /// Reads parts of a document, with word of how far that is where it takes long.
+    /// Reads parts of a document. Reports progress if it takes long.
     fn read(
         &self,
         document: OpenDocument,
@@ -70,8 +70,7 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
 
-    /// Looks for something in these documents and in no others. Those that are not in the index yet are brought there
-    /// first, with word of how far that is.
+    /// Searches these documents only. Documents that are not indexed yet are indexed first, with progress reports.
     fn search(
         &self,
         documents: Vec<OpenDocument>,
@@ -80,8 +79,8 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>>;
 
-    /// Brings documents into the index that are not there yet, or all of them `again`, and tells what is known of each
-    /// afterwards. One that cannot be read is told so, and stops no other.
+    /// Indexes documents that are not indexed yet, or all of them if `again` is set, and returns the resulting states.
+    /// A document that cannot be read has the problem in its state and does not stop the others.
     fn take_in(
         &self,
         documents: Vec<OpenDocument>,
@@ -90,55 +89,56 @@ pub trait Knowledge: Debug + Send + Sync {
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
-    /// States of these documents; none is read for it.
+    /// Returns the states of these documents without reading any.
     fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
 
-    /// Size of the index, of all sessions together.
+    /// Returns the size of the index over all sessions.
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>>;
 }
 
-/// Told how far documents are. Called often, from a task that must not wait.
+/// Callback for the progress of documents. Called often, from a task that must not block.
 pub type OnProgress = Arc<dyn Fn(DocumentProgress) + Send + Sync>;
 
-/// Asks language servers about source code. Whatever a server does stays its own affair: it costs no more than a bounded wait.
+/// Queries language servers about source code. Servers are isolated: a misbehaving one costs no more than a bounded
+/// wait.
 pub trait Languages: Debug + Send + Sync {
-    /// Returns whether a server for files of this name is there.
+    /// Returns true if there is a server for files of this name.
     fn knows(&self, file: &SourceFile) -> bool;
 
-    /// Takes note that a turn begins: what was not told of an earlier one is looked at anew before it is.
+    /// Notes that a turn begins. Findings of an earlier turn that were not reported are checked again before they are.
     fn begin_turn(&self, session: SessionId) -> BoxFuture<'_, ()>;
 
-    /// Forgets a session that nobody uses.
+    /// Discards the state of a session that is no longer used.
     fn end_session(&self, session: SessionId);
 
-    /// Takes note of files that a call is about to change, as they are now, and starts their servers.
+    /// Records the current state of files that a call is about to change, and starts their servers.
     fn before_edit(&self, session: SessionId, files: Vec<SourceFile>) -> BoxFuture<'_, ()>;
 
-    /// Takes note of files that a call has changed, or removed. Those of no server's language count too: they may be what its
-    /// findings depend on.
+    /// Records files that a call has changed or removed. Files of other languages count, too: diagnostics may depend on
+    /// them.
     fn after_edit(&self, session: SessionId, files: Vec<(SourceFile, FileChangeKind)>) -> BoxFuture<'_, ()>;
 
-    /// Errors that are new since the edits of this session of which nothing was told yet. Each is told once. Waits no longer
-    /// than the settings allow: what is not known then is told later.
+    /// Returns errors that are new since the session's edits, each only once. Waits no longer than configured: later
+    /// errors are returned by a later call.
     fn news(&self, session: SessionId, patience: Patience) -> BoxFuture<'_, LanguageNews>;
 
-    /// Diagnostics that servers which run found last in files of a workspace, by file and position.
+    /// Returns the last diagnostics of running servers for files of a workspace, by file and position.
     fn last_diagnostics(&self, workspace: Arc<Workspace>) -> BoxFuture<'_, Vec<Diagnostic>>;
 
-    /// Diagnostics of a file, by position.
+    /// Returns the diagnostics of a file, by position.
     fn diagnostics(&self, file: SourceFile) -> BoxFuture<'_, Result<Vec<Diagnostic>, LanguageError>>;
 
-    /// Places at which a symbol is defined.
+    /// Returns the locations at which a symbol is defined.
     fn definition(&self, at: SourcePosition) -> BoxFuture<'_, Result<Vec<SourceLocation>, LanguageError>>;
 
-    /// Places at which a symbol is used, its definition included.
+    /// Returns the locations at which a symbol is used, including its definition.
     fn references(&self, at: SourcePosition) -> BoxFuture<'_, Result<Vec<SourceLocation>, LanguageError>>;
 
-    /// Edits that give a symbol another name. Nothing is changed.
+    /// Computes the edits that rename a symbol. Nothing is changed.
     fn rename(&self, at: SourcePosition, name: String) -> BoxFuture<'_, Result<Vec<SourceRewrite>, LanguageError>>;
 }
 
-/// No language server at all.
+/// Implementation without any language server.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLanguages;
 
@@ -192,65 +192,66 @@ impl Languages for NoLanguages {
     }
 }
 
-/// Makes pictures fit for models.
+/// Prepares pictures for models.
 pub trait Pictures: Send + Sync {
-    /// Turns a picture upright and makes it no larger than models make use of. None where the bytes are no picture of a kind
-    /// that models see.
+    /// Turns a picture upright and scales it down to the size that models use. Returns `None` if the bytes are not a
+    /// picture of a supported type.
     ///
     /// # Errors
-    /// Of kind `InvalidInput` where it is damaged or more than the limits allow, with what to do.
+    /// Of kind `InvalidInput` with a hint, if the picture is damaged or exceeds the limits.
     fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>>;
 }
 
-/// Asks servers. Which of them may be reached is its own affair, and no argument of a call changes that.
-/// Dropping what is asked ends it, and closes what was open for it.
+/// Sends requests to web servers. The implementation decides which servers may be reached; arguments of a call cannot
+/// change that. Dropping a future cancels the request and closes its connections.
 pub trait Web: Debug + Send + Sync {
-    /// Returns whether a request could be sent, as far as that is certain without asking anybody.
+    /// Checks if the request could be sent, as far as that is certain without network access.
     ///
     /// # Errors
     /// As of [`Self::fetch`].
     fn check(&self, request: &WebRequest) -> Result<(), WebError>;
 
-    /// Asks a server, and those that it sends the request on to, as far as `rules` let a model go there without asking.
-    /// An answer of any status is an answer.
+    /// Sends a request and follows redirects as far as `rules` let a model go there without approval. An answer of any
+    /// status is a success.
     fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>>;
 
-    /// Asks the search engine of the configuration for at most that many pages, the best first.
+    /// Queries the configured search engine for at most `most` pages, best first.
     fn search(&self, query: String, most: usize) -> BoxFuture<'_, Result<Vec<WebFind>, WebError>>;
 }
 
-/// The client that holds the project's files for a turn. A tool asks it only about a path that it could open itself, and
-/// trusts nothing of the answer.
+/// The client that holds project files during a turn. Tools ask only about paths that they could open themselves, and
+/// treat the answers as untrusted.
 pub trait ClientFiles: Debug + Send + Sync {
-    /// The capabilities of the client that would be asked now; none where there is none, and the disk alone counts.
+    /// Returns the current capabilities of the client. `None` if there is no client, so that only the disk counts.
     fn access(&self) -> Option<ClientFileAccess>;
 
-    /// Asks about a file below the project's folder. It ends within seconds, whatever the client does.
+    /// Sends a request about a file below the project. Returns within seconds, whatever the client does.
     fn ask<'a>(&'a self, path: &'a str, action: FileAction) -> BoxFuture<'a, Result<ClientFileAnswer, NoAnswer>>;
 }
 
 /// Capabilities of a client that holds files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientFileAccess {
-    /// It gives texts.
+    /// It only returns texts.
     Read,
-    /// It gives and takes texts.
+    /// It returns and accepts texts.
     ReadWrite,
 }
 
-/// Whom a tool may ask while it runs. Without one, nobody is there.
+/// Handle for asking the user during a tool call. The default has no user.
 #[derive(Clone, Default)]
 pub struct Person(Option<Arc<AskFn>>);
 
 type AskFn = dyn Fn(Ask) -> BoxFuture<'static, Option<Answer>> + Send + Sync;
 
 impl Person {
-    /// Asks by this function. It says nothing where nobody will answer: the turn was cancelled, or runs unattended.
+    /// Creates a handle that asks through this function. The function returns `None` if no answer will come because the
+    /// turn was cancelled or runs unattended.
     pub fn new(ask: impl Fn(Ask) -> BoxFuture<'static, Option<Answer>> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }
 
-    /// Asks, and waits for the answer as long as it takes.
+    /// Asks, and waits for the answer without a limit.
     pub async fn ask(&self, ask: Ask) -> Option<Answer> {
         match &self.0 {
             Some(asking) => asking(ask).await,
@@ -265,35 +266,36 @@ impl fmt::Debug for Person {
     }
 }
 
-/// Rules about reading a file by its path, where nobody was asked whether a call may show it: whether they would let a
-/// model read it without asking anybody. Where nobody has set any, all may be read.
+/// Rules for reading a file by its path in a call that was not approved for that file: true if a model could read it
+/// without approval. Without rules, everything may be read.
 #[derive(Clone, Default)]
 pub struct ReadRules {
     read: Option<Arc<MayRead>>,
     change: Option<Arc<MayRead>>,
 }
 
-/// Test of whether the file of that path may be read, or changed.
+/// Predicate on the path of a file: may it be read, or changed?
 type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
 impl ReadRules {
-    /// Rules that this function knows.
+    /// Creates rules from a predicate for reading.
     pub fn new(allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { read: Some(Arc::new(allow)), change: None }
     }
 
-    /// The same, where this function knows whether the call may change files that it does not name.
+    /// Adds a predicate for changing files that the call does not name.
     #[must_use]
     pub fn with_changes(self, allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { change: Some(Arc::new(allow)), ..self }
     }
 
-    /// Returns whether the call may change the file, which it does not name, as it may change those that it names.
+    /// Returns true if the call may change this file, which it does not name, in the same way as the files that it
+    /// names.
     pub fn allow_change(&self, path: &str) -> bool {
         self.allow(path) && self.change.as_ref().is_none_or(|allow| allow(path))
     }
 
-    /// Returns whether the file may be read without asking.
+    /// Returns true if the file may be read without approval.
     pub fn allow(&self, path: &str) -> bool {
         self.read.as_ref().is_none_or(|allow| allow(path))
     }
@@ -305,9 +307,9 @@ impl std::fmt::Debug for ReadRules {
     }
 }
 
-/// A model that a tool may ask while it runs: the turn's, at the turn's cost. Without one, none is there to be asked.
+/// Handle for asking the turn's model during a tool call, at the turn's cost. The default has no model.
 ///
-/// Whoever stops waiting for the answer takes the request back.
+/// Dropping the future of an answer cancels the request.
 #[derive(Clone, Default)]
 pub struct Sampler {
     model: String,
@@ -316,29 +318,29 @@ pub struct Sampler {
 
 type SampleFn = dyn Fn(SampleRequest) -> BoxFuture<'static, Result<SampleAnswer, ModelError>> + Send + Sync;
 
-/// Question to a model. It can call nothing.
+/// Request to a model, without tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleRequest {
-    /// The conversation. The first message is the system message, the others are of [`Message::User`] and
-    /// [`Message::Assistant`], and none is blank.
+    /// The conversation. The first message is the system message, the others are [`Message::User`] and
+    /// [`Message::Assistant`]. No message is blank.
     pub messages: Vec<Message>,
-    /// Maximum number of tokens of the answer, from 1.
+    /// Maximum number of tokens of the answer, at least 1.
     pub max_tokens: u64,
 }
 
 /// Answer of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleAnswer {
-    /// Its words.
+    /// Text of the answer.
     pub text: String,
-    /// The model's id.
+    /// Id of the model.
     pub model: String,
-    /// Set if the answer was cut, for it was too long.
+    /// True if the answer was truncated at the limit.
     pub cut: bool,
 }
 
 impl Sampler {
-    /// Asks the model of that id by this function, which refuses where the turn's tokens or its time are used up.
+    /// Creates a handle to the model with this id. The function fails if the turn's token or time limit is reached.
     pub fn new(
         model: String,
         ask: impl Fn(SampleRequest) -> BoxFuture<'static, Result<SampleAnswer, ModelError>> + Send + Sync + 'static,
@@ -346,12 +348,12 @@ impl Sampler {
         Self { model, asking: Some(Arc::new(ask)) }
     }
 
-    /// The id of the model that would be asked; none where there is none.
+    /// Returns the id of the model, or `None` if there is no model.
     pub fn model(&self) -> Option<&str> {
         self.asking.as_ref().map(|_| self.model.as_str())
     }
 
-    /// Asks, and waits for the whole answer. None where there is no model.
+    /// Sends a request, and waits for the whole answer. `None` if there is no model.
     pub async fn ask(&self, asked: SampleRequest) -> Option<Result<SampleAnswer, ModelError>> {
         match &self.asking {
             Some(asking) => Some(asking(asked).await),

@@ -1,8 +1,8 @@
-//! Folders beside the session: projects, skills, worktrees, and programs that run confined.
+//! Ports around a session's folders: projects, skills, worktrees, and confined programs.
 //!
-//! What is kept beside or brought into the journal: the audit log, exchanges with models, and sessions from elsewhere.
+//! Also the ports beside the journal: the audit log, exchanges with models, and imported sessions.
 //!
-//! Changes of files by calls: recorded, taken back, and checked; a listener for the progress of a call.
+//! Also the changes that calls make to files: recorded, undone and checked; and a handle for the progress of a call.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt, io::Read, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
@@ -26,51 +26,51 @@ use crate::{
     worktree::{KnownWorktree, MadeWorktree, NewWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
-/// Starts programs inside the walls of commands: no network, a clean environment, nothing to be written but temporary files
-/// of their own.
+/// Starts programs in the sandbox for commands: without network, in a clean environment, and with write access to their
+/// own temporary files only.
 pub trait Confiner: Send + Sync {
-    /// Starts a program. It reads its input and writes its output until it ends.
+    /// Starts a program with its standard input and output connected.
     ///
     /// # Errors
-    /// The walls cannot be had, and nothing runs without them.
+    /// If the sandbox is not available. Nothing runs without it.
     fn start(&self, program: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>>;
 
-    /// Files of secrets and folders of them below a folder, as they are now.
+    /// Lists the files and folders with secrets below a folder, as they are now.
     ///
     /// # Errors
-    /// The folder has too many files to be searched.
+    /// If the folder has too many files to be searched.
     fn secrets(&self, folder: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>>;
 }
 
-/// A file or folder that holds secrets. One that took the place of another one at its path is a different one.
+/// A file or folder with secrets. If another file replaces it at its path, that is a different one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretFile {
-    /// Its absolute path.
+    /// Absolute path on this machine.
     pub path: PathBuf,
-    /// Its device and its number there.
+    /// Device number and inode number.
     pub inode: (u64, u64),
 }
 
 /// A program to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfinedProgram {
-    /// Absolute path of its file, or its name, which is looked for inside the walls.
+    /// Absolute path, or a name that is searched inside the sandbox.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
     /// Absolute path of the folder that it may read.
     pub folder: PathBuf,
-    /// Files and folders in it that it may not read.
+    /// Files and folders below it that it may not read.
     pub hidden: Vec<PathBuf>,
-    /// Further variables of its environment.
+    /// Variables added to its environment.
     pub environment: BTreeMap<OsString, OsString>,
-    /// Memory that each of its processes may write to, in bytes.
+    /// Limit of writable memory for each of its processes, in bytes.
     pub memory_bytes: Option<u64>,
 }
 
-/// A program that runs. Dropping `ended` kills it with all that it started.
+/// A running program. Dropping `ended` kills it and all its child processes.
 pub struct ConfinedProcess {
-    /// The folder under the name by which the program knows it.
+    /// Path of the folder as the program sees it.
     pub folder: PathBuf,
     /// Write end of its standard input.
     pub input: OwnedFd,
@@ -83,43 +83,43 @@ pub struct ConfinedProcess {
 /// End of a program that was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramEnd {
-    /// Manner of it, in words: `exit code 1`.
+    /// Description of the end, such as `exit code 1`.
     pub how: String,
-    /// Set if it never ran, and no later try can help while the settings stay.
+    /// True if it never ran, and retrying cannot help with the current settings.
     pub lasting: bool,
 }
 
-/// Reason why a program did not start, in one sentence for people.
+/// Reason why a program did not start, in one sentence for users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConfineError {
-    /// The sentence.
+    /// Message of one sentence.
     pub message: String,
-    /// Set if no later try can help while the settings stay.
+    /// True if retrying cannot help with the current settings.
     pub lasting: bool,
 }
 
-/// The part of a project's `.agentd/` that sessions take their agents from.
+/// Agents of a project's `.agentd/`, and the trust in it.
 #[derive(Debug, Clone, Default)]
 pub struct ProjectStanding {
-    /// The trust in it now.
+    /// Current trust in the project.
     pub trust: ProjectTrust,
-    /// Its agents; none unless it is trusted. The same value as long as nothing has changed.
+    /// Agents of the project. `None` unless it is trusted. The same value until something changes.
     pub agents: Option<Arc<Agents>>,
 }
 
-/// Knows the `.agentd/` folders of projects, and which of them the person trusts. No tool reaches this port.
+/// The `.agentd/` folders of projects, and the user's trust in them. Tools have no access to this port.
 pub trait Projects: Send + Sync {
-    /// All that is known of a project. Texts of commands are told only where it is trusted.
+    /// Returns the details of a project. Texts of commands are included only if it is trusted.
     ///
     /// # Errors
-    /// When there is no such folder, or it cannot be read.
+    /// If the folder does not exist or cannot be read.
     fn show(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
 
-    /// Trusts a project as long as its content has this hash, on behalf of a client.
+    /// Trusts a project on behalf of a client, as long as its content has this hash.
     ///
     /// # Errors
-    /// When its content has another hash, there is nothing to trust, or the trust cannot be stored.
+    /// If its content has another hash, there is nothing to trust, or the trust cannot be stored.
     fn trust(
         &self,
         project: PathBuf,
@@ -127,32 +127,33 @@ pub trait Projects: Send + Sync {
         client: String,
     ) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
 
-    /// Trusts a project no longer. The project need not be there any more.
+    /// Revokes the trust in a project, which need not exist any more.
     ///
     /// # Errors
-    /// When it is not trusted, or that cannot be stored.
+    /// If it is not trusted, or the change cannot be stored.
     fn distrust(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>>;
 }
 
-/// Knows the skills that there are, and brings them into sessions.
+/// Lists the available skills, and makes them available in sessions.
 pub trait Skills: Send + Sync {
-    /// Every skill that a session there can use, sorted by name, those included that the catalogue leaves out; without a
-    /// workspace, those of all sessions.
+    /// Returns all skills that a session in this workspace can use, sorted by name, including those that the catalogue
+    /// leaves out. Without a workspace, the skills that all sessions can use.
     fn usable<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<Skill>>;
 
-    /// Puts a skill where tools of the session read it, unless it is there as it is now. False where there is none of that
-    /// name.
+    /// Copies a skill to where tools of the session read it, unless the current version is there. Returns false if
+    /// there is no skill of that name.
     ///
     /// # Errors
-    /// When the skill cannot be used, with what is wrong with it; or the disk does not take it.
+    /// If the skill is unusable, with its problem, or if writing fails.
     fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> BoxFuture<'a, Result<bool, WorkspaceError>>;
 
-    /// Packages that must be installed before a command with this text does what it says: for skills of the session
-    /// that it names and runs something of.
+    /// Returns the packages that must be installed before this command can work: those of the session's skills that it
+    /// names and whose scripts it runs.
     fn missing<'a>(&'a self, workspace: &'a Workspace, command: &'a str) -> BoxFuture<'a, Vec<SkillPackages>>;
 
-    /// Notes that a command failed because a script of a skill imports a module that is not there, as its output says. The
-    /// package that is then among [`Self::missing`]; none where no skill of the session that the command names imports it.
+    /// Records that a command failed because a script of a skill imports a missing module, according to its output.
+    /// Returns the package, which [`Self::missing`] includes from then on. `None` if no skill that the command names
+    /// imports the module.
     fn import_failed<'a>(
         &'a self,
         workspace: &'a Workspace,
@@ -160,10 +161,10 @@ pub trait Skills: Send + Sync {
         output: &'a str,
     ) -> BoxFuture<'a, Option<String>>;
 
-    /// Installs it, which may take minutes. What is there already is left as it is.
+    /// Installs the packages, which may take minutes. An existing environment is left unchanged.
     ///
     /// # Errors
-    /// When it cannot be installed; then nothing of it is left.
+    /// If the installation fails. Nothing of it is left then.
     fn install<'a>(
         &'a self,
         wanted: &'a SkillPackages,
@@ -171,116 +172,118 @@ pub trait Skills: Send + Sync {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<(), WorkspaceError>>;
 
-    /// Everything that is known of all skills, those included that cannot be used.
+    /// Returns the details of all skills, including unusable ones.
     fn reports<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<SkillReport>>;
 }
 
-/// Packages that a skill's environment has.
+/// Packages in the environment of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillPackages {
-    /// The skill.
+    /// Name of the skill.
     pub skill: String,
-    /// The packages, as they are installed.
+    /// Packages as they are installed.
     pub packages: Vec<String>,
-    /// The name of the environment, the same for the same packages.
+    /// Name of the environment, equal for equal packages.
     pub environment: String,
 }
 
-/// Makes, shows, merges and removes worktrees. All are found again on the disk: each is recorded before it is made. No tool
-/// reaches this port.
+/// Creates, shows, merges and removes worktrees. Each is recorded on the disk before it is created, so that all are
+/// found again after a restart. Tools have no access to this port.
 pub trait Worktrees: Send + Sync {
-    /// Makes a worktree from the last commit of the project's repository.
+    /// Creates a worktree from the last commit of the project's repository.
     ///
     /// # Errors
-    /// When the project is in no repository or in one without a commit, git is missing or fails, or the name is taken or
-    /// none.
+    /// If the project is not in a repository or the repository has no commit, git is missing or fails, or the name is
+    /// invalid or in use.
     fn make(&self, new: NewWorktree) -> BoxFuture<'_, Result<MadeWorktree, WorkspaceError>>;
 
-    /// All worktrees, sorted by name.
+    /// Returns all worktrees, sorted by name.
     ///
     /// # Errors
-    /// When the records cannot be read.
+    /// If the records cannot be read.
     fn known(&self) -> BoxFuture<'_, Result<Vec<KnownWorktree>, WorkspaceError>>;
 
-    /// State of a worktree. What cannot be found out of it is told as its problem.
+    /// Returns the state of a worktree. What cannot be determined is reported as its problem.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// If there is no worktree of that name.
     fn report(&self, name: String) -> BoxFuture<'_, Result<WorktreeReport, WorkspaceError>>;
 
-    /// Its difference from the newest commit that its main tree has as well: commits, changes that are not committed, and new files.
+    /// Returns the differences from the newest commit shared with its main tree: commits, uncommitted changes and new
+    /// files.
     ///
     /// # Errors
-    /// When there is none of that name, or git fails.
+    /// If there is no worktree of that name, or git fails.
     fn diff(&self, name: String) -> BoxFuture<'_, Result<WorktreeDiff, WorkspaceError>>;
 
-    /// Commits what is not committed in it, with this message, and merges its branch into what the main tree has checked out:
-    /// all of it, or nothing.
+    /// Commits its uncommitted changes with this message, and merges its branch into the branch checked out in the main
+    /// tree. Atomic.
     ///
     /// # Errors
-    /// Of kind `Conflict`, with the files, where they cannot be merged or are changed in the main tree.
+    /// Of kind `Conflict`, with the files, if they cannot be merged or have changes in the main tree.
     fn apply(&self, name: String, message: String) -> BoxFuture<'_, Result<WorktreeApplied, WorkspaceError>>;
 
-    /// Removes a worktree and its branch; unless forced, one without changes that nothing else has.
+    /// Removes a worktree and its branch. Without `force`, only if it has no changes that exist nowhere else.
     ///
     /// # Errors
-    /// Of kind `Conflict` where it has such changes.
+    /// Of kind `Conflict` if it has such changes.
     fn remove(&self, name: String, force: bool) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Removes a worktree whose session is gone, where it has no changes that nothing else has. Says whether it did.
+    /// Removes a worktree whose session is gone, unless it has changes that exist nowhere else. Returns true if it was
+    /// removed.
     ///
     /// # Errors
-    /// When it cannot be looked at or removed.
+    /// If it cannot be inspected or removed.
     fn leave(&self, name: String) -> BoxFuture<'_, Result<bool, WorkspaceError>>;
 
-    /// Gives a worktree to another session, which uses it too.
+    /// Shares a worktree with another session.
     ///
     /// # Errors
-    /// When the record cannot be written.
+    /// If the record cannot be written.
     fn hand_over(&self, name: String, heir: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Finishes or clears what a stop of the daemon cut off.
+    /// Completes or cleans up operations that a stop of the daemon cut off.
     ///
     /// # Errors
-    /// When the records cannot be read.
+    /// If the records cannot be read.
     fn settle(&self) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 }
 
-/// The audit log: append-only, each line chained to the one before. What it is given is kept in the order in which it
-/// was given, with secrets taken out and what is long cut.
+/// The audit log: append-only, with each line chained to the previous one. Entries are stored in the order in which
+/// they are passed, with secrets redacted and long values truncated.
 pub trait Audit: Send + Sync {
-    /// Keeps an entry. It is durable when this returns. A caller that stops waiting does not undo it.
+    /// Stores an entry. Durable on return. A caller that stops waiting does not undo it.
     fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>>;
 
-    /// Hands an entry over, to be durable soon: for what nothing waits for, such as a call that only looks. What cannot
-    /// be kept is told to the operator.
+    /// Queues an entry that will be durable soon, for events that no call waits for, such as read-only calls. Entries
+    /// that cannot be stored are reported to the operator.
     fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()>;
 }
 
-/// Reads the audit log.
+/// Reader of the audit log.
 pub trait AuditReader: Send + Sync {
-    /// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
+    /// Returns the newest records that match the query, oldest first. Fewer if they would be too large to send at once.
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
 
-    /// Returns whether the whole log holds. With a hash that was noted elsewhere: whether that line is still in it.
+    /// Verifies the whole log. If a hash was noted elsewhere, checks that its line is still in the log.
     fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>>;
 }
 
-/// Keeps exchanges with models.
+/// Recorder of exchanges with models.
 pub trait Exchanges: Send + Sync {
-    /// A tap for one request. It is closed where nothing is to be kept: `wanted` is what the session's settings say.
+    /// Creates a tap for one request, closed if nothing is to be recorded. `wanted` is the session's setting.
     fn tap(&self, source: &dyn Fn() -> ExchangeSource, wanted: Option<bool>) -> RequestTap;
 
-    /// Removes all that is kept of a session.
+    /// Removes all recorded exchanges of a session.
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 }
 
-/// Keeps nothing.
+/// Implementation that records nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoExchanges;
 
 impl NoExchanges {
-    /// The port.
+    /// Returns it as a port.
     pub fn port() -> Arc<dyn Exchanges> {
         Arc::new(Self)
     }
@@ -296,87 +299,88 @@ impl Exchanges for NoExchanges {
     }
 }
 
-/// Brings sessions into the journal. Nobody sees a draft before it is finished, and the next start removes what was left.
+/// Imports sessions into the journal. Drafts are invisible until they are finished; the next start removes abandoned
+/// ones.
 pub trait JournalImports: Send + Sync {
-    /// Begins a draft.
+    /// Begins a new draft.
     fn begin(&self, draft: DraftId) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Adds events to a draft, numbered without a gap after those that it has.
+    /// Adds events to a draft, numbered without a gap after its last one.
     fn add(&self, draft: DraftId, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Makes sessions of drafts, all or none: a session before those that work for it. It is durable when this returns. No
-    /// interrupt of theirs can be answered, and no turn waits.
+    /// Turns drafts into sessions, atomically. A session must precede its subagents. Durable on return. Interrupts in
+    /// them can no longer be answered, and no turn is queued.
     ///
-    /// An error of kind `Conflict` says that a session is there already, or that a turn is open.
+    /// Fails with kind `Conflict` if a session exists already, or if a turn is open.
     fn finish(&self, drafts: Vec<SessionDraft>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Removes drafts.
+    /// Removes drafts and their events.
     fn abandon(&self, drafts: Vec<DraftId>) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
-/// Takes the files of sessions out of workspaces and brings them in. Every method blocks.
+/// Exports the files of sessions from workspaces, and imports them. Every method blocks.
 pub trait TreeTransport: Send + Sync {
-    /// Shows every file of a session's tree that travels, as far as they are not too many or too large. What cannot be copied
-    /// safely is left out and counted.
+    /// Passes every exportable file of a session's tree to `take`, up to the limits on number and size. Files that
+    /// cannot be copied safely are skipped and counted.
     ///
     /// # Errors
-    /// The first of `take`, or why the tree cannot be read.
+    /// The first error of `take`, or that of reading the tree.
     fn each_file(
         &self,
         session: SessionId,
         take: &mut (dyn FnMut(TreeFile, &mut dyn Read) -> std::io::Result<()> + Send),
     ) -> Result<FilesCopied, WorkspaceError>;
 
-    /// Begins the tree of a session that is to be.
+    /// Begins the tree of a session that is being imported.
     ///
     /// # Errors
-    /// Of kind `Conflict` where files of a session of that id are there already.
+    /// Of kind `Conflict` if a session of that id has files already.
     fn stage(&self, session: SessionId) -> Result<Box<dyn StagedTree>, WorkspaceError>;
 
-    /// Settles what imports have left behind that were cut off: the tree of a session that `is_known` knows is kept, others are
-    /// removed.
+    /// Cleans up after imports that were cut off: the tree of a session for which `is_known` returns true is kept,
+    /// others are removed.
     ///
     /// # Errors
-    /// When the folders cannot be read.
+    /// If the folders cannot be read.
     fn settle(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError>;
 }
 
-/// A tree that is still out of sight. Dropping it removes it.
+/// A tree that is not visible yet. Dropping it removes it.
 pub trait StagedTree: Send {
-    /// Adds a file. Its path is checked again, and nothing that is there is replaced.
+    /// Adds a file. Checks its path again, and never replaces an existing file.
     ///
     /// # Errors
-    /// When the path leads out, something has that name, the quota is used up, or the disk does not take it.
+    /// If the path leads outside, the name is in use, the quota is exceeded, or writing fails.
     fn add(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), WorkspaceError>;
 
-    /// Writes all of it to the disk and puts it where its session will look for it. Dropping it removes it still.
+    /// Flushes the tree to the disk and moves it to its final place. Dropping it still removes it.
     ///
     /// # Errors
-    /// When the disk does not take it.
+    /// If writing fails.
     fn sync(&mut self) -> Result<FilesCopied, WorkspaceError>;
 
-    /// Keeps it. Called when the session is in the journal: a failure is settled at the next start.
+    /// Makes the tree permanent. Called when the session is in the journal. The next start repairs a failure.
     ///
     /// # Errors
-    /// When what marks it as coming in cannot be removed.
+    /// If the marker of the import cannot be removed.
     fn reveal(self: Box<Self>) -> Result<(), WorkspaceError>;
 }
 
-/// Records what calls change in the files of a session, so that it can be undone. The calls of one session come one
-/// after the other.
+/// Records the changes that calls make to the files of a session, for undo. The calls of one session run one after
+/// another.
 pub trait Snapshots: Send + Sync {
-    /// Looks at the files before a call and keeps what they hold: all that the session may change, or only these paths.
-    /// Everything it saw is durable when this returns, and stays for as long as the call has it.
+    /// Scans and stores the files before a call: all that the session may change, or only these paths. The stored
+    /// contents are durable on return, and remain as long as the call holds the result.
     ///
-    /// An error says why the changes of the call cannot be recorded.
+    /// An error states why the changes of the call cannot be recorded.
     fn before<'a>(
         &'a self,
         call: &'a ToolContext,
         paths: Option<&'a [String]>,
     ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>>;
 
-    /// The changes since [`Self::before`] of a call that the last life of the daemon did not see end; nothing where
-    /// nothing is known of it. What may have been changed after that life ended is marked as late.
+    /// Returns the changes since [`Self::before`] of a call whose end the previous process did not see. Empty if
+    /// nothing is known about the call. Possible changes after that process ended are marked as late.
     fn unfinished<'a>(
         &'a self,
         session: SessionId,
@@ -384,8 +388,8 @@ pub trait Snapshots: Send + Sync {
         call: &'a CallId,
     ) -> BoxFuture<'a, Result<Changes, WorkspaceError>>;
 
-    /// Takes changes back, each path once: files come to hold what they held before, byte for byte. A path that no
-    /// longer is what it was after the change, and what is marked as late, is a conflict and is left alone. A preview changes nothing.
+    /// Reverts changes, each path once: files get their previous content, byte for byte. A path that has changed since,
+    /// or that is marked as late, is a conflict and is skipped. A preview changes nothing.
     fn undo<'a>(
         &'a self,
         session: SessionId,
@@ -394,8 +398,8 @@ pub trait Snapshots: Send + Sync {
         preview: bool,
     ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>>;
 
-    /// Keeps for one session, too, what is needed to take back changes of another one that worked on its files, and returns
-    /// them as they can be taken back there: what could not be kept is only told of.
+    /// Also stores the data for undoing changes of one session for another one that works on the same files. Returns the
+    /// changes in the form that can be undone there; changes whose data could not be stored are only listed.
     fn adopt(
         &self,
         _from: SessionId,
@@ -406,53 +410,53 @@ pub trait Snapshots: Send + Sync {
         Box::pin(std::future::ready(Ok(reported)))
     }
 
-    /// Removes all that is kept of a session.
+    /// Removes all snapshots of a session.
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 }
 
-/// The files as they were before a call, which owns them: no other call makes them be dropped.
+/// The files before a call. The call owns them: other calls cannot cause them to be dropped.
 pub struct FilesBefore {
-    /// Guarded files and folders of the person, the topmost of each, by their real paths. Only of a call that is
+    /// Guarded files and folders of the user, topmost only, by their real paths. Only for a call that is
     /// [checked](crate::policy::Confinement::is_checked).
     pub closed: Vec<PathBuf>,
-    /// Changes that could not be undone, as far as that is known before the call: a sentence each.
+    /// Changes that could not be undone, as far as known before the call, one sentence each.
     pub gaps: Vec<String>,
-    /// Reason why what the call leaves behind could not be checked.
+    /// Reason why the files could not be checked after the call.
     pub unchecked: Option<String>,
-    /// Paths of which no contents are kept, such as folders that git ignores.
+    /// Paths whose contents are not stored, such as folders that git ignores.
     pub unkept: Vec<String>,
-    /// Looks again when it is awaited, and reports what has changed. Of a call that is
-    /// [checked](crate::policy::Confinement::is_checked), changes of guarded files are taken back at once.
+    /// Scans the files again when awaited, and returns the changes. For a call that is
+    /// [checked](crate::policy::Confinement::is_checked), changes of guarded files are reverted at once.
     pub after: BoxFuture<'static, Result<Changes, WorkspaceError>>,
 }
 
-/// Changes of a call.
+/// Changes made by a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Changes of guarded files that were taken back: the way back to each, and what could not be taken back.
+    /// Reverted changes of guarded files: how to restore each, and those that could not be reverted.
     pub set_aside: FilesReverted,
     /// Every path once: those of the session's own tree, then those of the project, each sorted.
     pub files: Vec<FileChange>,
-    /// Changes that could not be recorded and therefore cannot be undone, a sentence each.
+    /// Changes that could not be recorded and therefore cannot be undone, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Where a tool tells how far it is. Without one that listens, nothing is told.
+/// Handle for progress reports of a call. The default discards them.
 #[derive(Clone, Default)]
 pub struct CallProgress(Option<Arc<dyn Fn(String) + Send + Sync>>);
 
 impl CallProgress {
-    /// Tells it to this function, which must not wait.
+    /// Creates a handle that calls this function, which must not block.
     pub fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(tell)))
     }
 
-    /// Returns whether anybody listens.
+    /// Returns true if reports are received.
     pub fn is_heard(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Tells how far the call is, in one line. It is shown while the call runs, and forgotten when its result is there.
+    /// Reports progress in one line. It is shown while the call runs and discarded when the result arrives.
     pub fn tell(&self, line: &str) {
         if let Some(tell) = &self.0 {
             tell(format!("{}\n", line.replace(['\n', '\r'], " ")));

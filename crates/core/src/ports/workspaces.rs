@@ -1,4 +1,4 @@
-//! The files of sessions.
+//! Port for the files of sessions.
 
 use std::{
     path::{Component, Path, PathBuf},
@@ -28,53 +28,54 @@ use crate::{
 /// Name under which sessions see the project.
 const PROJECT: &str = "/project";
 
-/// All files of a session: those on the disk, and those of its own state as they are now.
+/// All files of a session: those on the disk, and those in its state as they are now.
 #[derive(Debug, Clone)]
 pub struct SessionTree {
-    /// Where the files on the disk are.
+    /// Location of the files on the disk.
     pub workspace: Arc<Workspace>,
-    /// The files of the session's own state.
+    /// Files in the session's state.
     pub state: Arc<StateFiles>,
 }
 
 /// The files that a session's tools see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workspace {
-    /// The absolute path of the session's own tree.
+    /// Absolute path of the session's own tree.
     pub root: PathBuf,
     /// The folder seen as `/project`.
     pub project: Option<Mount>,
     /// The folders seen below `/folders`.
     pub folders: Vec<AddedFolder>,
-    /// The absolute path of what all sessions see as `/memories`: kept when a session goes, read by any, written by tools
-    /// that a person has allowed to.
+    /// Absolute path of the folder that all sessions see as `/memories`. It outlives sessions. Every session can read
+    /// it; tools write to it only if a user allowed it.
     pub memories: Option<PathBuf>,
-    /// The repository of which the project is a worktree that the daemon has made.
+    /// Repository of the project, if the project is a worktree that the daemon created.
     pub worktree: Option<WorktreeAccess>,
 }
 
 impl Workspace {
-    /// The folders of the person that it sees.
+    /// Returns the folders of the user that it sees.
     pub fn mounts(&self) -> Mounts {
         Mounts { project: self.project.clone(), folders: self.folders.clone() }
     }
 
-    /// The folder of the person with that name below `/folders`.
+    /// Returns the folder with that name below `/folders`.
     pub fn folder(&self, name: &str) -> Option<&AddedFolder> {
         self.folders.iter().find(|folder| folder.name() == name)
     }
 
-    /// The real paths of the project and of the added folders that tools may change.
+    /// Iterates over the real paths of the project and the added folders that tools may change.
     pub fn writable_mounts(&self) -> impl Iterator<Item = &Path> {
         let project = self.project.iter().filter(|mount| mount.writable).map(|mount| mount.path.as_path());
         let folders = self.folders.iter().filter(|folder| folder.writable);
         project.chain(folders.map(|folder| folder.path.as_path()))
     }
 
-    /// Source file with this name in the session. `None` outside the project and the added folders, and for a name with `..`.
+    /// Source file with this name in the session. `None` outside the project and the added folders, and for a name with
+    /// `..`.
     pub fn source_file(&self, name: &str) -> Option<SourceFile> {
         if name.contains('\\') {
-            // An escape for bytes that are no text.
+            // An escape for bytes that are not text.
             return None;
         }
         let below = |mount: &str| {
@@ -102,21 +103,21 @@ impl Workspace {
     }
 }
 
-/// Makes, cleans and removes workspaces.
+/// Creates, cleans and removes workspaces.
 pub trait Workspaces: Send + Sync {
-    /// Opens a session's workspace, making it where it is missing.
+    /// Opens a session's workspace, and creates it if missing.
     fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>>;
 
-    /// Says where a session's workspace is, and refuses folders of the person as [`Self::open`] does. It need not be there
-    /// yet: a turn that touches no file does not wait for folders.
+    /// Returns the location of a session's workspace, and rejects the same folders of the user as [`Self::open`]. The
+    /// workspace need not exist yet, so that a turn that touches no file does not wait for its creation.
     fn locate(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         self.open(session, mounts)
     }
 
-    /// Adds folders to those that a session sees: all of them, with the names that they have there.
+    /// Adds folders to those that a session sees. Returns all of them, with their names in the session.
     ///
     /// # Errors
-    /// As of [`Mounts::with`], and where one cannot be opened or is not for sessions to see.
+    /// As of [`Mounts::with`], and if a folder cannot be opened or is not allowed for sessions.
     fn add_folders(
         &self,
         mounts: Mounts,
@@ -125,8 +126,8 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(mounts.with(added)))
     }
 
-    /// Copies what a session has in its own tree to another that has nothing yet: `uploads/`, `outputs/`, large results, and
-    /// of its history file as much as is said. Durable when it returns. What cannot be copied safely is left out.
+    /// Copies a session's own tree to a session that has no files yet: `uploads/`, `outputs/`, large results, and the
+    /// given part of its history file. Durable on return. Files that cannot be copied safely are skipped.
     fn copy(
         &self,
         _from: SessionId,
@@ -136,8 +137,8 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(Ok(FilesCopied::default())))
     }
 
-    /// Facts about the machine and the workspace's project, for a session of a client in this folder. None where nobody
-    /// looks for any.
+    /// Collects facts about the machine and the workspace's project, for a session whose client is in this folder.
+    /// `None` if the implementation does not support it.
     fn facts<'a>(
         &'a self,
         _workspace: &'a Workspace,
@@ -146,17 +147,17 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(None))
     }
 
-    /// Draws a map of the code of the workspace's project: the most important files, within a number of tokens. Empty where the project is small or has no code, or nobody draws maps; none where it could not be
-    /// drawn now.
+    /// Creates a map of the project's code: the most important files, within a number of tokens. Empty if the project
+    /// is small or has no code, or if maps are not supported. `None` if it could not be created now.
     fn map<'a>(&'a self, _workspace: &'a Workspace, _max_tokens: usize) -> BoxFuture<'a, Option<Vec<MapFile>>> {
         Box::pin(std::future::ready(Some(Vec::new())))
     }
 
-    /// Empties its `temp/`.
+    /// Empties the `temp/` folder of a session.
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Removes what these folders of it hold, those apart in which something was changed since that moment, and tells of each
-    /// what it held. Where nothing is left, the whole workspace goes; it is made again when it is needed. A trial removes
+    /// Removes the contents of these folders, except for folders that changed after the given time. Returns what each
+    /// held. If nothing is left, the whole workspace is removed; it is created again on demand. A trial removes
     /// nothing.
     fn clean(
         &self,
@@ -167,15 +168,15 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Removes what was left of workspaces whose removal was cut off. A trial only counts.
+    /// Removes remains of workspaces whose removal was cut off. A trial only counts.
     fn clean_leftovers(&self, _trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
         Box::pin(std::future::ready(Ok(FilesRemoved::default())))
     }
 
-    /// Removes it.
+    /// Removes the workspace of a session.
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
-    /// Puts a file into its `uploads/` and returns the path that tools can open. A name that is taken gets a number.
+    /// Stores a file in `uploads/`, and returns the path for tools. A name in use gets a number.
     fn add_upload(
         &self,
         session: SessionId,
@@ -183,14 +184,14 @@ pub trait Workspaces: Send + Sync {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
 
-    /// Removes a file that [`Self::add_upload`] has just put there, by the path that it returned: what it was for did not come to
-    /// be. One that is gone already is no error.
+    /// Removes a file that [`Self::add_upload`] has just stored, by the returned path, because the operation that
+    /// needed it failed. A missing file is not an error.
     fn remove_upload(&self, _: SessionId, _path: String) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Puts what a person said at too great a length into its `uploads/`, as [`Self::add_upload`] does. Where a file of that
-    /// name or one of its numbered names holds the same bytes, it is that file. Durable when it returns.
+    /// Stores an oversized input in `uploads/`, like [`Self::add_upload`]. Reuses a file of that name, or of one of its
+    /// numbered names, if it has the same bytes. Durable on return.
     fn keep_input(
         &self,
         session: SessionId,
@@ -200,8 +201,8 @@ pub trait Workspaces: Send + Sync {
         self.add_upload(session, name, content)
     }
 
-    /// Keeps a text of the daemon's own where tools can read and not change it, and returns the path under which they
-    /// find it. A name that is taken is replaced. Durable when it returns. The name is that of a visible file, without folders; others are refused.
+    /// Stores a text of the daemon where tools can read but not change it, and returns its path for tools. Replaces a
+    /// file of the same name. Durable on return. The name must be that of a visible file, without folders.
     fn keep(
         &self,
         session: SessionId,
@@ -210,8 +211,8 @@ pub trait Workspaces: Send + Sync {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
 
-    /// Adds to a text that is kept in pieces, as [`Self::keep`] keeps one whole. What stands behind the first `from` bytes
-    /// goes: it is a piece of which nobody knows. None leaves all of it.
+    /// Appends to a text of the same kind as [`Self::keep`] stores. Truncates it to `from` bytes first, because
+    /// anything after them is an unfinished earlier write. `None` does not truncate.
     fn keep_on(
         &self,
         session: SessionId,
@@ -221,15 +222,15 @@ pub trait Workspaces: Send + Sync {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>>;
 
-    /// Content of a folder, by the paths that tools use, or one file.
+    /// Lists a folder, or one file, by the paths that tools use.
     ///
     /// # Errors
-    /// Of kind `NotFound` or `InvalidInput`, in the words of the tools, where there is none that tools could read.
+    /// Of kind `NotFound` or `InvalidInput`, with the message of the tools, if there is none that tools could read.
     fn list_files(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
         no_files(&path)
     }
 
-    /// A piece of a file that tools could read, from that byte on, of at most that many bytes.
+    /// Reads at most `most` bytes from `offset` of a file that tools could read.
     ///
     /// # Errors
     /// As of [`Self::list_files`].
@@ -243,17 +244,17 @@ pub trait Workspaces: Send + Sync {
         no_files(&path)
     }
 
-    /// The text of a file that tools could read, whatever its encoding. None where it is longer than so many bytes, no text,
-    /// or not to be read at all.
+    /// Reads the text of a file that tools could read, in any encoding. `None` if it is longer than `most` bytes, not
+    /// text, or not readable.
     fn read_text(&self, _: SessionTree, _path: String, _most: usize) -> BoxFuture<'_, Option<String>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Writes a whole file that tools could write, making its folders. On the disk it is durable when this returns; a file of
-    /// the session's own state is for the caller to store.
+    /// Writes a whole file that tools could write, and creates its folders. A file on the disk is durable on return. A
+    /// change of a file in the session's state must be stored by the caller.
     ///
     /// # Errors
-    /// As of [`Self::list_files`]; of kind `Storage` where the disk does not take it.
+    /// As of [`Self::list_files`]; of kind `Storage` if writing fails.
     fn write_file(
         &self,
         _: SessionTree,
@@ -264,9 +265,9 @@ pub trait Workspaces: Send + Sync {
         no_files(&path)
     }
 
-    /// The documents that a session sees, open: the file of that path, whatever it is, or those in that folder and below it, by
-    /// their names. Without a path those of the whole session. In the order of their paths, without the first `skip`, and no
-    /// more than `most` and than may be open at once; how many there are is told.
+    /// Opens documents that a session sees: the file at this path, of any kind, or the documents by name in this folder
+    /// and below it. An empty path means the whole session. They are ordered by path. Skips the first `skip`, and opens
+    /// at most `most`, and at most as many as may be open at once; the total is returned, too.
     ///
     /// # Errors
     /// As of [`Self::list_files`].
@@ -280,45 +281,45 @@ pub trait Workspaces: Send + Sync {
         no_files(&path)
     }
 
-    /// Guides that people wrote for models, for a session that works there. Files that are unchanged are not read
-    /// again; what cannot be read is left out.
+    /// Loads the guides for a session in this workspace. Unchanged files are not read again, and unreadable ones are
+    /// skipped.
     fn guides<'a>(&'a self, _: &'a Workspace, _: GuideLimits) -> BoxFuture<'a, Guides> {
         Box::pin(std::future::ready(Guides::default()))
     }
 
-    /// The `AGENTS.md` files of the folders of the project in which these paths lie, from the outermost folder on, without
-    /// that of the project itself. Paths are those of tools, absolute ones, or relative to the project.
+    /// Loads the `AGENTS.md` files of the project's folders that contain these paths, outermost first, without that of
+    /// the project itself. Paths are those of tools, absolute, or relative to the project.
     fn folder_guides(&self, _: &Workspace, _: GuideLimits, _paths: Vec<String>) -> BoxFuture<'_, Vec<GuideFile>> {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// The skills that its sessions can use; none where nobody knows of any.
+    /// Returns the port for skills, or `None` if the implementation has none.
     fn skills(&self) -> Option<&dyn Skills> {
         None
     }
 
-    /// Agents of the workspace's project, as far as the person trusts them.
+    /// Returns the agents of the workspace's project, if the user trusts it.
     fn project<'a>(&'a self, _: &'a Workspace) -> BoxFuture<'a, ProjectStanding> {
         Box::pin(std::future::ready(ProjectStanding::default()))
     }
 
-    /// The projects and the trust in them; none where nobody keeps any.
+    /// Returns the port for projects and their trust, or `None` if the implementation has none.
     fn projects(&self) -> Option<&dyn Projects> {
         None
     }
 
-    /// The worktrees of sessions; none where nobody makes any.
+    /// Returns the port for worktrees, or `None` if the implementation has none.
     fn worktrees(&self) -> Option<&dyn Worktrees> {
         None
     }
 
-    /// Takes files of sessions out and brings them in; none where nobody can.
+    /// Returns the port for exporting and importing files, or `None` if the implementation has none.
     fn transport(&self) -> Option<&dyn TreeTransport> {
         None
     }
 
-    /// Paths of files that tools could open, relative to the workspace, at most `limit`: the session's own first, newest
-    /// first, then the project's, from the top of its tree down. What the daemon keeps for itself is not among them.
+    /// Lists up to `limit` paths of files that tools could open, relative to the workspace: the session's own, newest
+    /// first, then the project's, from the top of its tree down. Internal files of the daemon are excluded.
     fn paths<'a>(
         &'a self,
         workspace: &'a Workspace,
@@ -326,55 +327,56 @@ pub trait Workspaces: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
 }
 
-/// Refusal of workspaces that have no files to show.
+/// Error for workspaces that have no files to show.
 fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
     let error = WorkspaceError::new(ErrorKind::NotFound, format!("there is no file {path:?} to be shown here"));
     Box::pin(std::future::ready(Err(error)))
 }
 
 names! {
-    /// A folder of a workspace that can be cleaned. What compactions replaced is a part of the history, and is not.
+    /// A folder of a workspace that can be cleaned. The history replaced by compactions belongs to the session and is
+    /// excluded.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum WorkspaceArea {
-        /// Copies of what people handed over.
+        /// Copies of files that users uploaded.
         Uploads = "uploads",
-        /// Files that tools made for people.
+        /// Files that tools created for users.
         Outputs = "outputs",
-        /// Files that tools needed for a while.
+        /// Temporary files of tools.
         Temp = "temp",
-        /// Copies of skills.
+        /// Copies of skills for tools.
         Skills = "skills",
-        /// Results too large for the window, each whole.
+        /// Whole results that are too large for the window.
         LargeToolResults = "large_tool_results",
     }
 }
 
 names! {
-    /// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays
-    /// when that is reset, and is no part of what can be undone.
+    /// A folder of a workspace in which the daemon stores files that tools can read but not change. It is removed with
+    /// the session, survives a reset, and is not covered by undo.
     pub enum ArtifactDir {
-        /// Results too large for the window, each whole.
+        /// Whole results that are too large for the window.
         LargeToolResults = "large_tool_results",
-        /// History that compactions replaced, one after the other.
+        /// History that compactions replaced, in order.
         ConversationHistory = "conversation_history",
     }
 }
 
-/// A text that the daemon keeps in pieces.
+/// A text that the daemon stores in pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// The path under which tools find it.
+    /// Path at which tools find it.
     pub path: String,
-    /// Its length.
+    /// Size of the text, in bytes.
     pub bytes: u64,
 }
 
 impl ArtifactDir {
-    /// Refuses what is not the name of a visible file.
+    /// Rejects anything but the name of a visible file.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for an empty name, one above 200 bytes, one that begins with a dot, and one with slashes,
-    /// backslashes or control characters.
+    /// [`ErrorKind::InvalidInput`] for an empty name, a name longer than 200 bytes, one that begins with a dot, and one
+    /// with slashes, backslashes or control characters.
     pub fn check_name(name: &str) -> Result<(), WorkspaceError> {
         const MAX_NAME: usize = 200;
         let is_sound = !name.is_empty()

@@ -1,4 +1,4 @@
-//! One suite, two stores.
+//! Runs the same contract tests on both stores.
 
 use std::cell::Cell;
 

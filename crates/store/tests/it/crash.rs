@@ -1,4 +1,4 @@
-//! What was acknowledged is there again, however the process ended.
+//! Acknowledged events are present after any kind of process end.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -11,10 +11,10 @@ use agentd_store::SqliteStore;
 
 use crate::{file, new_session, one_session, open};
 
-/// Names the folder to the child process, which is this test binary again.
+/// Environment variable with the folder for the child process, which is this test binary.
 const CHILD_FOLDER: &str = "STORE_TEST_FOLDER";
 
-/// The child's part, which does nothing when the suite runs it: appends for ever and tells of every acknowledged event.
+/// The child process: appends forever and prints every acknowledged event. Does nothing as a normal test.
 #[tokio::test]
 async fn child_that_appends() {
     let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
@@ -62,11 +62,11 @@ async fn acknowledged_events_survive_a_kill() {
     store.close().await.unwrap();
 }
 
-/// What a machine that lost power has on its disk: the files as they were in the middle.
+/// Copies the files as they are, like a power loss would leave them.
 fn copy_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        // Shared memory does not survive a power cut.
+        // Shared memory does not survive a power loss.
         if !entry.file_name().to_string_lossy().ends_with("-shm") {
             std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
@@ -90,7 +90,7 @@ async fn a_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
     store.append(vec![script.input("torn")]).await.unwrap();
     std::fs::copy(log_of(folder.path()), log_of(copy.path())).unwrap();
     let whole = std::fs::metadata(log_of(copy.path())).unwrap().len();
-    // In the first page behind what was acknowledged: the index of the search may have been written at the end since.
+    // In the first page after the acknowledged part. The search index may have been written at the end since.
     let torn = acknowledged + 100;
     assert!(whole > torn);
     let log = std::fs::OpenOptions::new().write(true).open(log_of(copy.path())).unwrap();
@@ -114,7 +114,7 @@ async fn a_log_that_another_program_moved_into_the_database_is_not_reported_as_l
         other.close().unwrap();
         assert!(!log_of(copy.path()).exists(), "the last one to close it moves the log");
         if !is_moved {
-            // As a database is that was never given its log, but for the tables.
+            // Like a database that never received its log, except for the tables.
             file(copy.path()).execute_batch("PRAGMA foreign_keys = off; DELETE FROM events").unwrap();
         }
 
@@ -132,7 +132,7 @@ async fn a_clean_close_leaves_one_file_that_stands_alone() {
     store.close().await.unwrap();
     store.close().await.unwrap();
     let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    // What is kept back for a full disk is no part of it.
+    // The reserve for a full disk is not part of the journal.
     let names: Vec<_> = names.filter(|name| name != "journal.reserve").collect();
     assert_eq!(names, ["journal.db"]);
     let append = store.append(vec![script.input("late")]).await.unwrap_err();

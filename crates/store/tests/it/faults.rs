@@ -1,4 +1,4 @@
-//! What a broken disk, a wrong file and a locked one look like: an error with a hint, and nothing lost.
+//! Disk errors, wrong files and locked files: each is an error with a hint, and nothing is lost.
 
 use std::{path::Path, time::Duration};
 
@@ -22,7 +22,7 @@ fn check(error: &StoreError, message: &str, hint: &str) {
     assert!(error.hint().unwrap_or_default().contains(hint), "{error:?}");
 }
 
-/// Why the journal cannot be opened.
+/// Error of opening the journal.
 fn failure(config: StoreConfig) -> StoreError {
     match SqliteStore::open(config) {
         Ok(_) => panic!("the journal was opened"),
@@ -62,7 +62,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     assert!(fitted > 0);
     assert_eq!(store.events(other.session, 0, 1000).await.unwrap().len(), fitted + 1);
 
-    // Space that a deleted session gives back is used again.
+    // Space freed by a deleted session is reused.
     store.delete_session(other.session).await.unwrap();
     store.append(vec![script.input(&"z".repeat(20_000))]).await.unwrap();
     store.close().await.unwrap();
@@ -92,7 +92,7 @@ fn a_file_that_is_no_journal_is_left_as_it_is() {
     check(&failure(StoreConfig::at(&path)), "another program", "move the file away");
 }
 
-/// Makes a journal with some pages, and spoils the middle of it as a bad disk would.
+/// Creates a journal with some pages, and damages its middle like a bad disk.
 async fn spoiled(folder: &Path) -> StoreConfig {
     let store = open(folder);
     let mut script = new_session(&store).await;
@@ -105,8 +105,7 @@ async fn spoiled(folder: &Path) -> StoreConfig {
     StoreConfig::at(path)
 }
 
-/// After an unclean stop, whether the journal is small enough to be checked whole or not, a damaged page of events costs the
-/// events on it.
+/// A damaged page of events after an unclean stop loses only the events on it, with and without a full check.
 #[tokio::test]
 async fn a_damaged_page_of_events_costs_what_is_on_it() {
     for full_check_up_to in [0, u64::MAX] {
@@ -118,7 +117,7 @@ async fn a_damaged_page_of_events_costs_what_is_on_it() {
         assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
         let damaged: Vec<u64> = events.iter().filter(|event| event.is_damaged()).map(|event| event.seq).collect();
         assert!((1..100).contains(&damaged.len()), "{damaged:?}");
-        // The history of the model has a stand-in for each, so that the session goes on.
+        // The model's history has a placeholder for each, so that the session can continue.
         let items = store.recent_items(summary.id, 0, 1000).await.unwrap();
         assert_eq!(items.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
         let stand_ins = items
@@ -131,7 +130,7 @@ async fn a_damaged_page_of_events_costs_what_is_on_it() {
     }
 }
 
-/// Spoils the first page of a table or an index.
+/// Damages the first page of a table or an index.
 fn spoil_root(folder: &Path, name: &str, unclean: bool) {
     let root = "SELECT rootpage - 1 FROM sqlite_schema WHERE name = ?1";
     let page = file(folder).query_row(root, [name], |row| row.get(0)).unwrap();
@@ -141,7 +140,7 @@ fn spoil_root(folder: &Path, name: &str, unclean: bool) {
     }
 }
 
-/// Where the table of sessions is damaged, nothing is known for certain, and the file is left as it is.
+/// If the table of sessions is damaged, nothing is certain, and the file is not changed.
 #[tokio::test]
 async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
     let (folder, store) = opened();
@@ -151,21 +150,21 @@ async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
     check(&failure(StoreConfig::at(journal(folder.path()))), "damaged", "keep a copy");
 }
 
-/// A page that is free and in use at once would be written over: such a file is left as it is.
+/// A page that is both free and in use would be overwritten. Such a file is not changed.
 #[tokio::test]
 async fn a_damaged_list_of_free_pages_is_found_after_an_unclean_stop() {
     for full_check_up_to in [0, u64::MAX] {
         let folder = tempfile::tempdir().unwrap();
         let config = StoreConfig { full_check_up_to, ..spoiled(folder.path()).await };
         let mut bytes = std::fs::read(&config.path).unwrap();
-        // The first page of the list, and its length.
+        // First page of the free list, and its length.
         bytes[32..40].copy_from_slice(&[0, 0, 0, 9, 0, 0, 0, 1]);
         std::fs::write(&config.path, bytes).unwrap();
         check(&failure(config), "damaged", "keep a copy");
     }
 }
 
-/// Of a damaged index nothing is lost but time: it is built again, and read around until then.
+/// A damaged index loses nothing but time: it is rebuilt, and skipped until then.
 #[tokio::test]
 async fn a_damaged_index_of_events_costs_nothing() {
     for index in ["completed_items", "events_by_number"] {
@@ -181,7 +180,7 @@ async fn a_damaged_index_of_events_costs_nothing() {
     }
 }
 
-/// A question that cannot be read keeps nobody from the others.
+/// An unreadable question does not hide the others.
 #[tokio::test]
 async fn a_damaged_interrupt_costs_itself() {
     let (folder, store, mut script) = one_session().await;
@@ -236,7 +235,7 @@ async fn nobody_else_can_read_the_journal() {
     assert_eq!(mode(&journal(&data)), 0o600);
 }
 
-/// One stored value that cannot be read costs itself.
+/// One unreadable stored value loses only itself.
 #[tokio::test]
 async fn an_unreadable_event_is_left_out_and_quotes_nothing() {
     let (folder, store, mut script) = one_session().await;
@@ -251,7 +250,7 @@ async fn an_unreadable_event_is_left_out_and_quotes_nothing() {
     assert!(matches!(&items[1].1.body, ItemBody::Notice { text, .. } if text.contains("event 2")), "{items:?}");
 }
 
-/// A number that has no event is told, at the end too, so that no reader waits for it for ever.
+/// A missing number gets a placeholder, even at the end, so that no reader waits for it forever.
 #[tokio::test]
 async fn a_missing_event_is_told_in_its_place() {
     let (folder, store, mut script) = one_session().await;
@@ -266,7 +265,7 @@ async fn a_missing_event_is_told_in_its_place() {
     assert_eq!(found, [DamagedSession { id: Some(script.session), events: vec![2, 5] }]);
 }
 
-/// Whatever is damaged, the session can be removed, and the others are listed and go on.
+/// With any damage, the session can be removed, and the others are listed and usable.
 #[tokio::test]
 async fn a_damaged_session_can_be_removed() {
     let spoils = [
@@ -308,12 +307,12 @@ async fn nothing_is_acknowledged_that_goes_into_a_removed_file() {
         check(&store.look().unwrap_err(), "was replaced", "docs/operations.md");
         std::fs::rename(&aside, &file).unwrap();
         store.look().unwrap();
-        // It may have been stored: whoever was refused looks.
+        // It may have been stored, so a caller that got an error checks.
         let seen = store.events(before.session, before.seq, 10).await.unwrap();
         script.seq = before.seq + seen.len() as u64;
         store.append(vec![script.input("c")]).await.unwrap();
     }
-    // In its place, and empty.
+    // At its place, but empty.
     let (folder, store, mut script) = one_session().await;
     std::fs::write(folder.path().join("journal.db"), "").unwrap();
     check(&store.append(vec![script.input("b")]).await.unwrap_err(), "was emptied", "docs/operations.md");

@@ -1,4 +1,4 @@
-//! Sessions that come from elsewhere: out of sight until they are whole, and gone where they never are.
+//! Imported sessions: hidden until complete, and removed if they never are.
 
 use std::sync::Arc;
 
@@ -54,12 +54,12 @@ async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
     assert!(store.find_sessions(String::new(), 10).await.unwrap() == [other.session]);
     assert!(store.damaged().await.unwrap().is_empty());
     assert_eq!(store.size().await.unwrap().removed_sessions, 0);
-    // One that leaves a gap, or stands where another did, is refused, and the draft is as it was.
+    // Events with a gap or a repeated number are rejected, and the draft is unchanged.
     for wrong in [&events[26..27], &events[10..12]] {
         let error = imports(&store).add(draft, wrong.to_vec()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
-    // What removes a session meanwhile does not touch it.
+    // A concurrent removal of another session does not affect it.
     store.delete_session(other.session).await.unwrap();
     overwritten(&store).await;
     imports(&store).add(draft, events[25..].to_vec()).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
     assert_eq!(stored.summary.updated_at, "2026-01-31T12:00:00Z".parse().unwrap());
     let query = agentd_core::search::SearchQuery::parse("blue").unwrap();
     assert!(!store.search(query, None, 10).await.unwrap().hits.is_empty());
-    // It goes on, and a second of that id is refused.
+    // It can continue, and a second session with its id is rejected.
     store.append(vec![script.input("and on")]).await.unwrap();
     let second = self::draft();
     imports(&store).begin(second).await.unwrap();

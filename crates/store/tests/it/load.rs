@@ -1,4 +1,4 @@
-//! Many sessions at once, and sessions that grew long.
+//! Many sessions at once, and long sessions.
 
 use agentd_core::ports::Store;
 use futures_util::future::join_all;
@@ -18,7 +18,7 @@ async fn appends_of_many_sessions_share_commits() {
     let appenders = scripts.iter_mut().map(async |script| {
         for _ in 0..ROUNDS {
             store.append(vec![script.input("word")]).await.unwrap();
-            // The answer means that it is there: a reader sees it at once.
+            // The reply means that it is stored: a reader sees it at once.
             let last = store.session(script.session).await.unwrap().unwrap().summary.last_seq;
             assert_eq!(last, script.seq);
         }
@@ -39,12 +39,12 @@ async fn appends_of_many_sessions_share_commits() {
     }
 }
 
-/// An append that nobody waits for any more is stored or not, but never by half, and the next one finds its number.
+/// An append whose caller has gone is stored completely or not at all, and the next one gets its number.
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_no_gap() {
     let (_folder, store, mut script) = one_session().await;
     let first = vec![script.input("a"), script.input("b")];
-    // One poll hands it over; then its caller is gone, whether there was an answer already or not.
+    // One poll sends it; then its caller is dropped, whether or not there was a reply.
     let mut append = store.append(first);
     let _ = futures_util::poll!(&mut append);
     drop(append);
@@ -52,7 +52,7 @@ async fn a_caller_that_goes_away_leaves_no_gap() {
     assert_eq!(store.events(script.session, 0, 10).await.unwrap().len(), 3);
 }
 
-/// What makes a long session as cheap as a short one is that no question reads more rows than it answers.
+/// A long session is as cheap as a short one because no query reads more rows than it returns.
 #[tokio::test]
 async fn questions_about_a_long_session_walk_an_index() {
     let folder = tempfile::tempdir().unwrap();

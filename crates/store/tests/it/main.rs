@@ -1,5 +1,5 @@
-//! The journal through its public face: the contract it shares with the fake, what survives a crash, what a broken
-//! disk looks like, and what many sessions cost.
+//! Tests of the journal's public interface: the contract shared with the fake, crashes, disk errors, and the cost of
+//! many sessions.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -35,7 +35,7 @@ async fn new_session(store: &SqliteStore) -> EventScript {
     EventScript::new(id, at)
 }
 
-/// A journal in a folder that goes with it.
+/// Opens a journal in a temporary folder.
 fn opened() -> (TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
@@ -48,24 +48,24 @@ async fn one_session() -> (TempDir, SqliteStore, EventScript) {
     (folder, store, script)
 }
 
-/// The file of the journal, as another program opens it.
+/// Opens the journal's file like another program.
 fn file(folder: &Path) -> Connection {
     Connection::open(journal(folder)).unwrap()
 }
 
-/// Rows of the journal, whoever they belong to.
+/// Number of rows in a table, over all sessions.
 fn rows(folder: &Path, table: &str) -> i64 {
     file(folder).query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
 }
 
-/// Spoils a page of the journal, as a bad disk would.
+/// Damages a page of the journal like a bad disk.
 fn spoil(folder: &Path, page: u32) {
     let mut bytes = std::fs::read(journal(folder)).unwrap();
     bytes[page as usize * 4096..][..4096].fill(0xa5);
     std::fs::write(journal(folder), bytes).unwrap();
 }
 
-/// Waits until nothing is left of the sessions that were removed, but for what cannot be overwritten.
+/// Waits until removed sessions are overwritten, except for those that cannot be.
 async fn overwritten(store: &SqliteStore) -> StoreSize {
     until("all is overwritten", async || Some(store.size().await.unwrap()).filter(|size| size.removed_sessions == 0))
         .await

@@ -1,4 +1,4 @@
-//! Sessions that are removed: gone at once for everybody, holding nobody up, and overwritten to the last word.
+//! Removal of sessions: immediate for all readers, without blocking, and overwritten completely.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::{file, new_session, open, opened, overwritten, rows, spoil};
 
-/// Twelve megabytes, of which a piece is a hundredth.
+/// A session of twelve megabytes, about a hundred pieces.
 async fn large_session(store: &SqliteStore) -> EventScript {
     let mut script = new_session(store).await;
     let words = "the blue door; ".repeat(2000);
@@ -34,7 +34,7 @@ async fn a_large_session_is_gone_at_once_and_nobody_waits_for_its_rows() {
     let (large, mut other) = (large_session(&store).await, new_session(&store).await);
     store.append(vec![other.input("the green door")]).await.unwrap();
     let query = || SearchQuery::parse("door").unwrap();
-    // The index has all of it before.
+    // Wait until all of it is indexed.
     until("all is indexed", async || {
         let found = store.search(query(), None, 10).await.unwrap();
         (found.unsearched == 0).then_some(())
@@ -80,7 +80,7 @@ async fn the_words_of_a_small_session_leave_the_log() {
     assert!(file_size(folder.path(), "journal.db-wal") > 0, "it is in the log at first");
     store.delete_session(small.session).await.unwrap();
     log_is_empty(folder.path()).await;
-    // Its id leaves with the note that its files are gone, which comes behind that.
+    // Its id disappears with the record that its files are gone, which comes later.
     store.note_files_gone(vec![small.session]).await.unwrap();
     log_is_empty(folder.path()).await;
     store.close().await.unwrap();
@@ -89,7 +89,7 @@ async fn the_words_of_a_small_session_leave_the_log() {
 #[tokio::test]
 async fn a_start_after_a_kill_empties_the_log_of_what_was_removed() {
     let (copy, (folder, store)) = (tempfile::tempdir().unwrap(), opened());
-    // Nothing can be moved while somebody reads what was there before.
+    // The log cannot be moved while a reader has an old snapshot.
     let reader = file(folder.path());
     reader.execute_batch("BEGIN; SELECT count(*) FROM sessions").unwrap();
     let mut small = new_session(&store).await;
@@ -118,11 +118,11 @@ async fn a_stop_in_the_middle_is_gone_on_with() {
 
     let store = open(folder.path());
     assert_eq!(store.session(large.session).await.unwrap(), None);
-    // So are its files.
+    // Its files are still recorded, too.
     assert_eq!(store.files_left().await.unwrap(), [large.session]);
     store.note_files_gone(vec![large.session]).await.unwrap();
     overwritten(&store).await;
-    // A new one is not taken for it.
+    // A new session is not mistaken for it.
     let new = new_session(&store).await;
     assert!(store.events(new.session, 0, 10).await.unwrap().is_empty());
     store.close().await.unwrap();
@@ -140,15 +140,15 @@ fn check_gone(folder: &Path, words: &str) {
     assert!(!holds(&std::fs::read(folder.join("journal.db")).unwrap(), words), "{words} is left");
 }
 
-/// Spoils the page of rows on which that stands.
+/// Damages the page of rows that contains this text.
 fn spoil_page(folder: &Path, words: &str) {
     let bytes = std::fs::read(folder.join("journal.db")).unwrap();
-    // The first byte of a page that holds rows.
+    // First byte of a page that has rows.
     let found = bytes.chunks(4096).position(|page| page[0] == 0x0d && holds(page, words));
     spoil(folder, u32::try_from(found.unwrap()).unwrap());
 }
 
-/// More than one piece of that.
+/// Creates a session with this text in more than one piece.
 async fn said(store: &SqliteStore, words: &str) -> EventScript {
     let mut script = new_session(store).await;
     let padding = "and so on ".repeat(60);
@@ -158,7 +158,7 @@ async fn said(store: &SqliteStore, words: &str) -> EventScript {
 
 #[tokio::test]
 async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_being_overwritten() {
-    // In the first piece, and in a later one.
+    // Damaged in the first piece, and in a later one.
     for damaged in [5, 300] {
         let (folder, store) = opened();
         let (spoiled, other) = (said(&store, "the blue door").await, said(&store, "the green door").await);
@@ -178,7 +178,7 @@ async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_be
         store.close().await.unwrap();
         check_gone(folder.path(), "green door");
 
-        // The next start tries it again, and is not held up by it.
+        // The next start retries it, and is not blocked by it.
         let store = open(folder.path());
         let third = said(&store, "the red door").await;
         store.delete_session(third.session).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_session_whose_settings_are_on_a_damaged_page_is_removed() {
     let store = open(folder.path());
     store.delete_session(spoiled.session).await.unwrap();
     assert!(store.sessions(10).await.unwrap().is_empty() && store.open_turns().await.unwrap().is_empty());
-    // All but what is on that page.
+    // Everything except the data on that page.
     assert_eq!(overwritten(&store).await.stuck_sessions, 1);
     store.close().await.unwrap();
     check_gone(folder.path(), "blue door");

@@ -1,4 +1,4 @@
-//! Journals of every released version open in this one.
+//! Opening journals of every released version.
 
 use agentd_core::{
     context::Window,
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 
 use crate::{file, open, opened};
 
-/// A journal as the first version left it on a disk, written out so that no later change of the code changes it.
+/// A journal of the first version, as SQL text, so that later changes of the code do not affect it.
 const VERSION_1: &str = include_str!("version_1.sql");
 
-/// Opens a journal of the first version in which that was changed.
+/// Opens a journal of the first version after applying this change.
 fn old_journal(change: &str) -> (TempDir, SqliteStore) {
     let folder = tempfile::tempdir().unwrap();
     file(folder.path()).execute_batch(&format!("{VERSION_1};{change}")).unwrap();
@@ -59,7 +59,7 @@ async fn a_journal_of_the_first_version_opens() {
     store.close().await.unwrap();
 }
 
-/// Migration 5: what was set aside before the window was kept stays out of it, and nothing else is.
+/// Migration 5: history that was reset before windows existed stays hidden, and nothing else is hidden.
 #[tokio::test]
 async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
     let (_folder, store) = old_journal("UPDATE sessions SET reset_seq = 2 WHERE last_seq = 5");
@@ -71,7 +71,7 @@ async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
     store.close().await.unwrap();
 }
 
-/// Migration 16: what was sorted by time before stands in that order, and what is used then goes before it.
+/// Migration 16: sessions that were sorted by time keep that order, and those used later come before them.
 #[tokio::test]
 async fn sessions_keep_the_order_of_their_times_from_before_uses_were_counted() {
     for is_waiting_last in [true, false] {

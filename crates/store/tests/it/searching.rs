@@ -1,4 +1,4 @@
-//! Searching a journal whose index is far behind, or that is damaged.
+//! Searching a journal whose index is out of date or damaged.
 
 use std::{path::Path, time::Duration};
 
@@ -16,7 +16,7 @@ async fn search(store: &SqliteStore, words: &str) -> SearchResult {
     store.search(SearchQuery::parse(words).unwrap(), None, 5).await.unwrap()
 }
 
-/// Searches until all is searched. Each search has the index brought further.
+/// Searches until everything is indexed. Each search triggers an update of the index.
 async fn searched(store: &SqliteStore, words: &str) -> SearchResult {
     loop {
         let found = search(store, words).await;
@@ -27,8 +27,8 @@ async fn searched(store: &SqliteStore, words: &str) -> SearchResult {
     }
 }
 
-/// The journal as an older version left it: nothing was ever searched. Nobody else can write before the transaction that is
-/// open here ends.
+/// A journal as an older version left it, without an index. No other connection can write until the transaction that is
+/// opened here ends.
 fn with_no_index(folder: &Path) -> Connection {
     let other = file(folder);
     loop {
@@ -37,7 +37,7 @@ fn with_no_index(folder: &Path) -> Connection {
         if known == 0 {
             return other;
         }
-        // The journal's own writer was not at rest yet, and came between.
+        // The journal's own writer was still busy and wrote in between.
         other.execute_batch("ROLLBACK").unwrap();
     }
 }
@@ -59,12 +59,12 @@ async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so()
     let other = with_no_index(folder.path());
     let early = search(&store, "needle").await;
     assert_eq!((early.hits.len(), early.unsearched), (0, EVENTS), "it waits for nothing, and says what it lacks");
-    // Of a session of its own that is small enough, all is searched at once where it can be.
+    // A session that is small enough is searched completely at once.
     other.execute_batch("ROLLBACK").unwrap();
     let one = store.search(SearchQuery::parse("needle").unwrap(), Some(scripts[1].session), 5).await.unwrap();
     assert_eq!((one.hits.len(), one.unsearched), (1, 0));
 
-    // What is stored meanwhile is stored, and found.
+    // Events stored during the update are found, too.
     let script = &mut scripts[0];
     store.append(vec![script.turn_started(), script.input("a new needle")]).await.unwrap();
     store.append(vec![script.turn_ended(StopReason::Completed)]).await.unwrap();
@@ -72,7 +72,7 @@ async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so()
     assert_eq!(searched(&store, "\"straw 999\"").await.hits.len(), 3, "each of them once");
     store.close().await.unwrap();
 
-    // The next life finds it as it was left.
+    // The next process finds the same index.
     let store = open(folder.path());
     assert_eq!(search(&store, "needle").await.hits.len(), 4);
 }
@@ -98,7 +98,7 @@ async fn an_event_that_cannot_be_read_is_not_found_and_all_others_are() {
     assert_eq!((said, found.unsearched), (["needle five", "needle four", "needle one"].map(String::from).to_vec(), 0));
 }
 
-/// Spoils a page in the middle of a table or an index. Nobody may have the journal open.
+/// Damages a page in the middle of a table or an index. The journal must be closed.
 fn spoil_the_middle_of(folder: &Path, name: &str) {
     let pages = "SELECT pageno - 1 FROM dbstat WHERE name = ?1 AND pagetype = 'leaf' ORDER BY path
                  LIMIT 1 OFFSET (SELECT count(*) / 2 FROM dbstat WHERE name = ?1 AND pagetype = 'leaf')";
@@ -106,7 +106,7 @@ fn spoil_the_middle_of(folder: &Path, name: &str) {
     spoil(folder, page);
 }
 
-/// How many sessions hold each line that is found.
+/// Number of sessions with each line, according to a search.
 async fn lines_found(store: &SqliteStore, lines: u64) -> Vec<usize> {
     let mut found = Vec::new();
     for line in 1..=lines {
@@ -116,7 +116,7 @@ async fn lines_found(store: &SqliteStore, lines: u64) -> Vec<usize> {
     found
 }
 
-/// Two sessions of which the index knows nothing, in a journal that is closed. More than a search adds by itself.
+/// Creates a closed journal with two sessions that are not indexed. They are larger than what a search indexes itself.
 async fn unsearched(folder: &Path, lines: u64) {
     let store = open(folder);
     for _ in 0..2 {
@@ -144,7 +144,7 @@ async fn a_page_that_is_damaged_costs_what_is_on_it_and_the_rest_is_found() {
         all.expect("the index comes to its end");
         let found = lines_found(&store, LINES).await;
         let lost = found.iter().filter(|sessions| **sessions < 2).count();
-        // Where it is the numbers that are damaged, the events themselves can be read.
+        // If only the numbers are damaged, the events themselves are readable.
         let expected = if table == "events" { 1..50 } else { 0..1 };
         assert!(expected.contains(&lost) && !found.contains(&0), "{lost} lines of one session are lost with {table}");
     }

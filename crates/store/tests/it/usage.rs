@@ -1,4 +1,4 @@
-//! Usage of model calls: across restarts, on local days, and as it stays on the disk.
+//! Usage of model calls: across restarts, by local days, and on the disk.
 
 use agentd_core::{
     Timestamp,
