@@ -10,7 +10,7 @@ use agentd_core::{
 /// Exit of the client, with its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Exit {
-    /// The command succeeded.
+    /// The command was successful.
     Done = 0,
     /// The turn or another request failed.
     Failed = 1,
@@ -33,7 +33,7 @@ pub(crate) enum Exit {
     StillRunning = 124,
     /// The terminal was closed.
     HungUp = 129,
-    /// Cancelled.
+    /// The turn was cancelled.
     Cancelled = 130,
     /// Terminated by a signal.
     Terminated = 143,

@@ -46,7 +46,7 @@ impl Failure {
         move |error| Self::usage(format!("could not {what} {path}: {error}"))
     }
 
-    /// Adds a hint.
+    /// Adds a hint for the user.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -71,7 +71,7 @@ pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String
     }
     let _notice = SilenceNotice::watch("the prompt (use </dev/null if there is none)");
     let (done, reading) = mpsc::sync_channel(1);
-    // Read on a thread, because a blocking read of a pipe that is never closed has no timeout of its own.
+    // Read on a thread, because a blocking read of a pipe that is never closed cannot have a timeout.
     thread::spawn(move || done.send(read_text(io::stdin().lock(), LONGEST_PROMPT)));
     let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
         let late = Failure::new(ErrorKind::Timeout, "standard input has not ended within --timeout");

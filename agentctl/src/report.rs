@@ -83,7 +83,7 @@ impl FactSheet {
         Self { width, shown, lines: Vec::new() }
     }
 
-    /// Adds a line.
+    /// Adds a line with a name and a value.
     pub(crate) fn line(&mut self, name: &str, value: impl AsRef<str>) {
         let (width, value) = (self.width, (self.shown)(value.as_ref()));
         self.lines.push(format!("{name:<width$}{value}"));
@@ -334,7 +334,7 @@ pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Duration in milliseconds.
+/// Converts a duration to milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

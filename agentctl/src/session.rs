@@ -64,7 +64,7 @@ pub(crate) struct TurnChoice {
     pub(crate) trace: bool,
 }
 
-/// Values of `--mode`.
+/// Values of the option `--mode`.
 const MODES: [Choice<SessionMode>; 4] = {
     const fn choice(mode: SessionMode) -> Choice<SessionMode> {
         (mode.as_str(), mode.description(), mode)

@@ -124,8 +124,8 @@ struct InputText {
 }
 
 impl InputText {
-    /// Inserts a label. One that could be a mention, read as the user's own sentence, or change the meaning of typed
-    /// text is replaced by a number.
+    /// Inserts a label. It is replaced by a number if it could be a mention, read as the user's own sentence, or change
+    /// the meaning of typed text.
     fn insert(&mut self, label: &str) {
         // The space also keeps a label at the start from being parsed as a command.
         if !self.typed.ends_with(char::is_whitespace) {

@@ -40,7 +40,7 @@ const BACK: Duration = Duration::from_secs(15);
 /// Delay between connection attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A followed turn.
+/// A turn that is followed for an editor.
 pub(super) struct Follow {
     bridge: Arc<Bridge>,
     session: Arc<OpenSession>,

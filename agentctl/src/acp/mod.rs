@@ -1,5 +1,5 @@
 //! `agentctl acp`: sessions of the daemon for editors, over the Agent Client Protocol (version 1) on standard input and
-//! output. Each request runs in a task of its own.
+//! output. Each request runs in a separate task.
 //!
 //! - [`message`]: reads lines, sends responses, updates and requests, and builds errors.
 //! - [`bridge`]: state shared by all requests; modes, models and their options, and changes by other clients.

@@ -266,7 +266,7 @@ fn shown(path: &Path) -> String {
     clean_line(&path.display().to_string())
 }
 
-/// Sessions per page.
+/// Number of sessions per page.
 const PAGE: usize = 50;
 /// Maximum number of sessions searched.
 const MOST: usize = 10_000;

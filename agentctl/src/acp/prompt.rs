@@ -195,7 +195,7 @@ async fn answered(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &st
     }
 }
 
-/// Starts the turn.
+/// Starts a turn with the prompt's text, or the command that it contains.
 async fn begin(
     bridge: &Bridge,
     session: &OpenSession,

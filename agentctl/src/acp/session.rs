@@ -55,11 +55,11 @@ pub(super) struct SuspendedTurn {
 /// A turn of another client that is followed without a prompt since the session was opened.
 #[derive(Debug)]
 pub(super) struct FollowedTurn {
-    /// Cancels the turn.
+    /// Token that cancels the turn.
     pub(super) cancel: CancellationToken,
-    /// Hands the turn over to a prompt.
+    /// Token that hands the turn over to a prompt.
     pub(super) handover: CancellationToken,
-    /// The task that follows it.
+    /// Task that follows the turn.
     pub(super) task: JoinHandle<()>,
 }
 

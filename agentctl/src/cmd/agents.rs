@@ -47,7 +47,7 @@ pub(crate) enum AgentsCommand {
     },
 }
 
-/// Runs `agentctl agents`.
+/// Runs the command `agentctl agents`.
 pub(crate) async fn handle(global: &Global, command: AgentsCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     let agents = client.agents().await?;
@@ -132,7 +132,7 @@ pub(crate) struct ToolsArgs {
     session: Option<String>,
 }
 
-/// Runs `agentctl tools`.
+/// Runs the command `agentctl tools`.
 pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Result<Exit> {
     let tools = daemon::connect(global).await?.client.tools(args.session.as_deref().unwrap_or_default()).await?;
     let rows = tools.iter().map(|ToolStanding { tool, visible, why }| {
@@ -202,7 +202,7 @@ pub(crate) struct SkillsPlace {
     session: Option<String>,
 }
 
-/// Runs `agentctl skills`.
+/// Runs the command `agentctl skills`.
 pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match command {

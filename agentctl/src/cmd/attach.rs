@@ -85,7 +85,7 @@ enum Output {
     StreamJson,
 }
 
-/// Runs `agentctl attach`.
+/// Runs the command `agentctl attach`.
 pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let named = match args.session {
@@ -187,7 +187,7 @@ pub(crate) struct WaitArgs {
     timeout: Option<u64>,
 }
 
-/// Runs `agentctl wait`.
+/// Runs the command `agentctl wait`.
 pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session = daemon.client.find_session(&args.session).await.map_err(|error| put_off(error.into()))?;
@@ -302,7 +302,7 @@ pub(crate) struct ChatArgs {
     turn: TurnChoice,
 }
 
-/// Runs `agentctl chat`.
+/// Runs the command `agentctl chat`.
 pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     if args.plain && !look::is_plain() {
         return Err(Failure::usage(format!("cannot start again for --plain: {}", look::become_plain()))

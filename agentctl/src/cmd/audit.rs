@@ -101,7 +101,7 @@ const VERDICTS: [Choice<VerdictName>; 3] = [
     ("deny", "It may not run", VerdictName::Deny),
 ];
 
-/// Runs `agentctl audit`.
+/// Runs the command `agentctl audit`.
 pub(crate) async fn handle(global: &Global, args: AuditArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     match args.command {

@@ -51,7 +51,7 @@ struct ContextJson<'a> {
     view: &'a ContextView,
 }
 
-/// Runs `agentctl context`.
+/// Runs the command `agentctl context`.
 pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
@@ -87,7 +87,7 @@ pub(crate) struct CompactArgs {
     undo: bool,
 }
 
-/// Runs `agentctl compact`.
+/// Runs the command `agentctl compact`.
 pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
@@ -159,7 +159,7 @@ pub(crate) struct RewindArgs {
     yes: bool,
 }
 
-/// Runs `agentctl rewind`.
+/// Runs the command `agentctl rewind`.
 pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let id = session::named_or_last(&daemon, args.session.as_deref()).await?;
@@ -235,7 +235,7 @@ pub(crate) struct UndoArgs {
     preview: bool,
 }
 
-/// Runs `agentctl undo`.
+/// Runs the command `agentctl undo`.
 pub(crate) async fn handle_undo(global: &Global, args: UndoArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;

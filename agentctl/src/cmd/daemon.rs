@@ -71,7 +71,7 @@ pub(crate) struct StopArgs {
 The exit code is 3 if no daemon is running; none is started.")]
 pub(crate) struct StatusArgs {}
 
-/// Runs `agentctl start`.
+/// Runs the command `agentctl start`.
 pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let hello = daemon.client.hello();
@@ -130,7 +130,7 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
     Some(pid)
 }
 
-/// Runs `agentctl status`.
+/// Runs the command `agentctl status`.
 pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
         let socket = DaemonPlace::of(global)?.socket();
@@ -229,7 +229,7 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// Runs `agentctl config`.
+/// Runs the command `agentctl config`.
 pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::Result<Exit> {
     let ConfigCommand::Show { chain, all, json } = command;
     let view = daemon::connect(global).await?.client.config().await?;
@@ -276,7 +276,7 @@ A configuration with an error changes nothing: the error is shown with its line,
 Changed rules apply to the next call of every session.")]
 pub(crate) struct ReloadArgs {}
 
-/// Runs `agentctl reload`.
+/// Runs the command `agentctl reload`.
 pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
         return Err(Failure::unreachable("no daemon is running")
@@ -316,7 +316,7 @@ pub(crate) struct CleanArgs {
     dry_run: bool,
 }
 
-/// Runs `agentctl storage`.
+/// Runs the command `agentctl storage`.
 pub(crate) async fn storage(global: &Global, _: StorageArgs) -> anyhow::Result<Exit> {
     let view = daemon::connect(global).await?.client.storage().await?;
     report::show(global.json, &view, || print_storage(&view))
@@ -362,7 +362,7 @@ fn what(part: StoragePart, view: &StorageView) -> String {
     what.to_owned()
 }
 
-/// Runs `agentctl clean`.
+/// Runs the command `agentctl clean`.
 pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Exit> {
     let report = daemon::connect(global).await?.client.clean(args.dry_run, "agentctl").await?;
     report::show(global.json, &report, || report::lines(cleaned(&report, args.dry_run)))?;

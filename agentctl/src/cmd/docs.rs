@@ -121,7 +121,7 @@ pub(crate) struct Common {
     session: Option<String>,
 }
 
-/// Runs `agentctl docs`.
+/// Runs the command `agentctl docs`.
 pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Result<Exit> {
     let (daemon, json) = (daemon::connect(global).await?, global.json);
     let named = async |common: &Common| session::named_or_last(&daemon, common.session.as_deref()).await;

@@ -107,7 +107,7 @@ trait EventWriter: Send {
     }
 }
 
-/// Runs `agentctl sessions export`.
+/// Runs the command `agentctl sessions export`.
 pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<Exit> {
     let id = daemon.client.find_session(&args.session).await?.to_string();
     let stream = match args.format {
@@ -384,7 +384,7 @@ const PROGRAMS: [Choice<&str>; 3] = [
     ("opencode", "the output of `opencode export`", "opencode"),
 ];
 
-/// Runs `agentctl sessions import`.
+/// Runs the command `agentctl sessions import`.
 pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> anyhow::Result<Exit> {
     let report = if args.file.as_os_str() == "-" {
         if io::stdin().is_terminal() {

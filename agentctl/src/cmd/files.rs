@@ -71,7 +71,7 @@ pub(crate) enum FilesCommand {
     },
 }
 
-/// Runs `agentctl files`.
+/// Runs the command `agentctl files`.
 pub(crate) async fn handle(global: &Global, command: FilesCommand) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     match command {

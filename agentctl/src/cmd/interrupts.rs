@@ -46,7 +46,7 @@ pub(crate) struct InterruptsArgs {
     session: Option<String>,
 }
 
-/// Runs `agentctl interrupts`.
+/// Runs the command `agentctl interrupts`.
 pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let mut pending = daemon.client.interrupts(args.session.as_deref()).await?;
@@ -166,7 +166,7 @@ pub(crate) struct AnswerArgs {
     preview: bool,
 }
 
-/// Runs `agentctl answer`.
+/// Runs the command `agentctl answer`.
 pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let pending = daemon.client.interrupts(None).await?;
@@ -405,7 +405,7 @@ pub(crate) struct GrantPlace {
     session: Option<String>,
 }
 
-/// Runs `agentctl grants`.
+/// Runs the command `agentctl grants`.
 pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let json = global.json;

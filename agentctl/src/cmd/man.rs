@@ -111,7 +111,7 @@ pub(crate) fn agents() -> Vec<CompletionCandidate> {
     agents.into_iter().map(|card| offer(card.id, &sanitize::clean_line(&card.description))).collect()
 }
 
-/// Completions for plugins.
+/// Completions for plugin names.
 pub(crate) fn plugins() -> Vec<CompletionCandidate> {
     let plugins = ask(async |client: Client| client.known_plugins().await).unwrap_or_default();
     plugins.into_iter().map(|plugin| offer(plugin.name, &sanitize::clean_line(&plugin.description))).collect()

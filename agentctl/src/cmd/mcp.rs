@@ -124,7 +124,7 @@ pub(crate) struct AddArgs {
     command: Vec<String>,
 }
 
-/// Runs `agentctl mcp`.
+/// Runs the command `agentctl mcp`.
 pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Result<Exit> {
     let json = global.json;
     match command {
@@ -286,7 +286,7 @@ fn unkept(what: &str, error: &std::io::Error) -> Failure {
     Failure::usage(format!("could not {what} {}: {error}", Secrets::FILE))
 }
 
-/// The user's `mcp_servers.yaml`.
+/// The user's file `mcp_servers.yaml`.
 struct PersonsFile {
     path: PathBuf,
     text: String,

@@ -58,7 +58,7 @@ enum ModelsCommand {
     Test(TestArgs),
 }
 
-/// Runs `agentctl models`.
+/// Runs the command `agentctl models`.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
     let shown = match args.command {
         Some(ModelsCommand::Test(args)) => return test(global, args.slot).await,

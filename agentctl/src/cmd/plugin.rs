@@ -87,7 +87,7 @@ pub(crate) struct Consent {
     yes: bool,
 }
 
-/// Runs `agentctl plugin`.
+/// Runs the command `agentctl plugin`.
 pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match command {

@@ -39,7 +39,7 @@ pub(crate) enum PolicyCommand {
     Test(TestArgs),
 }
 
-/// Runs `agentctl policy`.
+/// Runs the command `agentctl policy`.
 pub(crate) async fn handle(global: &Global, command: PolicyCommand) -> anyhow::Result<Exit> {
     match command {
         PolicyCommand::Explain(args) => explain(global, args).await,
@@ -139,7 +139,7 @@ impl ExplainArgs {
     }
 }
 
-/// Runs `agentctl policy explain`.
+/// Runs the command `agentctl policy explain`.
 async fn explain(global: &Global, args: ExplainArgs) -> anyhow::Result<Exit> {
     let call = args.call()?;
     let daemon = daemon::connect(global).await?;
@@ -239,7 +239,7 @@ fn since(text: &str) -> Result<Timestamp, String> {
     audit::since(text)
 }
 
-/// Runs `agentctl policy test`.
+/// Runs the command `agentctl policy test`.
 async fn test(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
     let rules = read(&args.file)?;
     let daemon = daemon::connect(global).await?;

@@ -63,7 +63,7 @@ pub(crate) struct Folder {
     folder: PathBuf,
 }
 
-/// Runs `agentctl project`.
+/// Runs the command `agentctl project`.
 pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match command {
@@ -170,7 +170,7 @@ pub(crate) struct WorktreeName {
     name: String,
 }
 
-/// Runs `agentctl worktree`.
+/// Runs the command `agentctl worktree`.
 pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match command {

@@ -125,7 +125,7 @@ pub(crate) struct RecordArgs {
     force: bool,
 }
 
-/// Runs `agentctl sessions record`.
+/// Runs the command `agentctl sessions record`.
 pub(crate) async fn record(daemon: &Daemon, args: RecordArgs, json: bool) -> anyhow::Result<Exit> {
     if let Some(path) = args.output.as_ref().filter(|path| !args.force && path.exists()) {
         return Err(Failure::usage(format!("{} exists", path.display())).hint("--force replaces it").into());
@@ -188,7 +188,7 @@ struct TestResult {
     problems: Vec<PlayProblem>,
 }
 
-/// Runs `agentctl test`.
+/// Runs the command `agentctl test`.
 pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
     let (live, cases): (Vec<_>, Vec<_>) =
         case::find(&args.folder, &args.names)?.into_iter().partition(|case| case.is_live() && !args.live);

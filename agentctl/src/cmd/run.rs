@@ -124,14 +124,14 @@ pub(crate) struct RunArgs {
     output: Output,
 }
 
-/// Values of `--plan`.
+/// Values of the option `--plan`.
 const WHEN_PLANNED: [Choice<Planning>; 3] = [
     ("always", "Plan, whatever the prompt is", Planning::Always),
     ("auto", "Plan a large coding task", Planning::Auto),
     ("never", "Do not plan", Planning::Never),
 ];
 
-/// Values of `--if-busy`.
+/// Values of the option `--if-busy`.
 const WHEN_BUSY: [Choice<IfBusy>; 3] = [
     ("refuse", "Refuse with an error; the exit code is 75", IfBusy::Refuse),
     ("queue", "Run the prompt after the turns before it", IfBusy::Queue),
@@ -217,7 +217,7 @@ struct TurnProgress {
     told: bool,
 }
 
-/// Runs `agentctl run`.
+/// Runs the command `agentctl run`.
 pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exit> {
     let begun = Instant::now();
     let output = args.output;

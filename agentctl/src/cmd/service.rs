@@ -81,7 +81,7 @@ pub(crate) struct InstallArgs {
     no_start: bool,
 }
 
-/// Runs `agentctl service`.
+/// Runs the command `agentctl service`.
 pub(crate) async fn handle(global: &Global, command: ServiceCommand) -> anyhow::Result<Exit> {
     match command {
         ServiceCommand::Install(args) => install(global, &args).await,

@@ -106,7 +106,7 @@ pub(crate) struct ListArgs {
     all: bool,
 }
 
-/// Runs `agentctl sessions list`.
+/// Runs the command `agentctl sessions list`.
 pub(crate) async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
     let filter = args.which.filter(args.since)?;
     let known = if json || !filter.is_empty() { args.limit } else { args.limit.max(KNOWN) };
@@ -251,7 +251,7 @@ pub(crate) struct SearchArgs {
     limit: usize,
 }
 
-/// Runs `agentctl sessions search`.
+/// Runs the command `agentctl sessions search`.
 pub(crate) async fn search(daemon: &Daemon, args: SearchArgs, json: bool) -> anyhow::Result<Exit> {
     let session = args.session.as_deref().unwrap_or_default();
     let SearchResult { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;

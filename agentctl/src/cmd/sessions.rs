@@ -115,7 +115,7 @@ pub(crate) enum SessionsCommand {
     },
 }
 
-/// Runs `agentctl sessions`.
+/// Runs the command `agentctl sessions`.
 pub(crate) async fn handle(global: &Global, command: SessionsCommand) -> anyhow::Result<Exit> {
     let (daemon, json) = (daemon::connect(global).await?, global.json);
     let find = async |name: &str| daemon.client.find_session(name).await.map(|id| id.to_string());
@@ -334,7 +334,7 @@ pub(crate) struct ForkArgs {
     files: bool,
 }
 
-/// Runs `agentctl sessions fork`.
+/// Runs the command `agentctl sessions fork`.
 async fn fork(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exit> {
     let from = daemon.client.find_session(&args.session).await?.to_string();
     let ForkReply { session, turn, files, earlier } =

@@ -80,7 +80,7 @@ pub(crate) struct TraceArgs {
     force: bool,
 }
 
-/// Runs `agentctl trace`.
+/// Runs the command `agentctl trace`.
 pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;

@@ -83,7 +83,7 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
     text.parse().map_err(|_| format!("{text:?} is no date; write one such as 2026-11-25"))
 }
 
-/// Runs `agentctl usage`.
+/// Runs the command `agentctl usage`.
 pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
     let usual = if args.until.is_some() { UsageQuery::default() } else { last(LAST_DAYS) };
     let query = UsageQuery { until: args.until, by: args.by, ..args.since.unwrap_or(usual) };
@@ -171,7 +171,7 @@ pub(crate) struct StatsArgs {
     prometheus: bool,
 }
 
-/// Runs `agentctl stats`.
+/// Runs the command `agentctl stats`.
 pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     if args.prometheus {

@@ -1,5 +1,5 @@
-//! Connecting to the daemon, and starting it if none runs. A started daemon must outlive this client: it gets a session
-//! of its own, a reduced environment and a log file, and nothing of our terminal.
+//! Connecting to the daemon, and starting it if none runs. A started daemon must outlive this client: it gets a
+//! separate session, a reduced environment and a log file, and nothing of our terminal.
 //!
 //! - [`place`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
 
@@ -52,7 +52,7 @@ const NEXT_LAUNCH: Duration = Duration::from_millis(700);
 /// Shortest and longest delay between connection attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
-/// A connected daemon.
+/// A daemon that this client is connected to.
 #[derive(Debug, Clone)]
 pub(crate) struct Daemon {
     /// Connection to the daemon.
@@ -186,7 +186,6 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
 ///
 /// # Errors
 /// It cannot be started.
-/// When it cannot be started.
 pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, place.named(), log_file()?)?;
@@ -371,7 +370,7 @@ fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launche
     Ok(LaunchedDaemon { child: Some(child), log, log_start })
 }
 
-/// Moves the command to a session of its own, so that closing the terminal or pressing Ctrl-C does not end it.
+/// Moves the command to a new session, so that closing the terminal or pressing Ctrl-C does not end it.
 #[allow(unsafe_code, reason = "a new session can only be made between fork and exec")]
 fn own_session(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe functions may be called. setsid is one of them, and the

@@ -33,7 +33,7 @@ use crate::{failure::Failure, flags::Global};
 pub(crate) struct DaemonPlace {
     /// Socket named by the user.
     named: Option<PathBuf>,
-    /// Default socket.
+    /// Socket used by default.
     usual: PathBuf,
     /// Other sockets where the daemon may be instead.
     others: Vec<PathBuf>,
@@ -47,7 +47,7 @@ pub(crate) enum Sight {
     Reached(Client, PathBuf),
     /// A process that holds the data folder but does not answer, with the connection error if its socket is known.
     Silent(LockHolder, Option<ClientError>),
-    /// No daemon runs.
+    /// No daemon is running.
     Nobody,
     /// A process at a socket that cannot be used.
     Unusable(ClientError),
@@ -191,9 +191,9 @@ const DEEPEST: u8 = 3;
 /// File of the built-in model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// An existing file.
+    /// The file, which exists.
     File(PathBuf),
-    /// No file at this path or below it.
+    /// No file exists at this path or below it.
     Missing(PathBuf),
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Mention {
 /// A file or folder that a mention refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MentionTarget {
-    /// A whole file.
+    /// A file as a whole.
     File(PathBuf),
     /// A range of lines in a file.
     Lines { path: PathBuf, lines: LineRange },
@@ -216,7 +216,7 @@ pub(crate) struct Bundle {
     pub(crate) named: Vec<String>,
     /// Files to copy into the session.
     pub(crate) copies: Vec<PathBuf>,
-    /// Quoted line ranges.
+    /// Line ranges that are quoted.
     pub(crate) selections: Vec<Selection>,
     /// Remarks for the user.
     pub(crate) notes: Vec<String>,

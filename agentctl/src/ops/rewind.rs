@@ -47,7 +47,8 @@ impl RewindPoint {
     }
 }
 
-/// Undoes or restores the file changes of this turn and all later ones, or previews that.
+/// Undoes or restores the file changes of this turn and all later ones, or previews that. The report is empty if there
+/// are none.
 ///
 /// # Errors
 /// A turn is open, or the changes cannot be read.

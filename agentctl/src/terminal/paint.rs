@@ -8,9 +8,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 pub(crate) const QUIET: Style = Style::new().dimmed();
 /// Style of emphasis in a quiet line.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// Style of failures.
+/// Style of errors and failures.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// Style of warnings.
+/// Style of warnings and questions.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 /// Style of success, and of added lines in a diff.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -79,7 +79,7 @@ pub(crate) fn tail(text: &str, columns: usize) -> &str {
     &text[start.unwrap_or(text.len())..]
 }
 
-/// Formats a duration.
+/// Formats a duration given in milliseconds.
 pub(crate) fn duration(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis} ms"),

@@ -16,7 +16,7 @@ const LONGEST_STRING: usize = 4096;
 /// Parser state at the end of the previous chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
-    /// In plain text.
+    /// Outside of escape sequences.
     #[default]
     Ground,
     /// After ESC, or ESC and intermediate characters.

@@ -355,7 +355,7 @@ impl Line for SocketLine {
     }
 }
 
-/// Subagents in progress.
+/// Subagents that are in progress.
 #[derive(Debug, Default)]
 struct Children {
     known: Vec<Child>,

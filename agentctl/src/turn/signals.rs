@@ -37,7 +37,7 @@ const SAME: Duration = Duration::from_millis(250);
 /// A signal that ends the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndSignal {
-    /// Ctrl-C.
+    /// SIGINT, sent by Ctrl-C.
     Interrupt,
     /// SIGTERM from `kill`, `timeout` or a supervisor.
     Terminate,

@@ -4,8 +4,8 @@
 //! removing, moving or inserting a line breaks the chain. Secrets are removed before anything is written.
 //!
 //! Limits: there is no key, so anyone who can write the files, including the witness `audit.head`, can write a complete
-//! new log that verifies. Only a hash noted elsewhere tells the two apart. The daemon writes it to its own log at each
-//! start, stop and rotation, keeps it in memory while it runs, and stores it in the journal.
+//! new log that verifies. Only a hash noted elsewhere distinguishes the two. The daemon logs it at each start,
+//! stop and rotation, keeps it in memory while it runs, and stores it in the journal.
 //!
 //! - [`AuditLog`] (`log`): the front; it implements the ports [`agentd_core::ports::Audit`] and
 //!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] sets the folder and the file size.

@@ -88,7 +88,7 @@ struct FoundRecord {
 }
 
 impl FoundRecord {
-    /// Settles the outcome: a call without an end from before `last_start` was interrupted.
+    /// Settles the outcome: that of an unfinished call from before `last_start`, the daemon's last start, is unknown.
     fn settle(self, last_start: u64) -> AuditRecord {
         let Self { line, ended, .. } = self;
         let outcome = match &line.entry.fact {

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Keep(Box<AuditEntry>, Option<Reply>),
     /// Returns the end of the log after writing all earlier entries.
     End(oneshot::Sender<End>),
-    /// Removes old files.
+    /// Removes old files within the given limits.
     Trim(TrimLimits, oneshot::Sender<std::io::Result<TrimReport>>),
     /// Stops the thread and returns the end of the log.
     Close(oneshot::Sender<End>),

@@ -107,7 +107,7 @@ pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>)
     }
 }
 
-/// Rebuilds the body. Returns `None` if `base` is not the body that the delta was made with.
+/// Rebuilds the body. Returns `None` if `base` cannot be the body that the delta was made with.
 pub(crate) fn apply(base: &str, delta: &Delta) -> Option<String> {
     let head = base.get(..delta.head)?;
     let tail = base.get(base.len().checked_sub(delta.tail)?..)?;

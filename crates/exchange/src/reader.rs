@@ -26,7 +26,7 @@ pub enum ReadFailure {
     NothingKept,
     /// No exchange has this number.
     NoSuchNumber {
-        /// The requested number.
+        /// Number that was requested.
         number: u64,
         /// First and last stored number.
         kept: (u64, u64),

@@ -39,7 +39,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Reply to a caller that waits for the thread.
 pub(crate) type Reply = oneshot::Sender<io::Result<()>>;
 
-/// A queued request.
+/// A request in the queue.
 #[derive(Debug)]
 pub(crate) struct SentExchange {
     pub(crate) key: u64,
@@ -53,7 +53,7 @@ pub(crate) struct SentExchange {
 /// Commands of the writer thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Writes a request.
+    /// Writes a request to its trace.
     Sent(Box<SentExchange>),
     /// Writes the end of an exchange.
     Ended { key: u64, answer: Box<ReceivedAnswer>, room: usize },

@@ -83,7 +83,7 @@ pub struct MarkedLine {
     pub text: String,
 }
 
-/// Returns the lines of `now`, marking those that `before` does not have.
+/// Returns the lines of `now`, marking lines that `before` does not have.
 pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
     let mut config = TextDiffConfig::default();
     let compared = config.timeout(PATIENCE).diff_lines(before, now);

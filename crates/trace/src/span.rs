@@ -114,7 +114,7 @@ pub enum SpanKind {
         /// True if it was added while the turn ran.
         steered: bool,
     },
-    /// A model call.
+    /// A call of a model.
     ModelCall(Box<ModelCallSpan>),
     /// Text of the model, within its call.
     Message {
@@ -126,7 +126,7 @@ pub enum SpanKind {
         /// Text of the reasoning.
         text: String,
     },
-    /// A tool call.
+    /// A call of a tool.
     Tool(Box<ToolSpan>),
     /// A question to the user.
     Interrupt(Box<InterruptSpan>),
@@ -147,7 +147,7 @@ pub enum SpanKind {
         /// Text of the notice.
         text: String,
     },
-    /// A warning.
+    /// A warning of the daemon.
     Warning {
         /// Stable code of the warning.
         code: String,
@@ -163,7 +163,7 @@ pub enum SpanKind {
     },
 }
 
-/// A model call.
+/// Details of a model call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ModelCallSpan {
     /// Step of the call, from 1; 0 for the classification of an input's intent.
@@ -187,7 +187,7 @@ pub struct ModelCallSpan {
     /// Kind of the error, if the turn continued with another model or failed with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Number of retries.
+    /// Number of retried requests.
     pub retries: u32,
     /// Tokens used by the call.
     pub usage: Usage,
@@ -196,7 +196,7 @@ pub struct ModelCallSpan {
     pub prompt: Option<PromptReport>,
 }
 
-/// A tool call.
+/// Details of a tool call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ToolSpan {
     /// Id that joins the call to its result.
@@ -237,7 +237,7 @@ pub struct ToolSpan {
     pub delegated: Usage,
 }
 
-/// A question to the user.
+/// Details of a question to the user.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InterruptSpan {
     /// Id of the question.
@@ -254,7 +254,7 @@ pub struct InterruptSpan {
     pub by: Option<AnsweredBy>,
 }
 
-/// A session that works for a tool call.
+/// Details of a session that works for a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubagentSpan {
     /// Id of the session.
@@ -287,7 +287,7 @@ impl TurnTrace {
 }
 
 impl Span {
-    /// Duration in milliseconds.
+    /// Duration of the span in milliseconds.
     pub fn duration_ms(&self) -> u64 {
         between(self.at, self.end)
     }

@@ -19,7 +19,7 @@ use super::EventWriter;
 
 /// Version of the format.
 const VERSION: &str = "ATIF-v1.4";
-/// Micro-dollars per dollar.
+/// Number of micro-dollars in a dollar.
 const MICRO: f64 = 1e6;
 
 /// Writes a trajectory step by step.

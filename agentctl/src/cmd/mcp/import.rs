@@ -24,7 +24,7 @@ pub(super) struct FoundServers {
     pub(super) left: Vec<(String, String)>,
     /// Definitions of values to prompt for.
     pub(super) inputs: BTreeMap<String, Input>,
-    /// Folder for `${workspaceFolder}`.
+    /// Folder that replaces `${workspaceFolder}`.
     workspace: PathBuf,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct AddArgs {
     no_test: bool,
 }
 
-/// Runs `agentctl models add`.
+/// Runs the command `agentctl models add`.
 pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exit> {
     let present = is_attended();
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
@@ -222,7 +222,7 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
     Ok(Some(typed.or(of_shell).ok_or_else(wanting)?))
 }
 
-/// Chooses a model from those that the server lists.
+/// Chooses one of the listed models.
 fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyhow::Result<String> {
     let Some(first) = listed.first() else {
         return Err(Failure::usage("the server lists no model").hint("load one there, or name it with --id").into());
@@ -310,7 +310,7 @@ impl OwnFiles {
 pub(super) struct Provider {
     /// Name on the command line.
     pub(super) name: &'static str,
-    /// Name for display.
+    /// Name shown to users.
     pub(super) title: &'static str,
     /// Base URL of the API.
     pub(super) base_url: &'static str,

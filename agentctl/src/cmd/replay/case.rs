@@ -202,11 +202,11 @@ pub(super) struct Expectations {
     end: Option<String>,
     /// Text of the last answer.
     text: TextExpectations,
-    /// Calls of tools.
+    /// Expectations about tool calls.
     tools: ToolExpectations,
     /// Tools that needed an approval, in order.
     asked: Option<Vec<String>>,
-    /// Changed files.
+    /// Expectations about changed files.
     files: FileExpectations,
     /// Cost of all turns together.
     cost: CostExpectations,

@@ -97,7 +97,7 @@ fn instructions(text: &str) -> Result<String, Failure> {
     })
 }
 
-/// Collects the files mentioned on the command line, and reports those that are not attached.
+/// Collects the files mentioned on the command line, and reports files that are not attached.
 pub(super) async fn mentioned(
     words: Option<&str>,
     source: MentionSource,

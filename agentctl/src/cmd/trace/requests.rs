@@ -35,7 +35,7 @@ pub(super) struct KeptRequests<'a> {
 }
 
 impl KeptRequests<'_> {
-    /// Lists the requests.
+    /// Lists the requests, one per row.
     pub(super) async fn list(&self) -> anyhow::Result<Exit> {
         let KeptExchanges { exchanges, remarks } = self.all().await?;
         remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));

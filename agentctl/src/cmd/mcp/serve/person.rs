@@ -78,7 +78,8 @@ impl Person {
         answer_in(interrupt, result)
     }
 
-    /// Result that asks for the first interrupt with a form. `None` if the client does not ask this way.
+    /// Result that asks for the first interrupt with a form. `None` if the client does not ask this way, or no form is
+    /// possible.
     pub(super) fn asks(&self, pending: &[Interrupt]) -> Option<CallToolResponse> {
         let Self::Between = self else { return None };
         let (id, form) = pending.iter().find_map(|interrupt| Some((interrupt.id.to_string(), form(interrupt)?)))?;
