@@ -212,7 +212,7 @@ impl Cli {
     /// Parses the arguments of a command line, the first of which is the program's name.
     ///
     /// # Errors
-    /// The arguments are invalid, or ask for help.
+    /// If the arguments are invalid, or ask for help.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let matches = command().try_get_matches_from(words)?;
         let mut cli = Self::from_arg_matches(&matches)?;

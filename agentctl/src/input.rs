@@ -47,7 +47,7 @@ impl SilenceNotice {
 /// terminal.
 ///
 /// # Errors
-/// There is more than one prompt.
+/// If there is more than one prompt.
 pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
@@ -64,7 +64,7 @@ pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure>
 /// that signals end the process.
 ///
 /// # Errors
-/// It cannot be read, is not UTF-8, is longer than [`LONGEST_PROMPT`], or has not ended within `limit`.
+/// If it cannot be read, is not UTF-8, is longer than [`LONGEST_PROMPT`], or has not ended within `limit`.
 pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() && !dash {
         return Ok(None);
@@ -122,7 +122,7 @@ impl Prompt {
 /// Joins the prompt: the typed text, a blank line, and the piped text.
 ///
 /// # Errors
-/// Both together are longer than [`LONGEST_PROMPT`].
+/// If both together are longer than [`LONGEST_PROMPT`].
 pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<Prompt>, Failure> {
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     let whole = match (prompt, piped) {

@@ -57,7 +57,7 @@ impl ModelName {
     /// neither a slot nor an exact id.
     ///
     /// # Errors
-    /// The server lists no such model, or the list cannot be loaded.
+    /// If the server lists no such model, or the list cannot be loaded.
     pub(crate) async fn resolve(&self, client: &Client, slot: Slot) -> Result<ModelChoice, Failure> {
         let of_server = |id: String| ModelChoice { slot: Some(slot), id: Some(id) };
         Ok(match self {

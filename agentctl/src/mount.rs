@@ -155,7 +155,7 @@ impl MountArg {
     /// Resolves the folder to its absolute path.
     ///
     /// # Errors
-    /// The folder does not exist or cannot be read.
+    /// If the folder does not exist or cannot be read.
     pub(crate) fn resolve(&self) -> Result<Mount, Failure> {
         self.resolve_for("-C")
     }

@@ -26,7 +26,7 @@ pub(crate) async fn look(client: &Client, project: &Path) -> Option<ProjectRepor
 /// path.
 ///
 /// # Errors
-/// The path is not valid UTF-8.
+/// If the path is not valid UTF-8.
 pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
     let path = std::fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
     let path: PathBuf =

@@ -88,7 +88,7 @@ impl SessionTarget {
     /// Finds the session. Folders are added to an existing session for this and all later turns.
     ///
     /// # Errors
-    /// The session or a folder does not exist.
+    /// If the session or a folder does not exist.
     pub(crate) async fn find(daemon: &Daemon, choice: &SessionChoice, turn: &TurnChoice) -> Result<Self, Failure> {
         let project = turn.project.as_ref().map(ProjectChoice::resolve).transpose()?;
         let folders = FolderChanges::resolve(&turn.folders)?;
@@ -134,7 +134,7 @@ impl SessionTarget {
     /// Sets the session's mode, if one is given. An existing session uses it from its next call on.
     ///
     /// # Errors
-    /// The session does not exist.
+    /// If the session does not exist.
     pub(crate) async fn in_mode(self, daemon: &Daemon, mode: Option<SessionMode>) -> Result<Self, Failure> {
         let Some(mode) = mode else { return Ok(self) };
         if let Self::New(new) = self {
@@ -147,7 +147,7 @@ impl SessionTarget {
     /// Sets the session's model, if one is given.
     ///
     /// # Errors
-    /// The session or the model does not exist.
+    /// If the session or the model does not exist.
     pub(crate) async fn with_model(self, daemon: &Daemon, model: Option<&ModelName>) -> Result<Self, Failure> {
         let Some(name) = model else { return Ok(self) };
         let slot = match (&self, name) {
@@ -174,7 +174,7 @@ impl SessionTarget {
     /// Adds folders to an existing session or removes them. `None` for `project` keeps the current project.
     ///
     /// # Errors
-    /// The session does not exist or cannot see the folders.
+    /// If the session does not exist or cannot see the folders.
     pub(crate) async fn show(
         self,
         daemon: &Daemon,
@@ -199,7 +199,7 @@ impl SessionTarget {
     /// Uploads files to the session and names them in the prompt. Creates a new session first if needed.
     ///
     /// # Errors
-    /// A file cannot be read or uploaded.
+    /// If a file cannot be read or uploaded.
     pub(crate) async fn with_uploads(
         self,
         daemon: &Daemon,
@@ -219,7 +219,7 @@ impl SessionTarget {
     /// Uploads files to the session and returns a receipt for each. Creates a new session first if needed.
     ///
     /// # Errors
-    /// A file cannot be uploaded.
+    /// If a file cannot be uploaded.
     pub(crate) async fn take(
         self,
         daemon: &Daemon,
@@ -315,7 +315,7 @@ impl SessionTarget {
 /// Finds the named session, or the last used one.
 ///
 /// # Errors
-/// There is no such session.
+/// If there is no such session.
 pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result<SessionId, Failure> {
     match name {
         Some(name) => Ok(daemon.client.find_session(name).await?),
@@ -329,7 +329,7 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
 /// Finds the last used session that sees the given folder (by default the current one) or no folder at all.
 ///
 /// # Errors
-/// There is no such session.
+/// If there is no such session.
 async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId, Failure> {
     let here = match project {
         Some(mount) => Some(mount.path.clone()),
@@ -372,7 +372,7 @@ impl Upload {
     /// Opens a file, so that problems show before any request is sent.
     ///
     /// # Errors
-    /// It is not a regular file, cannot be read, or exceeds the upload limit.
+    /// If it is not a regular file, cannot be read, or exceeds the upload limit.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
@@ -392,10 +392,10 @@ impl Upload {
         Ok(Self { name, origin: path.to_owned(), file })
     }
 
-    /// Uploads the file and returns a receipt with the path for tools and a description for models.
+    /// Uploads the file and returns a receipt with the path for tools and the picture for models, if it is one.
     ///
     /// # Errors
-    /// The session does not exist, or the file cannot be stored.
+    /// If the session does not exist, or the file cannot be stored.
     pub(crate) async fn put(self, daemon: &Daemon, session: SessionId) -> Result<UploadReceipt, ClientError> {
         let file = tokio::fs::File::from_std(self.file);
         daemon.client.upload(&session.to_string(), &self.name, file).await

@@ -102,7 +102,7 @@ impl Asks {
         self.seen.contains(&id)
     }
 
-    /// Returns the next answer; never completes without open questions. Cancel safe.
+    /// Returns the next answer; never completes without open questions. This method is cancel safe.
     pub(super) async fn next(&mut self) -> EditorAnswer {
         loop {
             match self.open.next().await {

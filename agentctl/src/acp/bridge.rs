@@ -138,7 +138,7 @@ impl Bridge {
     /// Returns the open session with this id.
     ///
     /// # Errors
-    /// No such session is open.
+    /// If no such session is open.
     pub(super) fn session(&self, id: &WireId) -> Result<Arc<OpenSession>, Error> {
         let found = id.0.parse().ok().and_then(|id: SessionId| lock(&self.sessions).get(&id).cloned());
         found.ok_or_else(|| message::unknown_session(&clean_line(&id.0)))
@@ -225,7 +225,7 @@ impl Offer {
     /// Builds the options of a session, with the currently available models.
     ///
     /// # Errors
-    /// The connection fails.
+    /// If the connection fails.
     pub(super) async fn of(client: &Client, settings: &SessionSettings) -> Result<Self, ClientError> {
         let slots = client.models().await?;
         Ok(Self { mode: settings.mode, options: vec![mode_option(settings.mode), model_option(settings, &slots)] })
@@ -320,7 +320,7 @@ fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
 /// Sends the editor settings that it does not know yet.
 ///
 /// # Errors
-/// The connection fails.
+/// If the connection fails.
 pub(super) async fn tell(bridge: &Bridge, client: &Client, session: &OpenSession) -> Result<(), ClientError> {
     let _held = session.settings.lock().await;
     let settings = client.session(&session.id.to_string()).await?.session.settings;

@@ -59,7 +59,7 @@ pub(super) struct Follow {
     unsent: Vec<(InterruptId, Answer)>,
     cancel: CancellationToken,
     is_cancelled: bool,
-    /// Present if the turn is followed without a prompt. Cancelled to hand it over to one.
+    /// Set while the turn is followed without a prompt. Cancelling it hands the turn over to one.
     handover: Option<CancellationToken>,
 }
 
@@ -137,7 +137,7 @@ impl Follow {
     /// Follows the turn to its end, across restarts of the daemon. `pending` are questions raised earlier.
     ///
     /// # Errors
-    /// The turn failed, or the daemon is lost.
+    /// If the turn failed, or the daemon is lost.
     pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<WireReason, Trouble> {
         for interrupt in pending {
             if self.ask(interrupt).await {
@@ -177,7 +177,7 @@ impl Follow {
     /// Sends the remaining events of a suspended turn that has ended meanwhile.
     ///
     /// # Errors
-    /// The daemon is lost.
+    /// If the daemon is lost.
     pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<(), Trouble> {
         let SuspendedTurn { mut line, updates, .. } = suspended;
         let fresh = std::mem::replace(&mut self.updates, updates);

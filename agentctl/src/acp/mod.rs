@@ -61,7 +61,7 @@ const BUFFER: usize = 64 * 1024;
 /// Serves an editor until the end of standard input or a signal. Running turns continue without it.
 ///
 /// # Errors
-/// Signal handlers cannot be installed.
+/// If signal handlers cannot be installed.
 pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> {
     if std::io::stdin().is_terminal() {
         crate::terminal::note(

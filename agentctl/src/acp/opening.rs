@@ -118,8 +118,8 @@ pub(super) async fn new(
 }
 
 /// Resolves the further folders of a new session. The list may come from a repository, so folders in hidden places or
-/// away from the home and the first folder are read-only. A file must have one path, so no folder may contain another.
-/// Folders that are skipped are reported and do not fail the request.
+/// away from the home and the first folder are read-only; [`new`] reports each folder with its mode. A file must have one
+/// path, so no folder may contain another. Folders that are skipped are reported and do not fail the request.
 fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec<String>) -> Vec<Mount> {
     let mut folders: Vec<Mount> = Vec::new();
     for path in named {

@@ -81,7 +81,7 @@ pub(super) fn input(args: &Value, longest: usize) -> Value {
     }
 }
 
-/// Bytes of a running command's output that are sent with each update.
+/// Maximum bytes of a running command's output per update. Without terminals, each update sends the end of it again.
 const TAIL: usize = 4 * 1024;
 /// Minimum delay between two such updates.
 const PAUSE: Duration = Duration::from_millis(250);

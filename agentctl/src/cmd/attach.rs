@@ -132,7 +132,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
 
-/// Follows a turn with the user at the terminal. Without `client`, which previews edits, no questions are asked.
+/// Follows a turn with the user at the terminal. `client` is used to preview edits; without it, no questions are asked.
 pub(super) async fn attend(
     line: &mut SocketLine,
     renderer: &mut dyn Renderer,
@@ -155,7 +155,7 @@ pub(super) async fn attend(
 /// Finds the session with a running turn, if any.
 ///
 /// # Errors
-/// Turns are running in several sessions.
+/// If turns are running in several sessions.
 async fn running(daemon: &Daemon) -> Result<Option<SessionId>, Failure> {
     let mut sessions = daemon.client.sessions(SESSIONS).await?;
     sessions.retain(|session| matches!(session.status, SessionStatus::Running | SessionStatus::Waiting));

@@ -212,7 +212,7 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
 /// answered before.
 ///
 /// # Errors
-/// The name matches no interrupt, or several.
+/// If the name matches no interrupt, or several.
 pub(crate) fn resolve<'a>(
     text: &str,
     pending: &'a [Interrupt],
@@ -274,7 +274,7 @@ fn check_place(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>
 /// Finds the named interrupt among the pending ones.
 ///
 /// # Errors
-/// The name matches no interrupt, or several.
+/// If the name matches no interrupt, or several.
 pub(crate) fn waiting<'a>(text: &str, pending: &'a [Interrupt]) -> Result<&'a Interrupt, Failure> {
     resolve(text, pending)?.1.ok_or_else(|| nothing_waits(format!("no interrupt {text} waits for an answer")))
 }

@@ -291,7 +291,7 @@ const SYSTEMCTL: &str = "systemctl";
 /// Checks that the systemd user manager can be reached.
 ///
 /// # Errors
-/// This machine has no systemd, or this user has no manager.
+/// If this machine has no systemd, or this user has no manager.
 fn reach() -> Result<(), Failure> {
     run(SYSTEMCTL, &["--user", "show", "--property=Version"]).map(drop)
 }
@@ -299,7 +299,7 @@ fn reach() -> Result<(), Failure> {
 /// Runs `systemctl --user` with these arguments.
 ///
 /// # Errors
-/// The command failed; the message is its output.
+/// If the command fails. The message is its output.
 fn control(args: &[&str]) -> Result<(), Failure> {
     run(SYSTEMCTL, &[&["--user"], args].concat()).map(drop)
 }
@@ -307,7 +307,7 @@ fn control(args: &[&str]) -> Result<(), Failure> {
 /// Returns true if the manager has loaded a unit with this name.
 ///
 /// # Errors
-/// The manager cannot be reached.
+/// If the manager cannot be reached.
 fn knows(unit: &str) -> Result<bool, Failure> {
     Ok(property(unit, "LoadState")? == "loaded")
 }
@@ -315,7 +315,7 @@ fn knows(unit: &str) -> Result<bool, Failure> {
 /// Value of a unit's property; empty if unknown.
 ///
 /// # Errors
-/// The manager cannot be reached.
+/// If the manager cannot be reached.
 fn property(unit: &str, property: &str) -> Result<String, Failure> {
     let name = format!("--property={property}");
     Ok(run(SYSTEMCTL, &["--user", "show", "--value", &name, unit])?.trim().to_owned())
@@ -332,7 +332,7 @@ fn lingering_note() -> Option<(&'static str, &'static str)> {
 /// Shows the journal of a unit with `journalctl`.
 ///
 /// # Errors
-/// `journalctl` cannot be run.
+/// If `journalctl` cannot be run.
 fn show_log(unit: &str, follow: bool, lines: u32) -> anyhow::Result<Exit> {
     let mut command = Command::new("journalctl");
     command.args(["--user", "--unit", unit, "--lines", &lines.to_string()]);

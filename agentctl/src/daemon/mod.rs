@@ -139,7 +139,7 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// Connects to the daemon, and starts it if none runs.
 ///
 /// # Errors
-/// It cannot be reached or started, or has another version.
+/// If it cannot be reached or started, or has another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
     let place = DaemonPlace::of(global)?;
     match reach(&place).await? {
@@ -151,7 +151,7 @@ pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
 /// Connects to the daemon if one runs.
 ///
 /// # Errors
-/// The process at the socket cannot be used, or has another version.
+/// If the process at the socket cannot be used, or has another version.
 pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, Failure> {
     reach(&DaemonPlace::of(global)?).await
 }
@@ -185,7 +185,7 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
 /// launched.
 ///
 /// # Errors
-/// It cannot be started.
+/// If it cannot be started.
 pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, place.named(), log_file()?)?;
@@ -243,7 +243,7 @@ fn is_alive(pid: u32) -> bool {
 /// Waits until a process is gone.
 ///
 /// # Errors
-/// The time limit is exceeded.
+/// If the time limit is exceeded.
 pub(crate) async fn wait_gone(pid: u32, limit: Duration) -> io::Result<()> {
     let begun = Instant::now();
     let mut pause = PAUSES.0;
@@ -313,7 +313,7 @@ struct LaunchedDaemon {
 /// Path of the daemon's program: next to this one, because the two belong together, or else in `PATH`.
 ///
 /// # Errors
-/// It is in neither place.
+/// If it is in neither place.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     let beside = env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("agentd")));
     let in_path = env::var_os("PATH").unwrap_or_default();
@@ -335,7 +335,7 @@ pub(crate) fn is_program(path: &Path) -> bool {
 /// Launches the daemon at the given or the default socket. It may not be ready when this returns.
 ///
 /// # Errors
-/// The log file cannot be opened, or the program cannot be run.
+/// If the log file cannot be opened, or the program cannot be run.
 fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<LaunchedDaemon, Failure> {
     let failed = |what: &str, error: &io::Error| {
         Failure::unreachable(format!("cannot start the daemon: {what}: {error}"))

@@ -57,7 +57,7 @@ impl DaemonPlace {
     /// Places for these arguments and this environment.
     ///
     /// # Errors
-    /// A path is invalid for a socket, or the data folder is unknown.
+    /// If a path is invalid for a socket, or the data folder is unknown.
     pub(crate) fn of(global: &Global) -> Result<Self, Failure> {
         let named = match &global.socket {
             // A relative path is meaningful on the command line, but not in the environment.
@@ -142,7 +142,7 @@ impl DaemonPlace {
     /// Connects to the daemon.
     ///
     /// # Errors
-    /// It is not running, or cannot be used.
+    /// If it is not running, or cannot be used.
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
         match self.look(Client::of_our_version).await {
             Sight::Reached(client, _) => Ok(client),

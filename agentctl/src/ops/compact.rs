@@ -51,7 +51,7 @@ pub(crate) struct CompactOutcome {
 /// Runs a turn that only compacts.
 ///
 /// # Errors
-/// The daemon refuses the turn or is lost, or the user left.
+/// If the daemon refuses the turn or is lost, or the user left.
 pub(crate) async fn compact(
     daemon: &Daemon,
     session: SessionId,
@@ -78,7 +78,7 @@ impl CompactOutcome {
     /// Prints the outcome for people.
     ///
     /// # Errors
-    /// Standard output is closed.
+    /// If standard output is closed.
     pub(crate) fn print(&self) -> anyhow::Result<()> {
         let look = TerminalStyle::detect();
         match &self.report {
@@ -124,7 +124,7 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
 /// Reports that a compaction was undone.
 ///
 /// # Errors
-/// Standard output is closed.
+/// If standard output is closed.
 pub(crate) fn tell_undone(
     session: SessionId,
     window: Window,

@@ -33,7 +33,7 @@ impl RewindPoint {
     /// Resolves the number of the first turn to drop; `turns` is the number of turns in the session.
     ///
     /// # Errors
-    /// There is no such turn.
+    /// If there is no such turn.
     pub(crate) fn turn(self, turns: u64) -> Result<u64, Failure> {
         let turn = match self {
             Self::Before(turn) => turn,
@@ -51,7 +51,7 @@ impl RewindPoint {
 /// are none.
 ///
 /// # Errors
-/// A turn is open, or the changes cannot be read.
+/// If a turn is open, or the changes cannot be read.
 pub(crate) async fn files(
     daemon: &Daemon,
     session: SessionId,
@@ -67,7 +67,7 @@ pub(crate) async fn files(
 /// Continues in a copy of the conversation before this turn, and returns its id. The copy takes the session's name.
 ///
 /// # Errors
-/// The session cannot be copied.
+/// If the session cannot be copied.
 pub(crate) async fn talk(daemon: &Daemon, view: &SessionView, turn: u64) -> anyhow::Result<SessionId> {
     let summary = &view.session.summary;
     let (id, title) = (summary.id.to_string(), summary.title.as_str());

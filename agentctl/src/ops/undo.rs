@@ -25,7 +25,7 @@ const OF_CONFLICT: Room = Room { rows: 200, columns: usize::MAX };
 /// Parses a turn number or id.
 ///
 /// # Errors
-/// The text is neither.
+/// If the text is neither.
 pub(crate) fn turn(text: &str) -> Result<TurnChoice, String> {
     let number = text.parse().ok().filter(|number| *number > 0).map(TurnChoice::Number);
     let id = || text.parse::<TurnId>().ok().map(TurnChoice::Id);

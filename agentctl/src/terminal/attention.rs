@@ -122,7 +122,7 @@ pub(crate) const LARGEST: usize = 74_000;
 /// Copies a text to the clipboard. The terminal does not report success.
 ///
 /// # Errors
-/// The terminal is gone.
+/// If the terminal is gone.
 pub(crate) fn copy(text: &str) -> io::Result<()> {
     write(&sequence(text, env::var_os("TMUX").is_some()))
 }

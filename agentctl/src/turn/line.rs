@@ -54,7 +54,7 @@ pub(crate) enum Arrival {
 
 /// A connection to one turn.
 pub(crate) trait Line: Send {
-    /// Returns the next event; `None` after the last one. Cancel safe.
+    /// Returns the next event; `None` after the last one, also if called again. This method is cancel safe.
     fn next(&mut self) -> impl Future<Output = Result<Option<Arrival>, Failure>> + Send;
 
     /// Sends the answer to an interrupt.
@@ -119,7 +119,7 @@ impl SocketLine {
     /// Starts a turn, with additional input parts.
     ///
     /// # Errors
-    /// The daemon refuses it or is lost.
+    /// If the daemon refuses it or is lost.
     pub(crate) async fn start(daemon: &Daemon, request: StartRequest, parts: Vec<InputPart>) -> Result<Self, Failure> {
         Ok(Self::started(daemon, daemon.client.turn_with_parts(request, parts, daemon.variables()).await?))
     }
@@ -145,7 +145,7 @@ impl SocketLine {
     /// Subscribes to a session after an event number, until its live turn has ended.
     ///
     /// # Errors
-    /// The daemon refuses it or is lost.
+    /// If the daemon refuses it or is lost.
     pub(crate) async fn attach(daemon: &Daemon, session: SessionId, after_seq: u64) -> Result<Self, Failure> {
         let stream = daemon.client.subscribe(&session.to_string(), after_seq, true).await?;
         Ok(Self::new(daemon, session, Source::Events(Box::new(stream)), after_seq))
@@ -375,7 +375,8 @@ struct Child {
 
 impl Children {
     /// Handles an event of the parent and returns the next subagent event to deliver before it. When a subagent's work
-    /// is over, these are its remaining events. Call it again with the same event until it returns `None`. Cancel safe.
+    /// is over, these are its remaining events. Call it again with the same event until it returns `None`. This
+    /// method is cancel safe.
     pub(crate) async fn before(&mut self, client: &Client, event: &Event) -> Option<Event> {
         match &event.kind {
             EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {

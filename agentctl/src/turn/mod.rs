@@ -49,7 +49,7 @@ pub(crate) trait Renderer: Send {
     /// Shows one event. `TurnEnded` is passed here too, before [`Renderer::finish`].
     ///
     /// # Errors
-    /// Nothing can be written any more; a broken pipe ends the client quietly.
+    /// If nothing can be written any more; a broken pipe ends the client quietly.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
     /// Shows one event of a subagent, if enabled by [`SocketLine::with_children`].

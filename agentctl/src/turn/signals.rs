@@ -94,7 +94,7 @@ impl Signals {
     /// Starts listening. An ignored SIGHUP stays ignored (`nohup`).
     ///
     /// # Errors
-    /// The signal handlers cannot be installed.
+    /// If the signal handlers cannot be installed.
     pub(crate) fn listen(at_end: AtEnd) -> io::Result<Self> {
         Ok(Self::started(at_end)?.1)
     }
@@ -147,7 +147,7 @@ impl Signals {
         Self { heard, stopping: Arc::default(), at_end, kept: None, first: None }
     }
 
-    /// Waits for the next signal. Cancel safe.
+    /// Waits for the next signal. This method is cancel safe.
     pub(crate) async fn next(&mut self) -> EndSignal {
         let next = match self.kept.take() {
             Some(kept) => kept,
@@ -161,7 +161,7 @@ impl Signals {
         next
     }
 
-    /// Waits for a signal that ends the client: any signal, but at a prompt not Ctrl-C.
+    /// Waits for a signal that ends the client. At a prompt, Ctrl-C is ignored.
     pub(crate) async fn told_to_end(&mut self, at_prompt: bool) -> EndSignal {
         loop {
             match self.next().await {
@@ -171,7 +171,7 @@ impl Signals {
         }
     }
 
-    /// Sets if the client is stopping. The next signal then ends it, even if it is blocked.
+    /// Records if the client is stopping. The next signal then ends it, even if it is blocked.
     pub(crate) fn set_stopping(&self, stopping: bool) {
         self.stopping.store(stopping, Ordering::Relaxed);
     }

@@ -29,7 +29,7 @@ use crate::{
 const QUEUE: usize = 1024;
 /// Default size at which a file is rotated, in bytes.
 const ROTATE_AT: u64 = 64 << 20;
-/// Attempts to observe an unchanged end of the log while comparing it with the file.
+/// Maximum number of attempts to observe an unchanged end of the log while comparing it with the file.
 const LOOKS: usize = 10;
 
 /// Configuration of an [`AuditLog`].
@@ -74,7 +74,7 @@ impl AuditLog {
     /// Blocks briefly.
     ///
     /// # Errors
-    /// The folder or its files cannot be written.
+    /// If the folder or its files cannot be written.
     pub fn open(config: AuditConfig) -> Result<Self, AuditError> {
         let AuditConfig { folder, rotate_at, noted, clean, clock } = config;
         let refuse = |error| while_doing("open", &folder, error);
@@ -111,7 +111,7 @@ impl AuditLog {
     /// Last line of the log. Noted elsewhere, it proves later that nothing up to it was changed.
     ///
     /// # Errors
-    /// The log was closed.
+    /// If the log was closed.
     pub async fn head(&self) -> Result<AuditHead, AuditError> {
         Ok(self.end().await?.head)
     }
@@ -125,8 +125,8 @@ impl AuditLog {
     /// chain stays verifiable. A trial removes nothing.
     ///
     /// # Errors
-    /// A file cannot be read or removed, or the log cannot be written. A file whose removal was not recorded is still
-    /// there.
+    /// If a file cannot be read or removed, or the log cannot be written. A file whose removal was not recorded still
+    /// exists.
     pub async fn trim(&self, limits: TrimLimits) -> Result<TrimReport, AuditError> {
         let trimmed = self.ask(|reply| Command::Trim(limits, reply)).await?;
         trimmed.map_err(|error| while_doing("remove old files of", &self.folder, error))
@@ -138,7 +138,7 @@ impl AuditLog {
         let closed = self.ask(Command::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic of the thread or a runtime that is shutting down does not change the result.
+            // Neither a panic of the thread nor a runtime that is shutting down matters: the thread has ended.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
         closed.ok().filter(|end| end.synced).map(|end| end.head)

@@ -25,7 +25,7 @@ const MOST_BYTES: usize = 8 << 20;
 /// Calls `see` for every line of the log, oldest first. Malformed lines are skipped; [`crate::verify`] reports them.
 ///
 /// # Errors
-/// The folder or a file cannot be read.
+/// If the folder or a file cannot be read.
 pub fn each(folder: &Path, mut see: impl FnMut(AuditLine)) -> io::Result<()> {
     for (_, file) in opened(folder)? {
         each_of(file?, &mut |_, line| see(line))?;
@@ -51,7 +51,7 @@ type Key = (Option<SessionId>, Option<CallId>);
 /// Returns the newest records that match `query`, oldest first. Fewer are returned if they would exceed the size limit.
 ///
 /// # Errors
-/// The folder or a file cannot be read.
+/// If the folder or a file cannot be read.
 pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<AuditRecord>> {
     let limit = query.limit.clamp(1, MOST_LINES);
     let mut found: VecDeque<FoundRecord> = VecDeque::new();
@@ -189,7 +189,7 @@ pub(crate) const WITNESS: &str = "audit.head";
 /// Maximum length of a line in bytes. Lines written by the log are far shorter.
 pub(crate) const LONGEST_LINE: u64 = 1 << 20;
 
-/// Attempts to open all files before the list changes.
+/// Maximum number of attempts to open all files without a change of the list meanwhile.
 const LOOKS: u32 = 100;
 
 /// Opens a regular file for reading. Rejects links, which could point elsewhere, and pipes, which never end.

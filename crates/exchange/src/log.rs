@@ -59,7 +59,7 @@ impl ExchangeLog {
     /// Reads exchanges of a session: the given numbers, or all of them without bodies if `numbers` is empty.
     ///
     /// # Errors
-    /// Nothing is stored for the session, a number does not exist, or the files cannot be read.
+    /// If nothing is stored for the session, a number does not exist, or the files cannot be read.
     pub async fn read(&self, session: SessionId, numbers: Vec<u64>) -> Result<KeptExchanges, ReadFailure> {
         self.flush().await;
         let folder = self.0.folder(session);

@@ -28,7 +28,7 @@ pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
 /// session.
 ///
 /// # Errors
-/// A session cannot be read.
+/// If a session cannot be read.
 pub async fn nest_all<E, F>(trees: &mut [TurnTrace], read: impl Fn(SessionId) -> F) -> Result<(), E>
 where
     F: Future<Output = Result<Vec<TurnTrace>, E>>,

@@ -189,7 +189,7 @@ pub struct ModelCallSpan {
     pub error: Option<String>,
     /// Number of retried requests.
     pub retries: u32,
-    /// Tokens used by the call.
+    /// Tokens and cost of the call.
     pub usage: Usage,
     /// The part of the request that repeated the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -75,7 +75,7 @@ impl TestCase {
     /// Builds the request to play the test.
     ///
     /// # Errors
-    /// The test file requires more than is permitted, or its project cannot be used.
+    /// If the test file requires more than is permitted, or its project cannot be used.
     pub(super) fn wishes(&self, update: bool, permitted: LivePermissions) -> Result<PlayRequest, Failure> {
         let LivePermissions { approve, writable } = permitted;
         let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];

@@ -64,7 +64,7 @@ impl TurnWishes {
     /// Converts the options for the daemon.
     ///
     /// # Errors
-    /// The file with instructions cannot be read or is too large.
+    /// If the file with instructions cannot be read or is too large.
     pub(super) fn options(&self) -> Result<TurnOptions, Failure> {
         Ok(TurnOptions {
             agent: self.agent.clone(),

@@ -60,7 +60,7 @@ impl UnitState {
 /// Folder of this user's units.
 ///
 /// # Errors
-/// `HOME` is not set.
+/// If `HOME` is not set.
 pub(super) fn folder() -> Result<PathBuf, Failure> {
     let base = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let base =
@@ -71,7 +71,7 @@ pub(super) fn folder() -> Result<PathBuf, Failure> {
 /// Renders the units for this program and socket; `None` for the default socket.
 ///
 /// # Errors
-/// A path is invalid in a unit file.
+/// If a path is invalid in a unit file.
 pub(super) fn rendered(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
     let exec = format!("ExecStart={}\n", quoted(&program_path(program)?));
     let file = format!("EnvironmentFile=-{}\n", escaped_path(environment)?);
@@ -207,7 +207,7 @@ const MODEL: &str = "MODEL_";
 /// Path of the environment file.
 ///
 /// # Errors
-/// The configuration folder is unknown.
+/// If the configuration folder is unknown.
 pub(super) fn environment_file() -> Result<PathBuf, Failure> {
     Ok(daemon::config_dir()?.join("environment"))
 }
@@ -216,7 +216,7 @@ pub(super) fn environment_file() -> Result<PathBuf, Failure> {
 /// lines are kept.
 ///
 /// # Errors
-/// The file cannot be read or written.
+/// If the file cannot be read or written.
 pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
     let wanted: BTreeMap<String, String> =
         daemon::variables().filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();
