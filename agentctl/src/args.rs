@@ -1,6 +1,5 @@
-//! The command line: what all commands share, and the table of commands; the arguments of each stand beside its code in
-//! [`crate::cmd`]. People read clap's words about one that makes no sense, and programs that asked for JSON get a result as
-//! well.
+//! The command line: shared handling and the table of commands. The arguments of each command are next to its code in
+//! [`crate::cmd`]. An invalid command line prints clap's message; programs that requested JSON also get a result.
 
 use std::ffi::OsString;
 
@@ -35,7 +34,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Makes the commands of a table: the words for people, the arguments, and what does the command.
+/// Generates the command enum and its dispatch from a table of help text, arguments and handler.
 macro_rules! commands {
     ($($(#[$words:meta])+ $name:ident($args:ty) => $handle:path,)*) => {
         /// The commands.
@@ -45,7 +44,7 @@ macro_rules! commands {
         }
 
         impl Cli {
-            /// Does what the command line says.
+            /// Runs the command.
             ///
             /// # Errors
             /// A [`crate::failure::Failure`] with the exit code, or an [`std::io::Error`] of standard output.
@@ -166,7 +165,7 @@ async fn man(_: &Global, args: cmd::man::ManArgs) -> anyhow::Result<Exit> {
     cmd::man::handle(args, command())
 }
 
-/// Runs the words of a command line that was typed into a chat.
+/// Runs a command line that was typed into a chat.
 fn command_line(global: Global, words: Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>> {
     Box::pin(async move {
         let cli = Cli::read(std::iter::once("agentctl".to_owned()).chain(words).map(Into::into))?;
@@ -174,17 +173,17 @@ fn command_line(global: Global, words: Vec<String>) -> BoxFuture<'static, anyhow
     })
 }
 
-/// The commands that print no JSON, so that they refuse `--json`; `run` and `attach` have `--output` for it.
+/// Commands without JSON output, which reject `--json`; `run` and `attach` have `--output` instead.
 const WITHOUT_JSON: [&str; 10] =
     ["chat", "run", "attach", "answer", "stop", "completions", "man", "mcp serve", "acp", "service logs"];
 
-/// The command line, with `--json` on every command that prints JSON, and with what shells offer for arguments.
+/// Builds the clap command, with `--json` on every command that prints JSON and with completions for arguments.
 pub(crate) fn command() -> clap::Command {
     equipped(Cli::command(), "")
 }
 
 fn equipped(mut command: clap::Command, path: &str) -> clap::Command {
-    // A command that only holds others prints nothing, and one may say more of its flag than others do.
+    // A command that only groups others prints nothing, and some commands define `json` with a help text of their own.
     let has_json = command.get_arguments().any(|arg| arg.get_id() == "json");
     if !command.is_subcommand_required_set() && !has_json && !WITHOUT_JSON.contains(&path) {
         command = command.arg(Arg::new("json").long("json").help("Print JSON").action(ArgAction::SetTrue));
@@ -195,7 +194,7 @@ fn equipped(mut command: clap::Command, path: &str) -> clap::Command {
     })
 }
 
-/// The argument, with what shells offer for it.
+/// Adds shell completions to an argument.
 fn offering(arg: Arg) -> Arg {
     let offers = match arg.get_id().as_str() {
         "session" => cmd::man::sessions,
@@ -210,10 +209,10 @@ fn offering(arg: Arg) -> Arg {
 }
 
 impl Cli {
-    /// Reads the words of a command line, the first of which is the program's name.
+    /// Parses the arguments of a command line, the first of which is the program's name.
     ///
     /// # Errors
-    /// When they make no sense, or ask for help.
+    /// If the arguments are invalid, or ask for help.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let matches = command().try_get_matches_from(words)?;
         let mut cli = Self::from_arg_matches(&matches)?;
@@ -223,18 +222,18 @@ impl Cli {
     }
 }
 
-/// Ends the process with what clap has to say: also where it is the help that was asked for.
+/// Prints clap's message, an error or the requested help, and exits the process.
 pub(crate) fn end(error: &Error) -> ! {
     if error.use_stderr() && wants_result(std::env::args_os().skip(1)) {
         let failure = Failure::new(ErrorKind::InvalidInput, first_line(error)).hint("agentctl run --help");
-        // Whoever closed standard output still gets the exit code.
+        // With standard output closed, the exit code is still reported.
         let _ = report::json_line(&report::no_result(None, None, &failure, 0));
     }
     error.exit()
 }
 
-/// Returns whether a program runs a turn and waits for its result. The words are looked at one by one, because as a
-/// whole they could not be read.
+/// Returns true if a program runs a turn and expects a JSON result. The arguments are checked one by one, because they
+/// could not be parsed as a whole.
 fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
     let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
     let is_json = |value: &str| matches!(value, "json" | "stream-json");
@@ -243,7 +242,7 @@ fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
     words.iter().any(|word| word == "run") && (apart || joined)
 }
 
-/// The error without the usage below it.
+/// First line of the error, without the usage.
 fn first_line(error: &Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
@@ -270,7 +269,7 @@ mod tests {
         cli.get_subcommands().for_each(check);
     }
 
-    /// Examples are commands, which are copied whole.
+    /// Example lines are exempt, because they are commands to copy.
     #[test]
     fn paragraphs_of_help_are_as_wide_as_the_terminal() {
         fn check(command: clap::Command, columns: usize) {
@@ -287,7 +286,8 @@ mod tests {
             }
             let rest: Vec<&str> = help.lines().collect();
             for pair in rest.windows(2) {
-                // A line that ends early is the last of its paragraph: clap has wrapped it, and nobody by hand.
+                // A line that ends early must be the last of its paragraph: clap wraps help, and nothing is wrapped by
+                // hand.
                 let is_text = |line: &str| line.starts_with(char::is_alphabetic) && line.contains(' ');
                 if is_text(pair[0]) && is_text(pair[1]) && !pair[0].ends_with(':') {
                     let next = pair[1].split(' ').next().unwrap_or_default().chars().count();

@@ -1,4 +1,4 @@
-//! Exit codes: what scripts rely on, and the one place where outcomes become codes.
+//! Exit codes, which scripts rely on, and the only place that maps outcomes to codes.
 
 use std::process::ExitCode;
 
@@ -10,46 +10,46 @@ use agentd_core::{
 /// Exit of the client, with its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Exit {
-    /// Done.
+    /// The command was successful.
     Done = 0,
-    /// The turn, or what else was asked, failed.
+    /// The turn or another request failed.
     Failed = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
-    /// The daemon cannot be reached or is of another version.
+    /// The daemon cannot be reached or has another version.
     Unreachable = 3,
     /// The provider refused the key.
     Auth = 4,
-    /// An approval was needed and not given.
+    /// An approval was required but not given.
     Approval = 5,
-    /// The turn reached a limit: steps, time, tokens or money; or it went in circles.
+    /// The turn reached a limit (steps, time, tokens or money) or was stopped in a loop.
     Limit = 6,
-    /// The model gave no whole answer, or none in the form that was asked for.
+    /// The model gave no complete answer, or not in the requested form.
     NoAnswer = 7,
-    /// The work was put off, and the same makes sense later: rate-limited, another turn of the session is open, or ended
-    /// by a stop of the daemon.
+    /// The work was postponed and can be retried later: rate limit, another open turn in the session, or a daemon that
+    /// stopped.
     PutOff = 75,
-    /// The time to wait is over, and what was waited for goes on; as `timeout` of coreutils says it.
+    /// The wait timed out while the turn still runs; the same code as `timeout` of coreutils.
     StillRunning = 124,
-    /// The terminal was gone.
+    /// The terminal was closed.
     HungUp = 129,
-    /// Cancelled.
+    /// The turn was cancelled.
     Cancelled = 130,
-    /// Told to end by a signal.
+    /// Terminated by a signal.
     Terminated = 143,
 }
 
-/// Presence of a person who could answer while the turn ran. It decides what a refusal means for the exit code.
+/// Presence of a user who could answer while the turn ran. Decides how a denial affects the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interactivity {
-    /// The person before this client was asked, so that a refusal was their own will.
+    /// The user of this client was asked, so a denial was intended.
     Attended,
-    /// A rule or somebody elsewhere answered, so that the script has to be told of refusals.
+    /// A rule or another client answered, so the script must learn about denials.
     Unattended,
 }
 
 impl Exit {
-    /// All codes with their meaning, in the order of their numbers.
+    /// All codes with their meanings, in numerical order.
     pub(crate) const TABLE: [(Self, &'static str); 13] = [
         (Self::Done, "done"),
         (Self::Failed, "the turn failed"),
@@ -74,10 +74,10 @@ impl Exit {
         self as u8
     }
 
-    /// The code of a turn that has ended.
+    /// Returns the code for a turn that has ended.
     ///
-    /// A completed turn in which something was refused is [`Exit::Approval`] when nobody sat before it, because
-    /// a script could not know otherwise that a part of the work is missing.
+    /// A completed turn with a denial is [`Exit::Approval`] if it ran unattended: otherwise a script could not know
+    /// that part of the work is missing.
     pub(crate) fn of_turn(result: &TurnResult, attendance: Interactivity) -> Self {
         match result.stop_reason {
             StopReason::Completed if attendance == Interactivity::Unattended && !result.denials.is_empty() => {
@@ -94,23 +94,23 @@ impl Exit {
                 Some(ErrorKind::RateLimited | ErrorKind::ShuttingDown) => Self::PutOff,
                 Some(ErrorKind::QuotaExceeded) => Self::Limit,
                 Some(ErrorKind::Configuration | ErrorKind::InvalidInput) => Self::Usage,
-                // Here it is the model that cannot be reached, not the daemon.
+                // In a turn, `Unreachable` refers to the model, not to the daemon.
                 _ => Self::Failed,
             },
         }
     }
 
-    /// The code of a request that the daemon refused.
+    /// Returns the code for a request that the daemon refused.
     pub(crate) fn of_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Auth => Self::Auth,
             ErrorKind::RateLimited | ErrorKind::Busy => Self::PutOff,
-            // Either end does not understand the other, or the daemon is about to be gone.
+            // Client and daemon do not understand each other, or the daemon is stopping.
             ErrorKind::Protocol | ErrorKind::ShuttingDown => Self::Unreachable,
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Configuration => Self::Usage,
-            // What is to be read is larger than the window, or no money is left.
+            // The input exceeds the window, or no money is left.
             ErrorKind::ContextOverflow | ErrorKind::QuotaExceeded => Self::Limit,
-            // An address that does not answer is the model's: the daemon itself did answer.
+            // The daemon answered, so the address that does not answer is that of the model.
             ErrorKind::Unreachable
             | ErrorKind::CutStream
             | ErrorKind::Timeout

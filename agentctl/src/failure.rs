@@ -1,4 +1,4 @@
-//! What ends a command early: a message, a hint and an exit code.
+//! Failures that end a command: a message, a hint and an exit code.
 
 use std::{io, path::Path};
 
@@ -10,17 +10,17 @@ use crate::{
     terminal::{fitted, sanitize},
 };
 
-/// Why a command ended early.
+/// Failure that ended a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Failure {
-    /// The exit code.
+    /// Exit code of the process.
     pub(crate) exit: Exit,
-    /// The kind, for programs.
+    /// Kind of the error, for programs.
     pub(crate) kind: ErrorKind,
-    /// Message: what was attempted and what came of it.
+    /// Message: what was attempted and what happened.
     pub(crate) message: String,
-    /// Hint on what to do.
+    /// Hint on how to proceed.
     pub(crate) hint: Option<String>,
 }
 
@@ -30,12 +30,12 @@ impl Failure {
         Self { exit: Exit::of_kind(kind), kind, message: message.into(), hint: None }
     }
 
-    /// The command line asks for something that makes no sense.
+    /// A failure caused by an invalid command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// The daemon cannot be reached.
+    /// A failure to reach the daemon.
     pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self { exit: Exit::Unreachable, ..Self::new(ErrorKind::Unreachable, message) }
     }
@@ -46,13 +46,13 @@ impl Failure {
         move |error| Self::usage(format!("could not {what} {path}: {error}"))
     }
 
-    /// Adds what to do.
+    /// Adds a hint for the user.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Finds out what an error that reached the edge was.
+    /// Converts any error that reached the top level.
     pub(crate) fn from_any(error: &anyhow::Error) -> Self {
         if let Some(failure) = error.downcast_ref::<Self>() {
             return failure.clone();
@@ -63,7 +63,7 @@ impl Failure {
         Self::new(ErrorKind::Internal, format!("{error:#}"))
     }
 
-    /// Writes it for people.
+    /// Prints the failure with its hint, in colour.
     pub(crate) fn print(&self, mut to: impl io::Write) -> io::Result<()> {
         let mut line = |name: &str, color: &str, text: &str| {
             let text = fitted(&format!("{name} {}", sanitize::clean(text)));
@@ -87,7 +87,7 @@ impl From<ClientError> for Failure {
     }
 }
 
-/// Returns whether an error only says that standard output was closed.
+/// Returns true if the error only means that standard output was closed.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! Flags that all commands share.
+//! Flags shared by all commands.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use futures_util::future::BoxFuture;
 
 use crate::exit::Exit;
 
-/// Runs the words of a command line, without the program's name: what a chat does with a command of `agentctl`.
+/// Runs a command line without the program's name, as typed into a chat.
 pub(crate) type CommandLine = fn(Global, Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>>;
 
-/// One of the values that a flag takes: its name, its meaning for people, and the value.
+/// One value of a flag: its name, its description and the value.
 pub(crate) type Choice<T> = (&'static str, &'static str, T);
 
-/// Reads a flag that takes one of these.
+/// Parser for a flag that takes one of these values.
 pub(crate) fn one_of<T: Copy + Send + Sync>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T> {
     let names = choices.iter().map(|(name, meaning, _)| PossibleValue::new(*name).help(*meaning));
     PossibleValuesParser::new(names).try_map(|given| {

@@ -1,4 +1,4 @@
-//! The prompt: what stands on the command line, and what comes through standard input.
+//! The prompt, from the command line and standard input.
 
 use std::{
     io::{self, IsTerminal as _, Read, Write as _},
@@ -13,18 +13,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::{exit::Exit, failure::Failure};
 
-/// Maximum size of a prompt, in bytes. Longer ones are files, and no model reads them in one piece.
+/// Maximum size of a prompt in bytes. Longer texts belong in files; no model reads them in one piece.
 pub(crate) const LONGEST_PROMPT: usize = 8 * 1024 * 1024;
 
-/// Time for which an open pipe may be silent before the person is told what is waited for.
+/// Time that an open pipe may be silent before a notice is printed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Notice on standard error while standard input stays open and silent. Dropping it ends it.
+/// Prints a notice on standard error if standard input stays open and silent. Dropping it cancels the notice.
 #[derive(Debug)]
 pub(crate) struct SilenceNotice(#[expect(dead_code, reason = "its end is what the thread hears")] mpsc::SyncSender<()>);
 
 impl SilenceNotice {
-    /// Watches from now on; `what` is read. None where a person types it.
+    /// Starts watching while `what` is read. Returns `None` if standard input is a terminal.
     pub(crate) fn watch(what: &'static str) -> Option<Self> {
         if io::stdin().is_terminal() {
             return None;
@@ -43,10 +43,11 @@ impl SilenceNotice {
     }
 }
 
-/// The prompt among positional arguments, if there is one, and whether a dash asks for standard input, even if it is a terminal.
+/// Returns the prompt among positional arguments, if any, and true if a dash requests standard input even if it is a
+/// terminal.
 ///
 /// # Errors
-/// When there is more than one prompt.
+/// If there is more than one prompt.
 pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
@@ -59,17 +60,18 @@ pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure>
     }
 }
 
-/// Reads standard input; nothing where it is a terminal or empty. Call it before signals are listened to, so that they end it.
+/// Reads standard input. Returns `None` if it is a terminal or empty. Call it before installing signal handlers, so
+/// that signals end the process.
 ///
 /// # Errors
-/// When it cannot be read, is not UTF-8, is longer than [`LONGEST_PROMPT`], or has not ended in time.
+/// If it cannot be read, is not UTF-8, is longer than [`LONGEST_PROMPT`], or has not ended within `limit`.
 pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() && !dash {
         return Ok(None);
     }
     let _notice = SilenceNotice::watch("the prompt (use </dev/null if there is none)");
     let (done, reading) = mpsc::sync_channel(1);
-    // A thread, because a pipe that somebody forgot to close can be waited for with a limit only there.
+    // Read on a thread, because a blocking read of a pipe that is never closed cannot have a timeout.
     thread::spawn(move || done.send(read_text(io::stdin().lock(), LONGEST_PROMPT)));
     let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
         let late = Failure::new(ErrorKind::Timeout, "standard input has not ended within --timeout");
@@ -78,7 +80,7 @@ pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String
     Ok((!text.trim().is_empty()).then_some(text))
 }
 
-/// Reads text up to a limit in bytes.
+/// Reads at most `limit` bytes of text.
 fn read_text(source: impl Read, limit: usize) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     source
@@ -101,12 +103,12 @@ fn read_text(source: impl Read, limit: usize) -> Result<String, Failure> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Prompt {
     pub(crate) text: String,
-    /// The bytes at its beginning that were typed, where the rest came through a pipe behind them.
+    /// Number of bytes at the start that were typed, if piped text follows them.
     pub(crate) typed_bytes: Option<u64>,
 }
 
 impl Prompt {
-    /// The same with files named behind it.
+    /// Appends a list of files to the prompt.
     pub(crate) fn naming(self, files: &[String]) -> Self {
         if files.is_empty() {
             return self;
@@ -117,10 +119,10 @@ impl Prompt {
     }
 }
 
-/// The prompt of a turn: words first, then, after a blank line, what came through the pipe.
+/// Joins the prompt: the typed text, a blank line, and the piped text.
 ///
 /// # Errors
-/// When both together are longer than [`LONGEST_PROMPT`].
+/// If both together are longer than [`LONGEST_PROMPT`].
 pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<Prompt>, Failure> {
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     let whole = match (prompt, piped) {
@@ -128,7 +130,7 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
             let typed = prompt.trim_end();
             Some(Prompt { typed_bytes: Some(typed.len() as u64), text: format!("{typed}\n\n{piped}") })
         }
-        // What is piped alone is the request itself: so do scripts speak.
+        // Piped text alone is the request itself, as scripts send it.
         (prompt, piped) => prompt.or(piped).map(|text| Prompt { text, typed_bytes: None }),
     };
     match whole {

@@ -1,13 +1,13 @@
 //! agentctl: the client of agentd.
 //!
-//! - [`args`]: what all commands share, and the table of commands; [`cmd`]: the commands, one noun a file.
-//! - [`daemon`]: the way to the daemon, and how it is started when none runs.
-//! - [`session`], [`mount`], [`input`]: where a turn takes place, and what it is told; [`project`]: what its folder brings along,
-//!   and its checkout of a repository.
-//! - [`keyboard`]: the keys of the person while the client works.
-//! - [`turn`]: lives through one turn, for `run`, `attach` and [`repl`], the conversation at a terminal.
+//! - [`args`]: shared command-line handling and the table of commands; [`cmd`]: the commands, one noun per file.
+//! - [`daemon`]: connects to the daemon and starts it if none runs.
+//! - [`session`], [`mount`], [`input`]: session, folders and prompt of a turn; [`project`]: the project's `.agentd/`
+//!   folder and the session's worktree.
+//! - [`keyboard`]: key presses while the client works.
+//! - [`turn`]: follows one turn, for `run`, `attach` and [`repl`], the chat in a terminal.
 //! - [`acp`]: the same for editors, over the Agent Client Protocol.
-//! - [`render`]: what people and programs see of a turn; [`report`]: what they see of everything else.
+//! - [`render`]: output of a turn for people and programs; [`report`]: all other output.
 //! - [`failure`] and [`exit`]: how commands end.
 
 mod acp;
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use crate::{args::Cli, exit::Exit, failure::Failure};
 
 fn main() -> ExitCode {
-    // First of all: a shell that asks for completions wants nothing else from us.
+    // Must come first: a shell that requests completions must not run anything else.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
     let mut words: Vec<_> = std::env::args_os().collect();
     if words.len() == 1 && terminal::is_attended() {
@@ -48,27 +48,27 @@ fn main() -> ExitCode {
     };
     match run(cli) {
         Ok(exit) => exit.into(),
-        // Whoever read our output has had enough of it. That is no failure.
+        // The reader of our output closed the pipe, which is not a failure.
         Err(error) if failure::is_broken_pipe(&error) => Exit::Done.into(),
         Err(error) => {
             let failure = Failure::from_any(&error);
-            // If even this cannot be told, the exit code still tells it.
+            // If printing fails too, the exit code still reports the failure.
             let _ = failure.print(anstream::stderr());
             failure.exit.into()
         }
     }
 }
 
-/// One thread is enough: a client waits for the daemon and for the person, and starts faster this way.
+/// Runs the command on a single thread: the client mostly waits, and starts faster this way.
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(cli.handle());
-    // A thread may still wait for the keyboard; nobody waits for it.
+    // A thread may still block on the keyboard; do not wait for it.
     runtime.shutdown_background();
     outcome
 }
 
-/// Values that tests of several modules need.
+/// Sample values for tests of several modules.
 #[cfg(test)]
 mod samples {
     use agentd_core::{
@@ -96,7 +96,7 @@ mod samples {
         }
     }
 
-    /// The approval of a call with high risk.
+    /// An approval request for a call with high risk.
     pub(crate) fn approval(tool: &str, args: Value, preview: Option<&str>, grants: &[&str]) -> Ask {
         Ask::Approval {
             tool: tool.to_owned(),
@@ -113,7 +113,7 @@ mod samples {
         }
     }
 
-    /// A question that needs an answer.
+    /// A question that requires an answer.
     pub(crate) fn question(question: &str, choices: &[&str]) -> Ask {
         Ask::Question {
             secret: false,
@@ -125,7 +125,7 @@ mod samples {
         }
     }
 
-    /// The result of a turn of one step that said nothing.
+    /// Result of a turn with one step and no text.
     pub(crate) fn result(stop_reason: StopReason) -> TurnResult {
         TurnResult {
             turn_id: TurnId::generate(),

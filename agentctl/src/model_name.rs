@@ -1,4 +1,4 @@
-//! A model as people name it: a slot, one that the server of a slot lists, or what is configured.
+//! Model names as users write them: a slot, a model that the server of a slot lists, or the configured default.
 
 use std::str::FromStr;
 
@@ -10,28 +10,28 @@ use agentd_proto::client::Client;
 
 use crate::{failure::Failure, terminal::sanitize::clean_line};
 
-/// Ids that are shown where a name could mean several.
+/// Maximum number of ids shown for an ambiguous name.
 const SHOWN: usize = 5;
 
-/// The name of a model.
+/// A model name, not resolved yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ModelName {
-    /// Model of the configuration.
+    /// The model from the configuration.
     Default,
     /// The model of a slot.
     Slot(Slot),
-    /// A model that the server lists: its id, or a part of it that no other has.
+    /// A listed model of the server: its id, or a unique part of it.
     Listed(String),
-    /// This id, whatever the server lists.
+    /// Exactly this id, even if the server does not list it.
     Exactly(String),
 }
 
 /// The model of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ModelChoice {
-    /// The slot; none where the configuration decides.
+    /// Slot of the model; `None` leaves it to the configuration.
     pub(crate) slot: Option<Slot>,
-    /// The id of a model on the slot's server; none for the slot's own.
+    /// Id of a model on the slot's server; `None` for the slot's own model.
     pub(crate) id: Option<String>,
 }
 
@@ -53,11 +53,11 @@ impl FromStr for ModelName {
 }
 
 impl ModelName {
-    /// Finds out what is meant, where `slot` is the one that the session has. Only a name that is neither a slot nor an id is
-    /// looked for in the server's list.
+    /// Resolves the name; `slot` is the session's current one. The server's list is only requested for a name that is
+    /// neither a slot nor an exact id.
     ///
     /// # Errors
-    /// When the server lists no such model, or cannot be asked.
+    /// If the server lists no such model, or the list cannot be loaded.
     pub(crate) async fn resolve(&self, client: &Client, slot: Slot) -> Result<ModelChoice, Failure> {
         let of_server = |id: String| ModelChoice { slot: Some(slot), id: Some(id) };
         Ok(match self {
@@ -69,7 +69,7 @@ impl ModelName {
     }
 }
 
-/// The listed id that a name means.
+/// Finds the listed id that a name refers to.
 fn find(listed: &[ListedModel], name: &str, slot: Slot) -> Result<String, Failure> {
     let ids = || listed.iter().map(|model| model.id.as_str());
     if let Some(id) = ids().find(|id| *id == name).or_else(|| ids().find(|id| id.eq_ignore_ascii_case(name))) {
@@ -97,7 +97,7 @@ fn find(listed: &[ListedModel], name: &str, slot: Slot) -> Result<String, Failur
     }
 }
 
-/// The id that is most like a name, if one is like it: without what stands before the last slash, too, and by its beginning.
+/// Returns the most similar id, if one is similar enough. Also compares the last path segment and its beginning.
 fn nearest<'a>(ids: impl Iterator<Item = &'a str>, wanted: &str) -> Option<&'a str> {
     let length = wanted.chars().count();
     let distance = |id: &str| {

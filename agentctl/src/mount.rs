@@ -1,4 +1,4 @@
-//! The folder of `-C DIR[:ro|:rw]`, the one that is meant without it, and those of `--add-dir DIR[:ro|:rw]`.
+//! Folders of a session: `-C DIR[:ro|:rw]` or its default, and `--add-dir DIR[:ro|:rw]`.
 
 use std::{
     env, fs,
@@ -13,12 +13,12 @@ use agentd_core::{
 
 use crate::{failure::Failure, terminal::sanitize::clean_line};
 
-/// A choice of a folder to show, or of none.
+/// A folder to show, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProjectChoice {
-    /// `-C none`.
+    /// No folder: `-C none`.
     Nothing,
-    /// A folder; one that is called `none` is `./none`.
+    /// A folder. One named `none` is written `./none`.
     Folder(MountArg),
 }
 
@@ -31,10 +31,10 @@ impl FromStr for ProjectChoice {
 }
 
 impl ProjectChoice {
-    /// The folder with its absolute path.
+    /// Resolves the folder to its absolute path.
     ///
     /// # Errors
-    /// As [`MountArg::resolve`] has.
+    /// As for [`MountArg::resolve`].
     pub(crate) fn resolve(&self) -> Result<Option<Mount>, Failure> {
         match self {
             Self::Nothing => Ok(None),
@@ -43,20 +43,20 @@ impl ProjectChoice {
     }
 }
 
-/// Changes of the folders that a session sees beside its project, by `--add-dir`.
+/// Changes by `--add-dir` to the folders that a session sees besides its project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FolderChanges {
-    /// The session has these folders only: `--add-dir none` takes away those that it has.
+    /// True if all other folders are removed, because of `--add-dir none`.
     pub(crate) only_these: bool,
-    /// Folders with their absolute paths.
+    /// Added folders, with absolute paths.
     pub(crate) added: Vec<Mount>,
 }
 
 impl FolderChanges {
-    /// The changes that these choices are, in order.
+    /// Resolves the choices in order.
     ///
     /// # Errors
-    /// As [`MountArg::resolve`] has.
+    /// As for [`MountArg::resolve`].
     pub(crate) fn resolve(choices: &[ProjectChoice]) -> Result<Self, Failure> {
         let mut changes = Self::default();
         for choice in choices {
@@ -68,7 +68,7 @@ impl FolderChanges {
         Ok(changes)
     }
 
-    /// Makes them in the settings of a session.
+    /// Applies the changes to the settings of a session.
     pub(crate) fn apply(&self, settings: &mut SessionSettings) {
         if self.only_these {
             settings.folders.retain(|folder| self.added.iter().any(|added| added.path == folder.path));
@@ -82,23 +82,22 @@ impl FolderChanges {
     }
 }
 
-/// The current folder, read-only, as a new session sees it where nobody says otherwise. Not a home or what lies above one,
-/// nor what holds one of these folders of the daemon: that is more than a question is about.
+/// The current folder, read-only: the default project of a new session. `None` if it is or contains the home folder or
+/// one of `of_daemon`, because that is more than a question needs.
 pub(crate) fn current_folder(of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let path = env::current_dir().and_then(fs::canonicalize).ok()?;
     editor_folder(&path, of_daemon).map(|mount| Mount { writable: false, ..mount })
 }
 
-/// The folder that an editor works in, which is one to be changed; none where it is more than that, as of
-/// [`current_folder`].
+/// The folder of an editor, writable. `None` in the same cases as for [`current_folder`].
 pub(crate) fn editor_folder(path: &Path, of_daemon: impl IntoIterator<Item = PathBuf>) -> Option<Mount> {
     let home = env::var_os("HOME").map(PathBuf::from);
     let apart = home.into_iter().chain(of_daemon);
     is_project(path, apart).then(|| Mount { path: path.to_owned(), writable: true })
 }
 
-/// The same for a further folder of an editor. It can be changed where it lies in no hidden place, and in the home or beside the
-/// first one.
+/// A further folder of an editor. It is writable if no part of its path is hidden and it lies in the home folder or
+/// below `beside`.
 pub(crate) fn further_folder(
     path: &Path,
     beside: Option<&Path>,
@@ -110,27 +109,26 @@ pub(crate) fn further_folder(
     editor_folder(path, of_daemon).map(|mount| Mount { writable: is_near && !is_hidden, ..mount })
 }
 
-/// True for a folder that neither is nor holds any of these, and has a path that can be told.
+/// Returns true if the path is valid UTF-8 and the folder neither is nor contains any of `apart`.
 fn is_project(path: &Path, mut apart: impl Iterator<Item = PathBuf>) -> bool {
     let holds = |kept: PathBuf| fs::canonicalize(&kept).unwrap_or(kept).starts_with(path);
     path.to_str().is_some() && path.parent().is_some() && !apart.any(holds)
 }
 
-/// A folder in view, in a few words.
+/// Short description of a visible folder.
 pub(crate) fn shown_mount(mount: &Mount) -> String {
     let name = mount.path.file_name().unwrap_or(mount.path.as_os_str()).to_string_lossy();
     format!("{}/ ({})", clean_line(&name), if mount.writable { "writable" } else { "read-only" })
 }
 
-/// All folders in view, in a few words.
+/// Short description of all visible folders.
 pub(crate) fn shown_mounts(mounts: &Mounts) -> Option<String> {
     let folders = mounts.folders.iter().map(AddedFolder::mount);
     let shown: Vec<String> = mounts.project.iter().cloned().chain(folders).map(|mount| shown_mount(&mount)).collect();
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// A folder as it stands on the command line. Read-only unless it says otherwise, because a folder is quickly
-/// named and slowly restored.
+/// A folder argument. Read-only unless marked `:rw`, because naming a folder is easy and restoring one is hard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MountArg {
     path: PathBuf,
@@ -154,15 +152,15 @@ impl FromStr for MountArg {
 }
 
 impl MountArg {
-    /// The folder with its absolute path.
+    /// Resolves the folder to its absolute path.
     ///
     /// # Errors
-    /// When there is no such folder, or it cannot be read.
+    /// If the folder does not exist or cannot be read.
     pub(crate) fn resolve(&self) -> Result<Mount, Failure> {
         self.resolve_for("-C")
     }
 
-    /// The same for the folder of another option.
+    /// Like `resolve`, for the folder of another option.
     fn resolve_for(&self, option: &str) -> Result<Mount, Failure> {
         let shown = self.path.display();
         let path = fs::canonicalize(&self.path).map_err(|error| {

@@ -1,5 +1,4 @@
-//! The `.agentd/` of a project, as people are told of it: what it brings along, and whether it is trusted; and the worktree of a
-//! session.
+//! Descriptions of a project's `.agentd/` folder and its trust state, and of a session's worktree.
 
 use std::path::{Path, PathBuf};
 
@@ -16,17 +15,18 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// Report on a project that has such a folder; none where it has none, or the daemon does not tell.
+/// Loads the report on a project. Returns `None` if it has no such folder or the daemon does not report it.
 pub(crate) async fn look(client: &Client, project: &Path) -> Option<ProjectReport> {
-    // Most projects have none, and the daemon need not be asked.
+    // Most projects have no such folder, so the request can be skipped.
     project.join(PROJECT_FOLDER).symlink_metadata().ok()?;
     client.project(project.to_str()?).await.ok()
 }
 
-/// The real path of a folder, for the daemon, which is somewhere else. One that is gone keeps the path that it is named by.
+/// Resolves a folder to its real path, because the daemon runs in another folder. A missing folder keeps its absolute
+/// path.
 ///
 /// # Errors
-/// When it cannot be told as text.
+/// If the path is not valid UTF-8.
 pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
     let path = std::fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
     let path: PathBuf =
@@ -35,7 +35,7 @@ pub(crate) fn absolute(folder: &Path) -> Result<String, Failure> {
     path.map_err(|path| Failure::usage(format!("the path {} is not valid UTF-8", path.display())))
 }
 
-/// The words about a project that is not trusted; none where there is nothing to be said.
+/// Notice about a project that is not trusted. `None` if there is nothing to report.
 pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
     let why = match report.trust {
         ProjectTrust::Empty | ProjectTrust::Trusted => return None,
@@ -48,23 +48,23 @@ pub(crate) fn notice(report: &ProjectReport) -> Option<String> {
     Some(format!("{why}: nothing of it is used"))
 }
 
-/// The way to look at it and to trust it.
+/// Hint on how to inspect and trust the project.
 pub(crate) fn way(report: &ProjectReport) -> String {
     format!("{}, agentctl project trust {} uses it", way_to_look(report), folder(report))
 }
 
-/// The way to look at it.
+/// Hint on how to inspect the project.
 pub(crate) fn way_to_look(report: &ProjectReport) -> String {
     format!("agentctl project show {} tells what is there", folder(report))
 }
 
-/// The folder as a shell takes it.
+/// The folder, quoted for a shell.
 fn folder(report: &ProjectReport) -> String {
     let folder = clean_line(&report.path.display().to_string());
     report::shell_word(&folder, |letter| letter.is_ascii_alphanumeric() || "/._-+".contains(letter))
 }
 
-/// Its parts, in a few words.
+/// Short summary of the parts of the folder.
 pub(crate) fn parts(report: &ProjectReport) -> String {
     let mut parts = Vec::from_iter(report.instructions.then(|| "instructions".to_owned()));
     let counted = [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
@@ -72,12 +72,12 @@ pub(crate) fn parts(report: &ProjectReport) -> String {
     if parts.is_empty() { count(report.files.len(), "file") } else { parts.join(", ") }
 }
 
-/// So many of each kind, where there are any.
+/// Formats each count with its noun, without zeros.
 pub(crate) fn counts(counted: &[(usize, &str)]) -> Vec<String> {
     counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many, what)).collect()
 }
 
-/// An agent in one line.
+/// One-line description of an agent.
 pub(crate) fn about(card: &AgentCard) -> String {
     let tools = match &card.tools {
         None => "all tools of the main agent".to_owned(),
@@ -87,7 +87,7 @@ pub(crate) fn about(card: &AgentCard) -> String {
     format!("{}: {} ({tools})", card.id, card.description)
 }
 
-/// A change of a file in one line.
+/// One-line description of a file change.
 pub(crate) fn change(change: &ProjectChange) -> String {
     let sign = match change.kind {
         ProjectChangeKind::Added => '+',
@@ -97,13 +97,13 @@ pub(crate) fn change(change: &ProjectChange) -> String {
     format!("{sign} {}", change.path)
 }
 
-/// A worktree in one line.
+/// One-line description of a worktree.
 pub(crate) fn shown_worktree(worktree: &SessionWorktree) -> String {
     let project = worktree.project.display().to_string();
     format!("{} (branch {}) of {}", clean_line(&worktree.name), clean_line(&worktree.branch), clean_line(&project))
 }
 
-/// The same for a session that has just got it, with what is not in it.
+/// Description of a worktree that was just created, with the number of uncommitted files that it does not contain.
 pub(crate) fn announced_worktree(worktree: &SessionWorktree) -> String {
     let mut line = format!("worktree {}", shown_worktree(worktree));
     if worktree.left_out > 0 {

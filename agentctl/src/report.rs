@@ -1,4 +1,4 @@
-//! What a command prints on standard output when it lists or tells: tables for people, JSON for programs.
+//! Standard output of commands that list or show something: tables for people, JSON for programs.
 
 use std::{
     fmt::Display,
@@ -23,18 +23,18 @@ use crate::{
     terminal::{look::TerminalStyle, paint::fold},
 };
 
-/// Prints a value as JSON, for `--json`. What a terminal would obey or a person not see is escaped in it.
+/// Prints a value as JSON, for `--json`. Control and invisible characters are escaped.
 ///
 /// # Errors
-/// When standard output is closed.
+/// If standard output is closed.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     print_json(serde_json::to_string_pretty(value)?)
 }
 
-/// Prints a value as JSON for programs, or has it told to people.
+/// Prints a value as JSON, or calls `tell` to print it for people.
 ///
 /// # Errors
-/// When standard output is closed.
+/// If standard output is closed.
 pub(crate) fn show(
     as_json: bool,
     value: &impl Serialize,
@@ -48,10 +48,10 @@ pub(crate) fn show(
     Ok(Exit::Done)
 }
 
-/// Prints a value as JSON for programs, or a note for people.
+/// Prints a value as JSON, or a note for people.
 ///
 /// # Errors
-/// When standard output is closed.
+/// If standard output is closed.
 pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow::Result<Exit> {
     show(as_json, value, || {
         crate::terminal::note(words);
@@ -59,55 +59,55 @@ pub(crate) fn note(as_json: bool, value: &impl Serialize, words: &str) -> anyhow
     })
 }
 
-/// Prints lines.
+/// Prints lines to standard output.
 ///
 /// # Errors
-/// When standard output is closed.
+/// If standard output is closed.
 pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     Ok(lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?)
 }
 
-/// Lines of a name and a value each.
+/// Lines with a name and a value each.
 pub(crate) struct FactSheet {
-    /// Columns of the names.
+    /// Width of the name column.
     width: usize,
-    /// Makes a value fit for a line.
+    /// Makes a value printable on one line.
     shown: fn(&str) -> String,
     pub(crate) lines: Vec<String>,
 }
 
 impl FactSheet {
-    /// One without lines yet.
+    /// Creates an empty sheet.
     pub(crate) fn new(width: usize, shown: fn(&str) -> String) -> Self {
         Self { width, shown, lines: Vec::new() }
     }
 
-    /// Adds a value.
+    /// Adds a line with a name and a value.
     pub(crate) fn line(&mut self, name: &str, value: impl AsRef<str>) {
         let (width, value) = (self.width, (self.shown)(value.as_ref()));
         self.lines.push(format!("{name:<width$}{value}"));
     }
 
-    /// Adds a line for each of these values.
+    /// Adds one line per value, each with the name.
     pub(crate) fn each(&mut self, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
         values.into_iter().for_each(|value| self.line(name, value));
     }
 
-    /// Adds a value that is not empty.
+    /// Adds a line unless the value is empty.
     pub(crate) fn known(&mut self, name: &str, value: impl AsRef<str>) {
         self.each(name, Some(value).filter(|value| !value.as_ref().is_empty()));
     }
 
-    /// Adds lines, the first of which has the name.
+    /// Adds one line per value; only the first has the name.
     pub(crate) fn below(&mut self, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
         values.into_iter().enumerate().for_each(|(at, value)| self.line(if at == 0 { name } else { "" }, value));
     }
 
-    /// Prints all of it.
+    /// Prints all lines.
     ///
     /// # Errors
-    /// When standard output is closed.
+    /// If standard output is closed.
     pub(crate) fn print(self) -> anyhow::Result<()> {
         lines(self.lines)
     }
@@ -125,13 +125,13 @@ fn print_json(json: String) -> anyhow::Result<()> {
 /// Prints a value as one line of JSON.
 ///
 /// # Errors
-/// When standard output is closed.
+/// If standard output is closed.
 pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     print_json(serde_json::to_string(value)?)
 }
 
-/// The result of a turn that has none of its own, because it could not start or its end was not heard: the keys of a
-/// result, with what is known.
+/// Result for a turn that could not start or whose end was not received. Has all keys of a result, filled as far as
+/// known.
 pub(crate) fn no_result(
     session_id: Option<SessionId>,
     turn_id: Option<TurnId>,
@@ -157,33 +157,32 @@ pub(crate) fn no_result(
     })
 }
 
-/// The word that a value has in JSON, such as a status.
+/// The string form of a value in JSON, such as that of a status.
 pub(crate) fn word(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
 
-/// A table with aligned columns. Titles and names come from models, and calls of tools do: every character of a cell can be
-/// seen.
+/// A table with aligned columns. Cells may contain text from models and tool calls, so every character is made visible.
 #[derive(Debug)]
 pub(crate) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
-/// The characters that a cell may have; longer ones are cut, so that a line stays a line.
+/// Maximum number of characters in a cell; longer ones are truncated.
 const WIDEST_CELL: usize = 60;
 
-/// The columns below which the last cell of a row is not broken into several rows.
+/// Minimum columns for wrapping the last cell over several lines.
 const NARROWEST_END: usize = 20;
 
 impl Table {
-    /// A table with these columns and rows.
+    /// Creates a table with these columns and rows.
     pub(crate) fn of<const N: usize>(head: [&'static str; N], rows: impl IntoIterator<Item = [String; N]>) -> Self {
         let rows = rows.into_iter().map(|row| row.map(|cell| cut(&visible::line(&cell), WIDEST_CELL)).into());
         Self { head: head.into(), rows: rows.collect() }
     }
 
-    /// The same with rows whose last cell is not cut.
+    /// Like `of`, but the last cell of each row is not truncated.
     pub(crate) fn with_long_end<const N: usize>(
         head: [&'static str; N],
         rows: impl IntoIterator<Item = [String; N]>,
@@ -196,10 +195,10 @@ impl Table {
         Self { head: head.into(), rows: rows.collect() }
     }
 
-    /// Prints it, or what to say where it is empty.
+    /// Prints the table, or `if_empty` on standard error if it has no rows.
     ///
     /// # Errors
-    /// When standard output is closed.
+    /// If standard output is closed.
     pub(crate) fn print(&self, if_empty: &str) -> anyhow::Result<()> {
         if self.rows.is_empty() {
             writeln!(anstream::stderr(), "{if_empty}")?;
@@ -212,13 +211,13 @@ impl Table {
         Ok(())
     }
 
-    /// The table without colours, however wide.
+    /// The table without colours and without a width limit.
     #[cfg(test)]
     pub(crate) fn plain(&self) -> String {
         anstream::adapter::strip_str(&self.render(usize::MAX)).to_string()
     }
 
-    /// The rows, none wider than so many columns if its last cell can be broken into several rows.
+    /// Renders the table. Wraps the last cell so that no line exceeds `columns`, if there is enough room.
     fn render(&self, columns: usize) -> String {
         let widths: Vec<usize> = (0..self.head.len())
             .map(|column| {
@@ -236,7 +235,7 @@ impl Table {
         for row in &self.rows {
             let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
             let end = cells.last().copied().unwrap_or_default();
-            // A narrow rest of a row reads worse than a row that the terminal breaks.
+            // A very narrow last column reads worse than a line wrapped by the terminal.
             let parts = if room < NARROWEST_END { vec![end.to_owned()] } else { fold(end, room) };
             for part in &parts {
                 cells.pop();
@@ -250,7 +249,7 @@ impl Table {
     }
 }
 
-/// A text of at most so many characters.
+/// Truncates a text to at most `longest` characters.
 pub(crate) fn cut(text: &str, longest: usize) -> String {
     if text.chars().count() <= longest {
         return text.to_owned();
@@ -260,11 +259,11 @@ pub(crate) fn cut(text: &str, longest: usize) -> String {
     short
 }
 
-/// Characters of an id that name it to a person.
+/// Minimum characters of a shortened id.
 const SHORT_ID: usize = 8;
 
-/// The shortest ends of ids, all of one length, that are unique among them; at least [`SHORT_ID`] characters. The start of
-/// an id is the time at which it was made, which ids of one minute share.
+/// Suffixes of ids, all of one length, that are unique among them; at least [`SHORT_ID`] characters. Suffixes, because
+/// an id starts with its creation time, which ids of the same minute share.
 pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<String> {
     let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
     let mut sorted: Vec<String> = ids.iter().map(|id| id.chars().rev().collect()).collect();
@@ -278,7 +277,7 @@ pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<St
     ids.iter().map(|id| end_of(id, (shared + 1).max(SHORT_ID)).trim_start_matches('-').to_owned()).collect()
 }
 
-/// The end of an id that names it to a person.
+/// Suffix of an id, for display.
 pub(crate) fn short_id(id: impl ToString) -> String {
     end_of(&id.to_string(), SHORT_ID).to_owned()
 }
@@ -287,7 +286,7 @@ fn end_of(id: &str, length: usize) -> &str {
     id.get(id.len().saturating_sub(length)..).unwrap_or(id)
 }
 
-/// The way to name one of several: what each is, since when, and its id.
+/// Hint for choosing one of several items, with a description, the age and the id of each.
 pub(crate) fn name_one<T: ToString>(
     several: impl ExactSizeIterator<Item = (String, Timestamp, T)>,
     most: usize,
@@ -297,19 +296,19 @@ pub(crate) fn name_one<T: ToString>(
     format!("name one by the end of its id: {}{more}", named.collect::<Vec<_>>().join("; "))
 }
 
-/// A word as a shell takes it: in quotes unless all of its letters are plain.
+/// Quotes a word for a shell unless all its characters are plain.
 pub(crate) fn shell_word(word: &str, is_plain: impl Fn(char) -> bool) -> String {
     let needs_quotes = word.is_empty() || !word.chars().all(is_plain);
     if needs_quotes { format!("'{}'", word.replace('\'', r"'\''")) } else { word.to_owned() }
 }
 
-/// So many of something, in words.
+/// Formats a number with its noun, adding a plural `s`.
 pub(crate) fn count(number: impl TryInto<u64>, what: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// So many bytes, in words.
+/// Formats a size in bytes with a unit.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
@@ -324,7 +323,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
-/// Time since then, in words.
+/// Formats the age of a moment.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     match seconds {
@@ -335,12 +334,12 @@ pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A time in milliseconds.
+/// Converts a duration to milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A span in milliseconds, in words.
+/// Formats a duration given in milliseconds.
 pub(crate) fn span(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     match seconds {
@@ -351,7 +350,7 @@ pub(crate) fn span(milliseconds: u64) -> String {
     }
 }
 
-/// State of the sandbox of commands, in one line.
+/// One-line description of the sandbox for commands.
 pub(crate) fn sandbox(state: &SandboxState) -> String {
     if state.mode == "off" {
         return "off: commands may do whatever you may do".to_owned();

@@ -1,4 +1,4 @@
-//! Where a turn takes place: the session that was asked for, its folder and its files.
+//! The session of a turn: finding or preparing it, its settings, folders and uploaded files.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ pub(crate) struct TurnChoice {
     pub(crate) trace: bool,
 }
 
-/// The modes of a session.
+/// Values of the option `--mode`.
 const MODES: [Choice<SessionMode>; 4] = {
     const fn choice(mode: SessionMode) -> Choice<SessionMode> {
         (mode.as_str(), mode.description(), mode)
@@ -73,22 +73,22 @@ const MODES: [Choice<SessionMode>; 4] = {
     [choice(ask), choice(accept_edits), choice(plan), choice(auto)]
 };
 
-/// A session to be, or one that is.
+/// A session that exists or is created with the turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SessionTarget {
-    /// One that is made with the turn.
+    /// A session created with the turn.
     New(NewSession),
-    /// One by id or prefix, as the person wrote it: the daemon finds it, without another way there and back.
+    /// An existing session by id or prefix as typed. The daemon resolves it, which saves a round trip.
     Named(String),
-    /// One that is known.
+    /// An existing session by its full id.
     Known(SessionId),
 }
 
 impl SessionTarget {
-    /// Finds the session. Folders are made known to a session that exists, for this turn and all later ones.
+    /// Finds the session. Folders are added to an existing session for this and all later turns.
     ///
     /// # Errors
-    /// When there is no such session or folder.
+    /// If the session or a folder does not exist.
     pub(crate) async fn find(daemon: &Daemon, choice: &SessionChoice, turn: &TurnChoice) -> Result<Self, Failure> {
         let project = turn.project.as_ref().map(ProjectChoice::resolve).transpose()?;
         let folders = FolderChanges::resolve(&turn.folders)?;
@@ -119,22 +119,22 @@ impl SessionTarget {
         place.show(daemon, project, &folders).await
     }
 
-    /// Has requests of a session that exists kept from now on.
+    /// Turns on request logging for an existing session.
     async fn traced(self, daemon: &Daemon) -> Result<Self, Failure> {
         let stored = daemon.client.session(&self.name()).await?.session;
         let id = stored.summary.id;
         if stored.settings.trace != Some(true) {
-            // Folders that it has stay where none is named.
+            // An empty list keeps the folders that the session has.
             let settings = SessionSettings { trace: Some(true), folders: Vec::new(), ..stored.settings };
             daemon.client.configure_session(&id.to_string(), &settings, false).await?;
         }
         Ok(Self::Known(id))
     }
 
-    /// Sets the session's mode, if one is wanted. One that exists has it from its next call on.
+    /// Sets the session's mode, if one is given. An existing session uses it from its next call on.
     ///
     /// # Errors
-    /// When there is no such session.
+    /// If the session does not exist.
     pub(crate) async fn in_mode(self, daemon: &Daemon, mode: Option<SessionMode>) -> Result<Self, Failure> {
         let Some(mode) = mode else { return Ok(self) };
         if let Self::New(new) = self {
@@ -144,10 +144,10 @@ impl SessionTarget {
         Ok(self)
     }
 
-    /// Sets the session's model, if one is wanted.
+    /// Sets the session's model, if one is given.
     ///
     /// # Errors
-    /// When there is no such session or model.
+    /// If the session or the model does not exist.
     pub(crate) async fn with_model(self, daemon: &Daemon, model: Option<&ModelName>) -> Result<Self, Failure> {
         let Some(name) = model else { return Ok(self) };
         let slot = match (&self, name) {
@@ -163,7 +163,7 @@ impl SessionTarget {
         Ok(self)
     }
 
-    /// Gives a session to be made a title.
+    /// Sets the title of a new session.
     pub(crate) fn titled(self, title: Option<String>) -> Self {
         match self {
             Self::New(new) if title.is_some() => Self::New(NewSession { title, ..new }),
@@ -171,10 +171,10 @@ impl SessionTarget {
         }
     }
 
-    /// Makes folders known to a session that exists, or takes those away that it sees. No project leaves the one that it has.
+    /// Adds folders to an existing session or removes them. `None` for `project` keeps the current project.
     ///
     /// # Errors
-    /// When there is no such session, or it cannot see them.
+    /// If the session does not exist or cannot see the folders.
     pub(crate) async fn show(
         self,
         daemon: &Daemon,
@@ -187,7 +187,8 @@ impl SessionTarget {
         folders.apply(&mut settings);
         if settings != had {
             if !folders.only_these {
-                // Those that it has stay. Named here, they would come back where another client has just taken them away.
+                // Only added folders are sent. Sending the existing ones would restore a folder that another client
+                // just removed.
                 settings.folders = folders.added.iter().cloned().map(AddedFolder::unnamed).collect();
             }
             daemon.client.configure_session(&id.to_string(), &settings, folders.only_these).await?;
@@ -195,10 +196,10 @@ impl SessionTarget {
         Ok(Self::Known(id))
     }
 
-    /// Puts files into the session and names them in the prompt. A new session is made for them.
+    /// Uploads files to the session and names them in the prompt. Creates a new session first if needed.
     ///
     /// # Errors
-    /// When a file cannot be read or taken.
+    /// If a file cannot be read or uploaded.
     pub(crate) async fn with_uploads(
         self,
         daemon: &Daemon,
@@ -215,10 +216,10 @@ impl SessionTarget {
         Ok((place, prompt.map(|prompt| name_files(&prompt, &paths))))
     }
 
-    /// Puts files into the session, and tells what came of each. A new session is made for them.
+    /// Uploads files to the session and returns a receipt for each. Creates a new session first if needed.
     ///
     /// # Errors
-    /// When a file cannot be taken.
+    /// If a file cannot be uploaded.
     pub(crate) async fn take(
         self,
         daemon: &Daemon,
@@ -236,22 +237,22 @@ impl SessionTarget {
         Ok((Self::Known(id), taken))
     }
 
-    /// A session to be made.
+    /// The new session, if it does not exist yet.
     fn to_be(&self) -> Option<&NewSession> {
         if let Self::New(new) = self { Some(new) } else { None }
     }
 
-    /// The settings of a session that is; none where they are not known.
+    /// Settings of an existing session; `None` if they cannot be loaded.
     async fn settings(&self, daemon: &Daemon) -> Option<SessionSettings> {
         Some(daemon.client.session(&self.name()).await.ok()?.session.settings)
     }
 
-    /// The folder that a session to be made sees.
+    /// Project folder of a new session.
     pub(crate) fn project(&self) -> Option<&Mount> {
         self.to_be()?.project.as_ref()
     }
 
-    /// The setting of the session about its requests; none where it has none, or is not known.
+    /// Request logging setting of the session; `None` if unset or unknown.
     pub(crate) async fn trace_there(&self, daemon: &Daemon) -> Option<bool> {
         match self.to_be() {
             Some(new) => new.trace,
@@ -259,7 +260,7 @@ impl SessionTarget {
         }
     }
 
-    /// The folders that the session sees or will see; none where that is not known.
+    /// Folders that the session sees or will see; empty if unknown.
     pub(crate) async fn mounts_there(&self, daemon: &Daemon) -> Mounts {
         match self.to_be() {
             Some(_) => self.mounts(),
@@ -267,32 +268,32 @@ impl SessionTarget {
         }
     }
 
-    /// The folders that a session to be made sees, by the names that the daemon will give them.
+    /// Folders of a new session, under the names that the daemon will assign.
     pub(crate) fn mounts(&self) -> Mounts {
         let Some(new) = self.to_be() else { return Mounts::default() };
         let project = Mounts::from(new.project.clone());
-        // What the daemon refuses is told when it does.
+        // Invalid folders are reported when the daemon rejects them.
         let folders = project.with(new.folders.clone()).unwrap_or_default();
         Mounts { folders, ..project }
     }
 
-    /// The mode in which a session to be made begins.
+    /// Initial mode of a new session.
     pub(crate) fn first_mode(&self) -> SessionMode {
         self.to_be().and_then(|new| new.mode).unwrap_or_default()
     }
 
-    /// The model with which a session to be made begins.
+    /// Initial model of a new session.
     pub(crate) fn first_model(&self) -> ModelChoice {
         let model = |new: &NewSession| ModelChoice { slot: new.slot, id: new.model.clone() };
         self.to_be().map(model).unwrap_or_default()
     }
 
-    /// The session's id, where it is known.
+    /// Id of the session, if known.
     pub(crate) fn id(&self) -> Option<SessionId> {
         if let Self::Known(id) = self { Some(*id) } else { None }
     }
 
-    /// The same for the daemon.
+    /// Converts the target for a request to the daemon.
     pub(crate) fn into_choice(self) -> WireChoice {
         match self {
             Self::New(new) => WireChoice::New(new),
@@ -301,7 +302,7 @@ impl SessionTarget {
         }
     }
 
-    /// Name or id of the session; empty where it is still to be made.
+    /// Name or id of the session; empty for a new one.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Named(name) => name.clone(),
@@ -311,10 +312,10 @@ impl SessionTarget {
     }
 }
 
-/// The session that was named, or the one that was used last.
+/// Finds the named session, or the last used one.
 ///
 /// # Errors
-/// When there is none.
+/// If there is no such session.
 pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result<SessionId, Failure> {
     match name {
         Some(name) => Ok(daemon.client.find_session(name).await?),
@@ -325,14 +326,14 @@ pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result
     }
 }
 
-/// The session that was used last in a folder, or in that of the shell: one that sees the folder, or none.
+/// Finds the last used session that sees the given folder (by default the current one) or no folder at all.
 ///
 /// # Errors
-/// When there is none.
+/// If there is no such session.
 async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId, Failure> {
     let here = match project {
         Some(mount) => Some(mount.path.clone()),
-        // The path of a folder that was removed is not known.
+        // The path of a removed folder is unknown.
         None => std::env::current_dir().and_then(std::fs::canonicalize).ok(),
     };
     let sessions = daemon.client.sessions(SEARCHED).await?;
@@ -351,33 +352,33 @@ async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId
     })
 }
 
-/// The sessions among which that of a folder is looked for.
+/// Number of sessions searched for one of the folder.
 const SEARCHED: usize = 1000;
 
 fn nothing_to_resume() -> Failure {
     Failure::new(ErrorKind::NotFound, "there is no session to resume").hint("leave --continue out to begin one")
 }
 
-/// A file to be put into a session.
+/// A file to upload.
 #[derive(Debug)]
 pub(crate) struct Upload {
     name: String,
-    /// Its path, as the person wrote it.
+    /// Path as typed by the user.
     origin: PathBuf,
     file: std::fs::File,
 }
 
 impl Upload {
-    /// Opens a file, before anything else is begun.
+    /// Opens a file, so that problems show before any request is sent.
     ///
     /// # Errors
-    /// When it is no file, cannot be read, or is larger than what can be uploaded.
+    /// If it is not a regular file, cannot be read, or exceeds the upload limit.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
             Failure::usage(format!("cannot read the file {shown}: {error}")).hint("name a file that exists")
         };
-        // Asked before it is opened: opening a pipe would wait for its other end.
+        // Checked before opening, because opening a pipe would wait for its other end.
         let metadata = path.metadata().map_err(failed)?;
         if !metadata.is_file() {
             return Err(Failure::usage(format!("{shown} is not a file")).hint("show the model a whole folder with -C"));
@@ -391,17 +392,17 @@ impl Upload {
         Ok(Self { name, origin: path.to_owned(), file })
     }
 
-    /// Puts it into a session and returns the path that tools open, and what models are shown of it.
+    /// Uploads the file and returns a receipt with the path for tools and the picture for models, if it is one.
     ///
     /// # Errors
-    /// When there is no such session, or the file cannot be kept there.
+    /// If the session does not exist, or the file cannot be stored.
     pub(crate) async fn put(self, daemon: &Daemon, session: SessionId) -> Result<UploadReceipt, ClientError> {
         let file = tokio::fs::File::from_std(self.file);
         daemon.client.upload(&session.to_string(), &self.name, file).await
     }
 }
 
-/// The prompt with the files' paths as tools open them. Of files with one name it says which is which.
+/// Appends the files' tool paths to the prompt. Files with the same name are listed with their origins.
 fn name_files(prompt: &str, files: &[(String, PathBuf)]) -> String {
     let is_alike =
         |origin: &Path| files.iter().filter(|(_, other)| other.file_name() == origin.file_name()).count() > 1;

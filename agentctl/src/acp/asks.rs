@@ -1,9 +1,9 @@
-//! What the editor is asked: approvals and questions, those that are open, and what the answers mean; and texts of its buffers.
+//! Requests to the editor: approvals and questions with the meaning of their answers, and access to its text buffers.
 //!
-//! Everything that would run is in the title of an approval (as far as it fits), in the content and in the input: editors show
-//! different ones of the three. Each option has a kind of its own, because some editors keep one option of a kind. A question is a
-//! form where the editor has forms, else words that the next message answers. Tools read and write the project's files through the
-//! buffers, so that text which is not saved is neither overlooked nor overwritten.
+//! A call to approve is in the title (as far as it fits), the content and the input, because editors show different
+//! ones of the three. Each option has a different kind, because some editors show only one option per kind. A question
+//! is a form if the editor supports forms, else text that the next message answers. Tools access the project's files
+//! through the buffers, so that unsaved text is neither missed nor overwritten.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -43,7 +43,7 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// An answer of the editor; none where the person has put it off.
+/// Answer of the editor; `None` if the user postponed it.
 type EditorAnswer = (Interrupt, Option<Answer>);
 
 /// The open questions of a turn.
@@ -51,12 +51,12 @@ type EditorAnswer = (Interrupt, Option<Answer>);
 pub(super) struct Asks {
     open: FuturesUnordered<Abortable<BoxFuture<'static, EditorAnswer>>>,
     handles: HashMap<InterruptId, AbortHandle>,
-    /// All that were ever asked here, so that none is asked twice.
+    /// Ids of all questions asked here, so that none is asked twice.
     seen: HashSet<InterruptId>,
 }
 
 impl Asks {
-    /// Asks, in a form or by options, once; nothing where the editor has no way to ask this.
+    /// Asks once, by options or a form. Does nothing if the editor cannot ask this question.
     pub(super) fn ask(
         &mut self,
         peer: &Peer,
@@ -86,7 +86,7 @@ impl Asks {
                 Box::pin(async move {
                     let outcome = peer.request(CLIENT_METHOD_NAMES.elicitation_create, &form).await;
                     let answer = outcome.as_ref().and_then(form_answer);
-                    // An empty form is no answer where one is needed.
+                    // An empty form does not answer a question that requires an answer.
                     let answer = answer.filter(|answer| answer.misfit(&interrupt.ask).is_none());
                     (interrupt, answer)
                 })
@@ -97,12 +97,12 @@ impl Asks {
         self.open.push(Abortable::new(asking, registration));
     }
 
-    /// Returns whether this was asked here.
+    /// Returns true if this question was asked here.
     pub(super) fn knows(&self, id: InterruptId) -> bool {
         self.seen.contains(&id)
     }
 
-    /// The next answer; never where nothing is open. Dropping the wait loses nothing.
+    /// Returns the next answer; never completes without open questions. This method is cancel safe.
     pub(super) async fn next(&mut self) -> EditorAnswer {
         loop {
             match self.open.next().await {
@@ -116,14 +116,14 @@ impl Asks {
         }
     }
 
-    /// Takes a question off the screen that somebody else has answered.
+    /// Withdraws a question that was answered elsewhere.
     pub(super) fn withdraw(&mut self, id: InterruptId) {
         if let Some(handle) = self.handles.remove(&id) {
             handle.abort();
         }
     }
 
-    /// Takes all of them off the screen.
+    /// Withdraws all open questions.
     pub(super) fn withdraw_all(&mut self) {
         self.handles.clear();
         self.open.clear();
@@ -134,15 +134,15 @@ const APPROVE: &str = "approve";
 const ALWAYS: &str = "always";
 const REJECT: &str = "reject";
 
-/// Bytes of a preview beside which the same is not told again, as edits and as input.
+/// Length of a preview in bytes above which edits are omitted and the input is truncated.
 const LONG: usize = 16 * 1024;
-/// Bytes of the texts of an input that stands beside a long preview.
+/// Maximum bytes of each input text next to a long preview.
 const CUT_INPUT: usize = 512;
 
-/// Room for the rules that an option names.
+/// Maximum size of the rules in an option.
 const RULES: Room = Room { rows: 3, columns: 100 };
 
-/// The pending approval of the call with this editor id.
+/// Builds the request for an approval. Returns `None` for questions.
 fn approval_request(
     session: &SessionId,
     call: String,
@@ -159,7 +159,7 @@ fn approval_request(
         let words = format!("{} asks ({}): {why}", asking::who(&interrupt.asked_by), asking::risk(*risk));
         content.push(ToolCallContent::from(words));
     }
-    // What the daemon shows is what it found, also in the editor.
+    // The daemon's own preview wins, because it reflects the file as found, even in an editor.
     let of_call = || edits_of_call(tool, args, places, Before::OnDisk);
     let edits = match preview {
         Some(preview) if tool == "write_file" => {
@@ -170,13 +170,14 @@ fn approval_request(
     };
     let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
     let shown = visible::lines(&shown);
-    // Some editors read lines of 64 KiB at most: what is long is told once, whole.
+    // Some editors read lines of at most 64 KiB, so a long text is sent only once.
     let is_long = shown.len() > LONG;
     let edits = if is_long { Vec::new() } else { edits };
     let input = tool_call::input(args, if is_long { CUT_INPUT } else { usize::MAX });
     let text: ToolCallContent = if is_plan { shown } else { tool_call::fenced(&shown) }.into();
-    // Some editors show the first content alone, and a diff as what it is. Of several the words tell all. A title holds the
-    // whole of a command, but not of an edit.
+    // Some editors show only the first content item, and render a diff by itself. With one edit, the diff comes first;
+    // with several, the text does, because it covers them all. The title has room for a whole command, but not for an
+    // edit.
     if let [edit] = edits.as_slice() {
         content.insert(0, edit.clone().into());
         content.push(text);
@@ -207,9 +208,9 @@ fn approval_request(
 fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
     let mut options = vec![PermissionOption::new(APPROVE, "Allow once", PermissionOptionKind::AllowOnce)];
     let (rules, is_whole) = asking::rules(grants, RULES);
-    // What would be kept has to be read whole: where it is longer, `agentctl answer` and the chat keep it.
+    // A grant must be readable as a whole. A longer one can be added with `agentctl answer` or in the chat.
     if !grants.is_empty() && is_whole {
-        // Of a command its own words are enough.
+        // For a command, the tool name is omitted.
         let rules = rules.join("; ");
         let rules = match rules.strip_prefix(&format!("{SHELL}: ")).filter(|_| tool == SHELL) {
             Some(command) => tool_call::code_span(command),
@@ -235,10 +236,10 @@ fn approval_answer(outcome: &Outcome) -> Option<Answer> {
     }
 }
 
-/// The form parameters of a question, or `None` for other interrupts.
+/// Form parameters of a question. `None` for approvals and for secrets.
 pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrupt) -> Option<Value> {
     let Ask::Question { question, context, default, required, choices, .. } = &interrupt.ask else { return None };
-    // Editors show what is typed into a form, and may keep it.
+    // Editors show the text typed into a form, and may store it.
     if interrupt.ask.is_secret() {
         return None;
     }
@@ -246,14 +247,14 @@ pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrup
     if let Some(context) = context {
         message.push_str(&format!("\n\n{}", visible::lines(context)));
     }
-    // A choice is sent back to the letter, so it is shown to the letter.
+    // A choice is returned verbatim, so choices with hidden characters are not offered.
     let is_plain = !choices.is_empty() && choices.iter().all(|choice| visible::line(choice) == *choice);
     let (properties, needed) = if is_plain {
         let other = json!({"type": "string", "title": "Other answer", "description": "In place of the choice"});
         (json!({"choice": {"type": "string", "title": "Answer", "enum": choices}, "other": other}), Vec::new())
     } else {
         let mut answer = json!({"type": "string", "title": "Answer"});
-        // The person sends back what stands in the field.
+        // The default is returned verbatim too.
         if let Some(default) = default.as_ref().filter(|default| visible::is_plain(default)) {
             answer["default"] = json!(default);
         }
@@ -287,8 +288,8 @@ fn form_answer(outcome: &Outcome) -> Option<Answer> {
     }
 }
 
-/// The question in words, with the ways to answer it; for a secret there is none for an editor, which would show and keep what
-/// is typed.
+/// The question as text, with ways to answer it. A secret is only accepted in a terminal, because an editor would show
+/// and store the typed text.
 pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
     let Ask::Question { question, context, default, choices, .. } = &interrupt.ask else { return None };
     let id = short_id(interrupt.id);
@@ -311,7 +312,7 @@ pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
     ))
 }
 
-/// The ways to answer what an editor has put off.
+/// Message with ways to answer a postponed question.
 pub(super) fn put_off(interrupt: &Interrupt) -> String {
     let id = short_id(interrupt.id);
     let what = match interrupt.ask {
@@ -321,31 +322,31 @@ pub(super) fn put_off(interrupt: &Interrupt) -> String {
     format!("\n\nThe question is still open: {what} in a terminal answers it. The turn waits; cancelling ends it.\n\n")
 }
 
-/// Time limits for the editor. The daemon waits a little longer.
+/// Time limits for the editor. Those of the daemon are slightly longer.
 const READ: Duration = Duration::from_millis(4500);
 const WRITE: Duration = Duration::from_secs(19);
-/// Code of errors about a file that is not there.
+/// Error code for a missing file.
 const NOT_FOUND: i64 = -32002;
-/// Characters of an editor's reason.
+/// Maximum characters of an editor's error message.
 const LONGEST_REASON: usize = 300;
 
-/// Questions about buffers that are under way. They end with it.
+/// Buffer requests in flight. Dropping this aborts them.
 #[derive(Debug)]
 pub(super) struct Buffers {
     peer: Peer,
     session: SessionId,
-    /// The project's folder, as the editor names it.
+    /// Project folder as named by the editor.
     folder: Option<PathBuf>,
     open: JoinSet<()>,
 }
 
 impl Buffers {
-    /// The buffers of an editor that has this folder open.
+    /// Creates the buffers of an editor that has this folder open.
     pub(super) fn new(peer: Peer, session: SessionId, folder: Option<PathBuf>) -> Self {
         Self { peer, session, folder, open: JoinSet::new() }
     }
 
-    /// Asks the editor; the answer goes to the daemon, whatever else the turn does meanwhile.
+    /// Sends a request to the editor and its answer to the daemon, in a separate task.
     pub(super) fn ask(&mut self, request: ClientFileRequest, sender: TurnSender) {
         while self.open.try_join_next().is_some() {}
         let (peer, session, folder) = (self.peer.clone(), self.session.clone(), self.folder.clone());
@@ -354,7 +355,7 @@ impl Buffers {
                 Some(folder) => asked(&peer, session, folder.join(&request.path), request.action).await,
                 None => ClientFileAnswer::Absent,
             };
-            // A turn that has ended does not need it.
+            // Fails if the turn has ended, which no longer needs the answer.
             let _ = sender.answer_file(&request.id, answer).await;
         });
     }
@@ -375,7 +376,7 @@ async fn asked(peer: &Peer, session: SessionId, path: PathBuf, action: FileActio
     }
 }
 
-/// The text that an editor gave.
+/// Converts the response to a read request.
 fn given(outcome: Option<Outcome>) -> ClientFileAnswer {
     match outcome {
         Some(Ok(result)) => match result.get("content").and_then(Value::as_str) {
@@ -395,7 +396,7 @@ fn taken(outcome: Option<Outcome>) -> ClientFileAnswer {
     match outcome {
         Some(Ok(_)) => ClientFileAnswer::Written,
         Some(Err(error)) => ClientFileAnswer::Refused(reason(&error)),
-        // Nobody knows: the daemon is left to say so.
+        // The result is unknown, so the daemon has to find out.
         None => ClientFileAnswer::Absent,
     }
 }
@@ -482,7 +483,7 @@ mod tests {
         assert_eq!(open["requestedSchema"]["properties"]["answer"]["default"], "red");
         assert_eq!(open["requestedSchema"]["required"], json!([]));
         assert_eq!(of(&question(&[], None))["requestedSchema"]["required"], json!(["answer"]));
-        // One that looks like another is typed.
+        // A choice with hidden characters must be typed.
         assert!(of(&question(&["a\u{200b}"], None))["requestedSchema"]["properties"]["answer"].is_object());
     }
 

@@ -1,6 +1,6 @@
-//! State that all requests of one editor share: the daemon, the editor's capabilities, and its open
-//! sessions. Modes and models of a session, as options that the editor shows, and changes of a session that come from elsewhere.
-//! The mode is there twice: older editors know modes only.
+//! State shared by all requests of one editor: the daemon, the editor's capabilities, and its open sessions. Also modes
+//! and models of a session as options of the editor, and changes made by other clients. The mode is sent in two forms,
+//! because older editors only know modes.
 
 use std::{
     collections::HashMap,
@@ -39,7 +39,7 @@ use crate::{
     terminal::sanitize::{clean, clean_line},
 };
 
-/// Characters of an editor's name.
+/// Maximum characters of an editor's name.
 const LONGEST_NAME: usize = 40;
 
 /// The bridge between an editor and the daemon.
@@ -47,24 +47,24 @@ const LONGEST_NAME: usize = 40;
 pub(super) struct Bridge {
     global: Global,
     pub(super) peer: Peer,
-    /// Cancelled when the editor has gone.
+    /// Cancelled when the editor has disconnected.
     pub(super) over: CancellationToken,
     daemon: Mutex<Option<Daemon>>,
     pub(super) editor: Mutex<Editor>,
     sessions: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
-    /// Set once it was said that the built-in model answers.
+    /// True once the built-in model was announced.
     pub(super) has_said_builtin: AtomicBool,
 }
 
-/// Facts about the editor.
+/// Capabilities of the editor.
 #[derive(Debug, Clone)]
 pub(super) struct Editor {
-    /// Its name, for the audit log and in questions.
+    /// Name for the audit log and for questions.
     pub(super) name: String,
     pub(super) shows: Shows,
-    /// Set if it has forms.
+    /// True if the editor supports forms.
     pub(super) has_forms: bool,
-    /// Access to the files that it holds, if it gives any.
+    /// Access to the editor's files, if it provides any.
     pub(super) files: Option<ClientFileAccess>,
 }
 
@@ -75,7 +75,7 @@ impl Default for Editor {
 }
 
 impl Editor {
-    /// An editor as it introduces itself.
+    /// Editor as described by its initialize request.
     pub(super) fn of(request: &InitializeRequest) -> Self {
         let can = &request.client_capabilities;
         let session = can.session.as_ref();
@@ -93,7 +93,7 @@ impl Editor {
             files: match (can.fs.read_text_file, can.fs.write_text_file) {
                 (true, true) => Some(ClientFileAccess::ReadWrite),
                 (true, false) => Some(ClientFileAccess::Read),
-                // What cannot be read cannot be changed either.
+                // A file that cannot be read cannot be changed either.
                 (false, _) => None,
             },
             has_forms: can.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some()),
@@ -102,7 +102,7 @@ impl Editor {
 }
 
 impl Bridge {
-    /// A bridge to a daemon that nobody has asked for yet.
+    /// Creates a bridge. The daemon is connected on first use.
     pub(super) fn new(global: Global, peer: Peer, over: CancellationToken) -> Self {
         Self {
             global,
@@ -115,7 +115,7 @@ impl Bridge {
         }
     }
 
-    /// The daemon, started if none runs. Once reached it is kept: its connection is made anew by itself after a restart.
+    /// Returns the daemon, starting it if none runs. The connection is cached and survives a restart of the daemon.
     pub(super) async fn daemon(&self) -> Result<Daemon, Failure> {
         if let Some(daemon) = lock(&self.daemon).clone() {
             return Ok(daemon);
@@ -125,38 +125,38 @@ impl Bridge {
         Ok(daemon)
     }
 
-    /// Forgets a daemon that has gone, so that the next request looks for it. False where none was known.
+    /// Drops a lost daemon, so that the next request connects again. Returns false if none was cached.
     pub(super) fn forget_daemon(&self) -> bool {
         lock(&self.daemon).take().is_some()
     }
 
-    /// The editor.
+    /// Capabilities of the editor.
     pub(super) fn editor(&self) -> Editor {
         lock(&self.editor).clone()
     }
 
-    /// The open session of that id.
+    /// Returns the open session with this id.
     ///
     /// # Errors
-    /// When there is none.
+    /// If no such session is open.
     pub(super) fn session(&self, id: &WireId) -> Result<Arc<OpenSession>, Error> {
         let found = id.0.parse().ok().and_then(|id: SessionId| lock(&self.sessions).get(&id).cloned());
         found.ok_or_else(|| message::unknown_session(&clean_line(&id.0)))
     }
 
-    /// Opens a session. One that was open before keeps its state.
+    /// Opens a session. A session that is already open keeps its state.
     pub(super) fn open(&self, id: SessionId, folder: EditorFolder) -> Arc<OpenSession> {
         lock(&self.sessions).entry(id).or_insert_with(|| Arc::new(OpenSession::new(id, folder))).clone()
     }
 
-    /// Closes a session: it is no longer watched.
+    /// Closes a session and stops watching it.
     pub(super) fn close(&self, id: SessionId) {
         if let Some(session) = lock(&self.sessions).remove(&id) {
             session.unwatch();
         }
     }
 
-    /// A turn of the editor's. Where one of another client's runs, or waits, the words are added to that one.
+    /// A turn for the editor. If another client's turn runs or is queued, the text is added to that one.
     pub(super) fn turn(&self, daemon: &Daemon, session: &OpenSession, text: Option<String>) -> StartTurn {
         StartTurn {
             on_interrupt: OnInterrupt::Wait,
@@ -167,14 +167,14 @@ impl Bridge {
         }
     }
 
-    /// Tells of a session.
+    /// Sends updates of a session.
     pub(super) async fn update(&self, session: &OpenSession, updates: Vec<SessionUpdate>) {
         for update in updates {
             self.peer.update(&session.wire, update).await;
         }
     }
 
-    /// Says something in a turn: as notices where the editor shows them, else in the place of the agent's words.
+    /// Sends messages during a turn: as notices if the editor supports them, else as agent text.
     pub(super) async fn say(&self, session: &OpenSession, words: &[String]) {
         if self.editor().shows.notices {
             self.update(session, words.iter().map(|words| notice(words)).collect()).await;
@@ -184,7 +184,7 @@ impl Bridge {
         }
     }
 
-    /// Tells something that the person should know: as a notice where the editor shows them, else with the next turn.
+    /// Sends a message for the user: as a notice if the editor supports them, else with the next turn.
     pub(super) async fn tell(&self, session: &OpenSession, words: &str) {
         if self.editor().shows.notices {
             self.update(session, vec![notice(words)]).await;
@@ -211,10 +211,10 @@ fn notice(words: &str) -> SessionUpdate {
 
 const MODE: &str = "mode";
 const MODEL: &str = "model";
-/// The model that the configuration chooses.
+/// Value for the model chosen by the configuration.
 const AUTOMATIC: &str = "default";
 
-/// Settings of a session, as the editor is told them.
+/// Settings of a session in the editor's form.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Offer {
     pub(super) mode: SessionMode,
@@ -222,29 +222,29 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// The settings of a session, with the models that there are now.
+    /// Builds the options of a session, with the currently available models.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// If the connection fails.
     pub(super) async fn of(client: &Client, settings: &SessionSettings) -> Result<Self, ClientError> {
         let slots = client.models().await?;
         Ok(Self { mode: settings.mode, options: vec![mode_option(settings.mode), model_option(settings, &slots)] })
     }
 
-    /// The modes.
+    /// All modes, with the current one.
     pub(super) fn modes(&self) -> SessionModeState {
         let mode = |mode: SessionMode| WireMode::new(mode.as_str(), mode_name(mode)).description(mode.description());
         SessionModeState::new(self.mode.as_str(), SessionMode::ALL.map(mode).to_vec())
     }
 
-    /// Takes note that the editor knows all this.
+    /// Records that the editor has received all settings.
     pub(super) fn told(&self, session: &OpenSession) {
         let mut state = session.state();
         state.mode = self.mode;
         state.options.clone_from(&self.options);
     }
 
-    /// Updates about what the editor does not know yet. It does now.
+    /// Updates for settings that the editor does not know yet. Marks them as known.
     pub(super) fn news(&self, session: &OpenSession) -> Vec<SessionUpdate> {
         let mut news = Vec::new();
         {
@@ -279,7 +279,7 @@ fn mode_option(current: SessionMode) -> SessionConfigOption {
         .category(SessionConfigOptionCategory::Mode)
 }
 
-/// The slots that have a model of their own, and what the session has beside them.
+/// Option with the slots that have a model of their own, plus the session's current choice.
 fn model_option(settings: &SessionSettings, slots: &[SlotInfo]) -> SessionConfigOption {
     let current = model_value(settings);
     let mut choices = vec![
@@ -299,7 +299,7 @@ fn model_option(settings: &SessionSettings, slots: &[SlotInfo]) -> SessionConfig
     SessionConfigOption::select(MODEL, "Model", current, choices).category(SessionConfigOptionCategory::Model)
 }
 
-/// The value of the model option for these settings.
+/// Value of the model option for these settings.
 fn model_value(settings: &SessionSettings) -> String {
     match (settings.slot, &settings.model) {
         (None, None) => AUTOMATIC.to_owned(),
@@ -308,7 +308,7 @@ fn model_value(settings: &SessionSettings) -> String {
     }
 }
 
-/// The slot and the model that a value of that option means.
+/// Parses a value of the model option.
 fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
     if value == AUTOMATIC {
         return Some((None, None));
@@ -317,10 +317,10 @@ fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
     Some((Some(slot.parse().ok()?), model.filter(|model| !model.is_empty())))
 }
 
-/// Tells the editor what it does not know yet of the settings.
+/// Sends the editor settings that it does not know yet.
 ///
 /// # Errors
-/// When the connection fails.
+/// If the connection fails.
 pub(super) async fn tell(bridge: &Bridge, client: &Client, session: &OpenSession) -> Result<(), ClientError> {
     let _held = session.settings.lock().await;
     let settings = client.session(&session.id.to_string()).await?.session.settings;
@@ -328,7 +328,7 @@ pub(super) async fn tell(bridge: &Bridge, client: &Client, session: &OpenSession
     Ok(())
 }
 
-/// Sets the mode. The options are news that follow, since editors that know them expect to hear of it there.
+/// Sets the mode. The options follow as an update, because editors that support them expect changes there.
 pub(super) async fn set_mode(
     bridge: &Bridge,
     request: &SetSessionModeRequest,
@@ -342,7 +342,7 @@ pub(super) async fn set_mode(
     Ok(SetSessionModeResponse::new())
 }
 
-/// Sets an option, and answers with all of them. The mode is news that follows, for an editor that knows modes only.
+/// Sets an option and returns all of them. The mode follows as an update, for editors that only know modes.
 pub(super) async fn set_option(
     bridge: &Bridge,
     request: &SetSessionConfigOptionRequest,
@@ -372,13 +372,13 @@ fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, Trouble> {
     value.map_err(|error| message::misfit(error.to_string()).into())
 }
 
-/// Hears of what changes in a session behind an event number, if nobody does yet. It ends with the session, the editor or the
-/// connection to the daemon, and is begun again with the next prompt.
+/// Watches a session for changes after an event number, unless it is watched already. Watching ends with the session,
+/// the editor or the daemon's connection, and restarts with the next prompt.
 pub(super) async fn ensure_watched(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, after: u64) {
     if session.is_watched() {
         return;
     }
-    // Without it changes are told with the next prompt.
+    // Without a subscription, changes are sent with the next prompt.
     let Ok(events) = daemon.client.subscribe(&session.id.to_string(), after, false).await else { return };
     let (client, bridge, weak) = (daemon.client.clone(), bridge.clone(), Arc::downgrade(session));
     let watch = tokio::spawn(async move {
@@ -392,7 +392,7 @@ pub(super) async fn ensure_watched(bridge: &Arc<Bridge>, session: &Arc<OpenSessi
     }
 }
 
-/// The title of a session.
+/// Update with the title of a session.
 pub(super) fn title(title: &str, at: Timestamp) -> SessionUpdate {
     SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(clean_line(title)).updated_at(at.to_string()))
 }
@@ -405,7 +405,7 @@ async fn hear(mut events: EventStream, client: &Client, bridge: &Bridge, session
             StateChange::Title { title } => {
                 bridge.update(&session, vec![self::title(&title, event.at)]).await;
             }
-            // Not those of the event: they may have changed again since.
+            // The settings are loaded again, because those of the event may be outdated.
             StateChange::Settings { .. } => {
                 let _ = tell(bridge, client, &session).await;
             }

@@ -1,6 +1,6 @@
-//! The input of a turn, from the blocks of a prompt: words, files of the project by their paths, and other files to hand over.
-//! Typed text may begin with a slash command, one of ours or one that the person or a trusted project has written, and names files
-//! with `#`, as in a chat. Labels, files and resources name none.
+//! The input of a turn, built from the blocks of a prompt: text, project files by path, and other files to upload.
+//! Typed text may begin with a slash command and mention files with `#`, as in a chat. Labels, files and resources are
+//! not searched for either.
 
 use std::path::{Path, PathBuf};
 
@@ -31,46 +31,46 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// A piece of an input.
+/// A part of an input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Text that the person typed. Only this is searched for mentions and commands.
+    /// Text typed by the user. Only this is searched for mentions and commands.
     Typed(String),
-    /// A name that the editor or a document supplies: the path of a file that tools can open, or the title of a link.
+    /// Text from the editor or a document: the path of a file that tools can open, or the title of a link.
     Label(String),
-    /// A file to hand over; its path stands in its place.
+    /// A file to upload; its path is inserted here.
     File { name: String, content: FileContent },
-    /// A text that came with the words: it stands behind them, and its name in its place.
+    /// Attached text; its name is inserted here, and the text is appended to the input.
     Context { name: String, text: String },
 }
 
-/// Content of a file to hand over.
+/// Content of a file to upload.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FileContent {
     Bytes(Vec<u8>),
     OnDisk(PathBuf),
 }
 
-/// Reads the blocks of a prompt.
+/// Converts the blocks of a prompt.
 ///
 /// # Errors
-/// When there is nothing in them, or something that cannot be taken.
+/// If the prompt is empty or contains an unsupported block.
 pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::new();
-    // A command is one in front of everything. Some editors put files of theirs before the words.
+    // A command must come first, but some editors put files before the text.
     let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Text(_));
     if let Some(at) = blocks.iter().position(is_text)
         && matches!(&blocks[at], ContentBlock::Text(first) if command_in(&first.text).is_some())
     {
         blocks[..=at].rotate_right(1);
     }
-    // Set behind a text that ends within a line.
+    // True after a text that ends within a line.
     let mut breaks_off = false;
     for block in blocks {
         let ends_within = matches!(&block, ContentBlock::Text(text) if !text.text.ends_with(char::is_whitespace));
         let broke_off = std::mem::replace(&mut breaks_off, ends_within);
         parts.push(match block {
-            // Two texts are two paragraphs: some editors send what they add, and what they kept, as texts of their own.
+            // Two text blocks are two paragraphs: some editors send additions as separate blocks.
             ContentBlock::Text(text) if broke_off && !text.text.starts_with(char::is_whitespace) => {
                 Part::Typed(format!("\n\n{}", text.text))
             }
@@ -91,7 +91,8 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec
     Ok(parts)
 }
 
-/// The text of an input, and how many bytes of it may be searched for mentions. `paths` are those of its files, in their order.
+/// Returns the text of an input, and the number of bytes to search for mentions. `paths` are those of its files, in
+/// order.
 pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
     let mut text = InputText::default();
     let mut paths = paths.iter();
@@ -111,22 +112,22 @@ pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
     (typed + &behind, bytes)
 }
 
-/// An input in the making.
+/// An input under construction.
 #[derive(Default)]
 struct InputText {
-    /// The text that is searched for mentions: typed by the person, with labels that mention nothing in their places.
+    /// Text to search for mentions: typed text, with labels that contain none.
     typed: String,
-    /// All other text, which follows.
+    /// Text appended after it.
     behind: String,
-    /// Number of labels that are named there.
+    /// Number of labels explained in `behind`.
     named: usize,
 }
 
 impl InputText {
-    /// Puts a label in its place, or a number for one that could be a mention or a sentence of the person, or change which of
-    /// the typed words are.
+    /// Inserts a label. It is replaced by a number if it could be a mention, read as the user's own sentence, or change
+    /// the meaning of typed text.
     fn insert(&mut self, label: &str) {
-        // In front of everything, a label is no command either.
+        // The space also keeps a label at the start from being parsed as a command.
         if !self.typed.ends_with(char::is_whitespace) {
             self.typed.push(' ');
         }
@@ -165,7 +166,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, Error> {
     bytes.map_err(|error| message::misfit(format!("a file of the prompt is not Base64: {error}")))
 }
 
-/// A file of the project stands for itself; one that lies elsewhere is handed over; everything else is words.
+/// Converts a link: a project file to its tool path, another file to an upload, anything else to text.
 fn linked(link: &ResourceLink, places: &Places) -> Part {
     let Some((path, address)) = file(&link.uri) else { return in_words(link) };
     let place = address.fragment().map(|part| format!(" ({})", clean_line(part)));
@@ -180,13 +181,14 @@ fn linked(link: &ResourceLink, places: &Places) -> Part {
     }
 }
 
-/// The path of an address that is that of a file.
+/// Path of a `file:` URL, with the parsed URL.
 fn file(uri: &str) -> Option<(PathBuf, Url)> {
     let address = Url::parse(uri).ok().filter(|address| address.scheme() == "file")?;
     Some((address.to_file_path().ok()?, address))
 }
 
-/// Files in hidden places hold secrets, and a link is not always made by a person.
+/// Returns true if the file may be uploaded. Files in hidden folders often hold secrets, and links are not always made
+/// by the user.
 fn can_be_handed_over(path: &Path) -> bool {
     let Ok(real) = std::fs::canonicalize(path) else { return false };
     let is_hidden = real.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
@@ -212,12 +214,12 @@ fn embedded(resource: EmbeddedResource, places: &Places) -> Result<Part, Error> 
     }
 }
 
-/// The name of an address: the path that tools use, where it is a file of the project.
+/// Name for a URI: the tool path of a project file, else the URI itself.
 fn named(uri: &str, places: &Places) -> String {
     file(uri).and_then(|(path, _)| places.of_tools(&path)).unwrap_or_else(|| clean_line(uri))
 }
 
-/// The last name in an address that is a path.
+/// Last path segment of a URI.
 fn last_name(uri: &str) -> Option<String> {
     let path = Url::parse(uri).ok().and_then(|address| address.to_file_path().ok());
     let path = path.unwrap_or_else(|| PathBuf::from(uri.split(['?', '#']).next().unwrap_or(uri)));
@@ -228,7 +230,7 @@ fn last_name(uri: &str) -> Option<String> {
 const COMPACT: &str = "compact";
 const PLAN: &str = "plan";
 
-/// The commands that there are.
+/// Update with all available commands.
 pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -> SessionUpdate {
     let report = own_report(client, folder).await;
     let command = |name: &str, description: &str, hint: &str| {
@@ -241,7 +243,7 @@ pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -
         command(PLAN, "Plan a task, and change nothing before the plan is approved", "task"),
     ];
     let own = own_commands::all(&own_commands::plugins(client).await, report.as_ref()).commands;
-    // Its place, where it does not say what it does.
+    // The file name describes a command without a description.
     commands.extend(own.iter().map(|own| {
         let description = if own.description.is_empty() { &own.file } else { &own.description };
         command(&own.name, description, &own.argument)
@@ -253,10 +255,11 @@ async fn own_report(client: &Client, folder: Option<&Path>) -> Option<ProjectRep
     project::look(client, folder?).await
 }
 
-/// Makes a turn that begins with a command the turn that it stands for. Words that only look like one stay as they are.
+/// Replaces a turn that begins with a command by the turn that the command means. Text that only looks like one is
+/// kept.
 ///
 /// # Errors
-/// When a command cannot be used, or lacks what it needs.
+/// If the command cannot be used, or a required argument is missing.
 pub(super) async fn apply_command(
     start: &mut StartTurn,
     client: &Client,
@@ -264,7 +267,7 @@ pub(super) async fn apply_command(
 ) -> Result<(), Failure> {
     let Some(text) = start.text.clone() else { return Ok(()) };
     let typed = start.typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
-    // What follows the typed text goes with the command, and is no argument of it.
+    // Text after the typed part is kept, but is not an argument of the command.
     let (text, behind) = text.split_at(text.floor_char_boundary(typed));
     let Some((name, arguments)) = command_in(text) else { return Ok(()) };
     let (words, typed) = match name {
@@ -291,14 +294,14 @@ pub(super) async fn apply_command(
     Ok(())
 }
 
-/// The name and the rest of a text that begins with a command.
+/// Splits a text that begins with a command into name and arguments.
 fn command_in(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     own_commands::is_own_name(name).then(|| (name, arguments.trim_start()))
 }
 
-/// Hands over the files that typed text names, and returns what stands behind the words.
+/// Uploads mentioned files, and returns text to append to the input.
 pub(super) async fn mentioned_files(
     bridge: &Bridge,
     session: &OpenSession,
@@ -321,7 +324,7 @@ pub(super) async fn mentioned_files(
         bridge.tell(session, note).await;
     }
     let files = if named.is_empty() { String::new() } else { format!("\n\nFiles: {}", named.join("; ")) };
-    // A prompt may be added to a turn that runs, which takes nothing but text.
+    // Quoted as text, because a running turn that the prompt may join accepts nothing else.
     Ok(bundle.selections.iter().map(quoted).fold(files, |behind, quote| behind + &quote))
 }
 

@@ -1,4 +1,4 @@
-//! A turn that is followed: its events go to the editor, questions too, and answers come back.
+//! Follows a turn: sends its events and questions to the editor, and answers to the daemon.
 
 use std::{
     collections::HashSet,
@@ -33,44 +33,44 @@ use crate::{
     turn::{self, Arrival, Line as _, SocketLine, line::is_break},
 };
 
-/// Times that a turn is continued which a stop of the daemon has ended.
+/// Maximum number of times that a turn ended by a stop of the daemon is continued.
 const CONTINUED: u32 = 3;
-/// Time limit for a daemon that was stopped to come back.
+/// Time limit for a stopped daemon to come back.
 const BACK: Duration = Duration::from_secs(15);
-/// Pause between two tries to reach it.
+/// Delay between connection attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A turn and its editor.
+/// A turn that is followed for an editor.
 pub(super) struct Follow {
     bridge: Arc<Bridge>,
     session: Arc<OpenSession>,
     daemon: Daemon,
     editor: Editor,
     places: Places,
-    /// The translator of its events.
+    /// Translator of the turn's events.
     pub(super) updates: Updates,
     asks: Asks,
-    /// Questions of the turn that were put in words: none is put twice.
+    /// Questions that were asked as text, so that none is repeated.
     asked: HashSet<InterruptId>,
     buffers: Buffers,
-    /// Models that run in the daemon itself, of which the person is told what they are.
+    /// Embedded models, about which the user is notified.
     pub(super) builtin: Vec<ModelInfo>,
-    /// Answers that did not reach the daemon yet.
+    /// Answers that have not reached the daemon yet.
     unsent: Vec<(InterruptId, Answer)>,
     cancel: CancellationToken,
     is_cancelled: bool,
-    /// True while no prompt follows the turn.
+    /// Set while the turn is followed without a prompt. Cancelling it hands the turn over to one.
     handover: Option<CancellationToken>,
 }
 
-/// Rest of a turn: its end, or a question.
+/// Reason to stop following.
 enum Rest {
     Ended(Box<TurnResult>),
-    /// It ended unseen.
+    /// The turn ended, but its end was not received.
     Unseen,
-    /// A question was put in words, and the next prompt answers it; or a prompt takes the turn over.
+    /// The next prompt answers a question asked as text, or a prompt takes over the turn.
     Asks,
-    /// The editor has gone.
+    /// The editor has disconnected.
     Left,
 }
 
@@ -104,8 +104,8 @@ impl Follow {
         }
     }
 
-    /// Follows the turn that runs in a session as it was found when it was opened, without a prompt, until it rests or a
-    /// prompt takes it over. What had happened by then, the editor knows.
+    /// Follows the turn that was running when a session was opened, without a prompt, until it rests or a prompt takes
+    /// it over. Earlier events are processed without being sent, because the editor knows them.
     pub(super) fn begin_guest(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, view: SessionView) {
         let Some((_, first_seq)) = view.session.open_turn.filter(|_| view.live_turn.is_some()) else { return };
         let (cancel, handover) = (CancellationToken::new(), CancellationToken::new());
@@ -134,10 +134,10 @@ impl Follow {
         self.run(line, &pending).await
     }
 
-    /// Follows the turn to its end, over restarts of the daemon. `pending` waited before it.
+    /// Follows the turn to its end, across restarts of the daemon. `pending` are questions raised earlier.
     ///
     /// # Errors
-    /// When the turn failed, or the daemon is lost.
+    /// If the turn failed, or the daemon is lost.
     pub(super) async fn run(mut self, mut line: SocketLine, pending: &[&Interrupt]) -> Result<WireReason, Trouble> {
         for interrupt in pending {
             if self.ask(interrupt).await {
@@ -168,16 +168,16 @@ impl Follow {
         }
     }
 
-    /// Goes on from what the editor was told of a turn.
+    /// Resumes a suspended turn with the state known to the editor.
     pub(super) fn resume(&mut self, suspended: SuspendedTurn) -> SocketLine {
         (self.updates, self.asked) = (suspended.updates, suspended.asked);
         suspended.line
     }
 
-    /// Tells the rest of a turn that has ended while nobody was told of it.
+    /// Sends the remaining events of a suspended turn that has ended meanwhile.
     ///
     /// # Errors
-    /// When the daemon is lost.
+    /// If the daemon is lost.
     pub(super) async fn catch_up(&mut self, suspended: SuspendedTurn) -> Result<(), Trouble> {
         let SuspendedTurn { mut line, updates, .. } = suspended;
         let fresh = std::mem::replace(&mut self.updates, updates);
@@ -190,7 +190,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Ends the prompt with a question in words, which the next one answers.
+    /// Ends the prompt with a question asked as text, which the next prompt answers.
     fn suspended(self, line: SocketLine) -> WireReason {
         let reason = if self.is_cancelled { WireReason::Cancelled } else { WireReason::EndTurn };
         self.session.state().suspended =
@@ -198,7 +198,7 @@ impl Follow {
         reason
     }
 
-    /// Ends the prompt with what the turn came to.
+    /// Ends the prompt with the outcome of the turn.
     async fn rested(&mut self, rest: Rest) -> Result<WireReason, Trouble> {
         if matches!(rest, Rest::Left) {
             let words = "the editor has gone; the turn continues without it";
@@ -210,7 +210,7 @@ impl Follow {
         }
         let Rest::Ended(result) = rest else { return Ok(WireReason::EndTurn) };
         if result.only_compacted && !self.updates.summed_up {
-            // Without a word, nobody would know that it was done.
+            // Without this message, the editor would not show that the compaction was done.
             self.bridge.update(&self.session, vec![updates::message(&result.text)]).await;
         }
         Ok(match result.stop_reason {
@@ -238,7 +238,7 @@ impl Follow {
         let mut last = None;
         loop {
             tokio::select! {
-                // In this order, so that a stream that never pauses cannot drown a cancel.
+                // In this order, so that a busy stream cannot starve a cancel.
                 biased;
                 () = over.cancelled() => return Ok(Rest::Left),
                 () = cancel.cancelled(), if !self.is_cancelled => {
@@ -249,7 +249,7 @@ impl Follow {
                 () = turn::or_never(handover.as_ref().map(CancellationToken::cancelled)) => return Ok(Rest::Asks),
                 (interrupt, answer) = self.asks.next() => match answer {
                     Some(answer) => self.answer(&interrupt, answer).await,
-                    // An editor that cancels the turn dismisses its questions, too.
+                    // An editor that cancels the turn also dismisses its questions.
                     None if self.is_cancelled => {}
                     None => self.bridge.update(&self.session, vec![updates::message(&asks::put_off(&interrupt))]).await,
                 },
@@ -277,7 +277,7 @@ impl Follow {
         }
     }
 
-    /// Tells an event. Returns true if it is a question in words, which ends the prompt.
+    /// Sends an event to the editor. Returns true if it was a question asked as text, which ends the prompt.
     async fn event(&mut self, event: &Event) -> bool {
         self.bridge.update(&self.session, self.updates.event(event)).await;
         match &event.kind {
@@ -300,10 +300,10 @@ impl Follow {
         false
     }
 
-    /// Asks the person; in words, which ends the prompt, where the editor cannot ask. Returns true if it does.
+    /// Asks the user. Returns true if the question was asked as text, which ends the prompt.
     async fn ask(&mut self, interrupt: &Interrupt) -> bool {
         if self.asks.knows(interrupt.id) {
-            // It was pending already, and its event comes behind.
+            // It was pending before, and its event is replayed.
             return false;
         }
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
@@ -319,7 +319,7 @@ impl Follow {
                 return is_answered_here;
             }
             Ask::Approval { tool, args, .. } => {
-                // Of a subagent's call it may be the first that the editor hears.
+                // The editor may not know a subagent's call yet.
                 if let (Some(id), Some(call)) = (&interrupt.call_id, &call)
                     && !self.updates.knows(call)
                 {
@@ -333,7 +333,7 @@ impl Follow {
         false
     }
 
-    /// Ends what an approval without a call was shown as.
+    /// Completes the tool call that stood for an approval without a call.
     async fn settled(&mut self, id: InterruptId, answer: &Answer) {
         if self.asks.knows(id) {
             let is_refused = matches!(answer, Answer::Reject { .. });
@@ -343,7 +343,7 @@ impl Follow {
         }
     }
 
-    /// Gives an answer to the daemon. One that comes too late is no failure.
+    /// Sends an answer to the daemon. A late answer is not a failure.
     async fn answer(&mut self, interrupt: &Interrupt, answer: Answer) {
         let Err(error) = self.daemon.client.answer(interrupt.id, &answer, &self.editor.name).await else { return };
         match error.answered() {
@@ -356,12 +356,12 @@ impl Follow {
         }
     }
 
-    /// Gives the answers that did not reach the daemon which is back now.
+    /// Sends stored answers to a daemon that is back.
     async fn send_again(&mut self) {
-        // The turn that an answer continues may call them.
+        // The continued turn may call these servers.
         session::bring_servers_again(&self.daemon, &self.session).await;
         for (id, answer) in std::mem::take(&mut self.unsent) {
-            // What it waited for may be over.
+            // An error other than a lost connection means that the question is no longer open.
             let sent = self.daemon.client.answer(id, &answer, &self.editor.name).await;
             if sent.is_err_and(|error| is_break(&error)) {
                 self.unsent.push((id, answer));
@@ -369,8 +369,8 @@ impl Follow {
         }
     }
 
-    /// Continues a turn that a stop of the daemon has ended, once the daemon is back. Whoever stopped it may not want it
-    /// back: it is waited for, and not started.
+    /// Continues a turn that was ended by a stop of the daemon, once the daemon is back. The daemon is not started,
+    /// because the stop may have been intended.
     async fn continued(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let begun = Instant::now();
         loop {
@@ -383,7 +383,7 @@ impl Follow {
         }
     }
 
-    /// Starts it, unless somebody else who followed it has: then that turn is followed.
+    /// Starts the turn again. If another client has done so already, its turn is followed.
     async fn start_again(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let client = self.daemon.place.connect().await?;
         self.daemon = Daemon { client, ..self.daemon.clone() };

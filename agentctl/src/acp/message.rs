@@ -1,5 +1,5 @@
-//! Messages of JSON-RPC: read from lines that are bounded, whatever they hold, and sent to the editor, whose answers to requests
-//! of ours are waited for. Errors as editors are told them: codes of JSON-RPC and of the protocol, with the words of the daemon.
+//! JSON-RPC messages: bounded input lines, output to the editor, and pending requests to it. Also the errors sent to
+//! editors: codes of JSON-RPC and of the protocol, with the daemon's messages.
 
 use std::{
     collections::HashMap,
@@ -25,12 +25,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{exit::Exit, failure::Failure};
 
-/// Longest line that is read whole, in bytes: a picture of 24 MB in Base64, and words beside it.
+/// Maximum bytes of an input line: enough for a picture of 24 MB in Base64 with some text.
 const LONGEST: usize = 32 * 1024 * 1024;
-/// Bytes kept of a longer line; its id is looked for among them.
+/// Bytes stored of a longer line, which are searched for its id.
 const HEAD: usize = 64 * 1024;
 
-/// One line, without its end.
+/// One line without its newline.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// A line that is not empty.
@@ -39,10 +39,10 @@ pub(super) enum Frame {
     TooLong(Vec<u8>),
 }
 
-/// The next line that is not empty; none at the end. A line that the end cuts is one.
+/// Reads the next non-empty line; `None` at the end. The last line needs no newline.
 ///
 /// # Errors
-/// When nothing can be read any more.
+/// If the input cannot be read.
 pub(super) async fn next_frame(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Frame>> {
     next_within(input, LONGEST).await
 }
@@ -83,21 +83,21 @@ async fn next_within(input: &mut (impl AsyncBufRead + Unpin), longest: usize) ->
 /// A message of the editor.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
-    /// A request, which gets an answer.
+    /// A request, which must be answered.
     Request { id: RequestId, method: String, params: Value },
-    /// A notification, which gets none.
+    /// A notification, which is not answered.
     Notification { method: String, params: Value },
-    /// The answer to a request of ours: its result, or the error.
+    /// The response to one of our requests.
     Answer { id: RequestId, outcome: Result<Value, Value> },
 }
 
-/// A line that is no message, with the id of the request that it may have been.
+/// An invalid line, with the id of the request that it may have been.
 #[derive(Debug, PartialEq)]
 pub(super) struct Misfit {
     pub(super) id: RequestId,
     pub(super) error: Error,
-    /// Set if it was meant as an answer: then the id is one of ours, and an error under it would be taken for the answer to
-    /// the editor's own request.
+    /// True if it was meant as a response. Its id is then one of ours, and an error with that id would look like a
+    /// response to the editor's own request.
     pub(super) is_answer: bool,
 }
 
@@ -106,17 +106,17 @@ impl Misfit {
         Box::new(Self { id, error, is_answer: false })
     }
 
-    /// A line that cannot be read whole, by what can be told of its beginning.
+    /// An invalid line that cannot be parsed as a whole; id and kind are guessed from its beginning.
     fn within(head: &[u8], error: Error) -> Box<Self> {
         let (id, is_answer) = id_within(head);
         Box::new(Self { id, error, is_answer })
     }
 }
 
-/// Reads a line as a message.
+/// Parses a line as a message.
 ///
 /// # Errors
-/// When it is none, or too long.
+/// If the line is invalid or too long.
 pub(super) fn read(frame: &Frame) -> Result<Message, Box<Misfit>> {
     let line = match frame {
         Frame::Line(line) => line,
@@ -142,7 +142,7 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<Misfit>> {
 }
 
 fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<Misfit>> {
-    // Some libraries write the one that is not there as null.
+    // Some libraries write the missing one of the two as null.
     match (fields.remove("result"), fields.remove("error").filter(|error| !error.is_null())) {
         (_, Some(error)) => Ok(Message::Answer { id, outcome: Err(error) }),
         (Some(result), None) => Ok(Message::Answer { id, outcome: Ok(result) }),
@@ -153,12 +153,12 @@ fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<
     }
 }
 
-/// The id in the beginning of a message that cannot be read whole, so that its sender learns which it was; and whether the
-/// message is an answer.
+/// Finds the id at the beginning of a message that cannot be parsed, so that its sender can be answered. Also returns
+/// true if the message is a response.
 fn id_within(head: &[u8]) -> (RequestId, bool) {
     let text = String::from_utf8_lossy(head);
     let (mut id, mut is_answer, mut has_method) = (RequestId::Null, false, false);
-    // The depth of brackets, and where the string that is open began.
+    // Nesting depth, and the start of the current string.
     let (mut depth, mut begun, mut is_escaped) = (0_usize, None, false);
     for (at, c) in text.char_indices() {
         match (begun, c) {
@@ -187,36 +187,36 @@ fn id_within(head: &[u8]) -> (RequestId, bool) {
     (id, is_answer && !has_method)
 }
 
-/// Lines that may wait to be written. A full queue holds up whoever writes, and through them the daemon's stream.
+/// Capacity of the output queue. A full queue blocks its senders, and through them the daemon's stream.
 const QUEUE: usize = 256;
-/// Bytes that are written at once where more lines wait.
+/// Bytes that are combined into one write if more lines are queued.
 const AT_ONCE: usize = 64 * 1024;
 
-/// The way to the editor.
+/// Sending side of the connection to the editor.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     lines: mpsc::Sender<String>,
     requests: Arc<Requests>,
 }
 
-/// Requests of ours that wait for an answer.
+/// Our requests without a response so far.
 #[derive(Debug, Default)]
 struct Requests {
     last: AtomicI64,
     open: Mutex<HashMap<RequestId, oneshot::Sender<Outcome>>>,
 }
 
-/// An answer of the editor: the result, or the error.
+/// Response of the editor: the result or the error.
 pub(super) type Outcome = Result<Value, Value>;
 
 impl Peer {
-    /// A peer, and the lines that are to be written for it.
+    /// Creates a peer, and the receiver of its output lines.
     pub(super) fn new() -> (Self, mpsc::Receiver<String>) {
         let (lines, written) = mpsc::channel(QUEUE);
         (Self { lines, requests: Arc::default() }, written)
     }
 
-    /// Answers a request.
+    /// Answers a request of the editor.
     pub(super) async fn answer(&self, id: RequestId, outcome: Result<Value, Error>) {
         self.send(match outcome {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -225,13 +225,13 @@ impl Peer {
         .await;
     }
 
-    /// Tells of a session.
+    /// Sends an update of a session.
     pub(super) async fn update(&self, session: &SessionId, update: SessionUpdate) {
         let (method, params) = (CLIENT_METHOD_NAMES.session_update, SessionNotification::new(session.clone(), update));
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
-    /// Sends a request; `None` if the editor has gone. Dropping the future withdraws the request.
+    /// Sends a request. Returns `None` if the editor has disconnected. Dropping the future withdraws the request.
     pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> Option<Outcome> {
         let id = RequestId::Number(self.requests.last.fetch_add(1, Ordering::Relaxed) + 1);
         let (sender, answer) = oneshot::channel();
@@ -241,26 +241,26 @@ impl Peer {
         answer.await.ok()
     }
 
-    /// Hands an answer to whoever waits for it. One that nobody waits for came too late.
+    /// Delivers a response to its waiting request. A late response is ignored.
     pub(super) fn deliver(&self, id: &RequestId, outcome: Outcome) {
         if let Some(waiting) = lock(&self.requests.open).remove(id) {
-            // Whoever has stopped waiting has withdrawn the request.
+            // The receiver is gone if the request was withdrawn.
             let _ = waiting.send(outcome);
         }
     }
 
     async fn send(&self, message: Value) {
-        // Where nothing is written any more, the loop finds out by itself.
+        // A closed queue means that output failed, which ends the main loop.
         let _ = self.lines.send(message.to_string()).await;
     }
 }
 
-/// A mutex as it is, also after a panic.
+/// Locks a mutex and ignores poisoning.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A request that waits. Dropped before its answer has come, it is withdrawn.
+/// A pending request, withdrawn if dropped before its response.
 struct OpenRequest<'a> {
     peer: &'a Peer,
     id: RequestId,
@@ -270,13 +270,13 @@ impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
         if lock(&self.peer.requests.open).remove(&self.id).is_some() {
             let withdrawn = json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": self.id}});
-            // An editor that takes nothing now keeps a question on its screen, whose answer is dropped.
+            // If the queue is full, the editor keeps showing the question, and its answer is ignored.
             let _ = self.peer.lines.try_send(withdrawn.to_string());
         }
     }
 }
 
-/// Writes lines until all peers are gone, or nothing can be written.
+/// Writes lines until all peers are dropped or the output fails.
 pub(super) async fn write_lines(
     mut lines: mpsc::Receiver<String>,
     mut to: impl AsyncWrite + Unpin,
@@ -297,22 +297,22 @@ pub(super) async fn write_lines(
     }
 }
 
-/// Why a request came to nothing.
+/// Reason why a request failed.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The request makes no sense.
+    /// The request is invalid.
     Refused(Box<Error>),
-    /// The daemon refused it, or cannot be reached.
+    /// The daemon refused the request or cannot be reached.
     Failed(Failure),
 }
 
 impl Trouble {
-    /// Returns whether it never reached the daemon, so that it can be tried again.
+    /// Returns true if the request never reached the daemon and can be retried.
     pub(super) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Failed(failure) if failure.exit == Exit::Unreachable)
     }
 
-    /// The error that the editor is told.
+    /// Error to send to the editor.
     pub(super) fn into_error(self) -> Error {
         match self {
             Self::Refused(error) => *error,
@@ -339,23 +339,23 @@ impl From<ClientError> for Trouble {
     }
 }
 
-/// JSON that is no request.
+/// Error for JSON that is not a valid request.
 pub(super) fn not_a_request(why: &str) -> Error {
     worded(ErrorCode::InvalidRequest, why)
 }
 
-/// Parameters that do not fit a method.
+/// Error for invalid parameters.
 pub(super) fn misfit(why: impl Into<String>) -> Error {
     worded(ErrorCode::InvalidParams, why)
 }
 
-/// A session that is not there.
+/// Error for an unknown session.
 pub(super) fn unknown_session(id: &str) -> Error {
     let message = format!("Session not found: {id}");
     worded(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows those that there are"}))
 }
 
-/// A failure on the way to the daemon, or of the daemon.
+/// Error for a failure of the daemon or of its connection.
 pub(super) fn of_failure(failure: &Failure) -> Error {
     let code = match failure.kind {
         ErrorKind::NotFound => ErrorCode::ResourceNotFound,
@@ -365,18 +365,18 @@ pub(super) fn of_failure(failure: &Failure) -> Error {
     told(code, &failure.message, failure.hint.as_deref(), failure.kind)
 }
 
-/// A turn that failed.
+/// Error for a failed turn.
 pub(super) fn of_turn(error: &TurnError) -> Error {
     told(ErrorCode::InternalError, &error.message, error.hint.as_deref(), error.kind)
 }
 
-/// Many editors show the message and nothing else, so the hint is in it, too.
+/// Builds an error. The hint is part of the message, because many editors show nothing else.
 fn told(code: ErrorCode, message: &str, hint: Option<&str>, kind: ErrorKind) -> Error {
     let words = hint.map_or_else(|| message.to_owned(), |hint| format!("{message}\nhint: {hint}"));
     worded(code, words).data(json!({"kind": kind, "hint": hint}))
 }
 
-/// An error of that code in these words.
+/// Error with this code and message.
 pub(super) fn worded(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(code.into(), message)
 }
@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     async fn all(input: &[u8], longest: usize) -> Vec<Frame> {
-        // Pieces of a few bytes, so that lines come in several.
+        // A tiny buffer, so that lines arrive in several pieces.
         let mut reader = BufReader::with_capacity(3, input);
         let mut frames = Vec::new();
         while let Some(frame) = next_within(&mut reader, longest).await.unwrap() {

@@ -1,13 +1,13 @@
-//! `agentctl acp`: the daemon's sessions for editors, over the Agent Client Protocol (version 1) on standard input and output.
-//! Lines come in, each request is done by a task of its own, and its answer goes out.
+//! `agentctl acp`: sessions of the daemon for editors, over the Agent Client Protocol (version 1) on standard input and
+//! output. Each request runs in a separate task.
 //!
-//! - [`message`] reads lines and sends answers, updates and requests; and words what goes wrong.
-//! - [`bridge`]: state that all requests share, and modes, models and their options, also as they change elsewhere; [`session`]: a
-//!   session that the editor has open, and MCP servers that it named.
-//! - [`opening`]: what is advertised; new, load, resume, list, close, delete.
-//! - [`prompt`]: a turn, from the input ([`content`]) to its end ([`follow`]), and the past of a session. [`updates`] translates
-//!   events, with [`tool_call`]; it knows neither editor nor daemon.
-//! - [`asks`]: what a person is asked, what their answer means, and files that tools read and write through the editor.
+//! - [`message`]: reads lines, sends responses, updates and requests, and builds errors.
+//! - [`bridge`]: state shared by all requests; modes, models and their options, and changes by other clients.
+//!   [`session`]: a session open in the editor, and MCP servers that it named.
+//! - [`opening`]: capabilities; new, load, resume, list, close, delete.
+//! - [`prompt`]: a turn, from its input ([`content`]) to its end ([`follow`]), and the history of a session.
+//!   [`updates`] translates events, with [`tool_call`]; it depends on neither editor nor daemon.
+//! - [`asks`]: questions to the user with their answers, and files that tools access through the editor.
 
 mod asks;
 mod bridge;
@@ -51,17 +51,17 @@ use crate::{
     turn::{AtEnd, Signals},
 };
 
-/// Requests that are done at the same time.
+/// Maximum number of concurrent requests.
 const MOST: usize = 256;
-/// Time limit for requests that are under way when the editor has gone, and for their answers to be written.
+/// Time limit for running requests after the editor has disconnected, and for writing their responses.
 const LAST: Duration = Duration::from_secs(10);
-/// Bytes that are read at once.
+/// Size of the input buffer in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// Serves an editor until its end of standard input, or a signal. Turns go on without it.
+/// Serves an editor until the end of standard input or a signal. Running turns continue without it.
 ///
 /// # Errors
-/// When signals cannot be heard.
+/// If signal handlers cannot be installed.
 pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> {
     if std::io::stdin().is_terminal() {
         crate::terminal::note(
@@ -87,7 +87,7 @@ pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> 
         }
     }
     signals.set_stopping(true);
-    // Nobody waits for prompts any more; what is quick is still answered.
+    // Prompts end here, because their editor is gone; quick requests are still answered.
     over.cancel();
     let rest = async { while requests.running.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(LAST, rest).await;
@@ -96,7 +96,7 @@ pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> 
     Ok(Exit::Done)
 }
 
-/// Reads lines in a task of its own, because a half of one must not be lost.
+/// Reads lines in a separate task, because cancelling a read would lose a partial line.
 fn read(over: CancellationToken) -> mpsc::Receiver<Frame> {
     let (sender, frames) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -111,7 +111,7 @@ fn read(over: CancellationToken) -> mpsc::Receiver<Frame> {
     frames
 }
 
-/// Requests that are under way, each with the way to cancel it.
+/// Running requests with their cancellation tokens.
 struct Requests {
     bridge: Arc<Bridge>,
     running: JoinSet<()>,
@@ -136,7 +136,7 @@ impl Requests {
         }
     }
 
-    /// Notifications that are not known are nobody's business.
+    /// Handles a notification. Unknown ones are ignored.
     fn notified(&mut self, method: &str, params: Value) {
         if method == AGENT_METHOD_NAMES.session_cancel {
             if let Ok(notification) = serde_json::from_value(params)
@@ -152,7 +152,7 @@ impl Requests {
         }
     }
 
-    /// Begins a request. A prompt holds its session from here on, so that what comes next finds it.
+    /// Starts a request. A prompt reserves its session here, so that the next message finds it busy.
     fn begin(&mut self, id: RequestId, method: String, params: Value) -> Result<(), Error> {
         if self.running.len() >= MOST {
             return Err(message::not_a_request("too many requests at once; wait for the answers of others"));
@@ -169,7 +169,7 @@ impl Requests {
                 let outcome = unbroken(prompt::run(&bridge, &session, request, cancel.clone())).await;
                 session.end();
                 lock(&cancels).remove(&id);
-                // The protocol wants a cancelled prompt answered as such, whatever else went wrong.
+                // The protocol requires that a cancelled prompt is answered as cancelled, whatever else failed.
                 let outcome = match outcome {
                     Err(_) if cancel.is_cancelled() => Ok(PromptResponse::new(StopReason::Cancelled)),
                     outcome => outcome,
@@ -196,7 +196,7 @@ impl Requests {
     }
 }
 
-/// Result of a request, and the words that follow it.
+/// Result of a request, and the session that it opened, if any.
 struct Reply {
     result: Value,
     session: Option<OpenedSession>,
@@ -217,15 +217,15 @@ async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Erro
     }
 }
 
-/// The outcome of a request, also where doing it breaks: nobody waits for ever.
+/// Runs a request and turns a panic into an error, so that the editor always gets a response.
 async fn unbroken<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
     let words = "the request failed because of a defect of agentctl; the session is as it was";
     let broken = |_| Err(message::worded(ErrorCode::InternalError, words).into());
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(broken)
 }
 
-/// Does a request; twice where the daemon that was known has gone. What makes something is done once: before it, the daemon is
-/// looked for.
+/// Runs a request, and retries it once if the daemon was lost. `session/new` is not repeatable, so the daemon is
+/// checked before it.
 async fn done(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Trouble> {
     if method == AGENT_METHOD_NAMES.session_new {
         if bridge.daemon().await?.client.status().await.is_err() {

@@ -1,5 +1,5 @@
-//! The greeting, and the sessions of an editor: opened with their history or without it, listed page by page, closed and deleted.
-//! The greeting needs no daemon: it advertises what works and nothing else.
+//! Initialization, and the sessions of an editor: created, opened with or without their history, listed, closed and
+//! deleted. Initialization needs no daemon and only advertises what works.
 
 use std::{
     path::{Path, PathBuf},
@@ -41,10 +41,10 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// The one way to log in: there is nobody to log in to.
+/// The only authentication method: agentd has no accounts.
 const LOCAL: &str = "local";
 
-/// Takes note of the editor and tells it what there is.
+/// Stores the editor's capabilities and returns ours.
 pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeResponse {
     *lock(&bridge.editor) = Editor::of(request);
     let sessions = SessionCapabilities::new()
@@ -67,7 +67,7 @@ pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeR
         .auth_methods(vec![AuthMethod::Agent(local)])
 }
 
-/// Makes sure that the daemon can be reached: no more is needed.
+/// Succeeds if the daemon can be reached; nothing else is needed.
 pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value, Trouble> {
     if request.method_id.0.as_ref() != LOCAL {
         return Err(message::misfit(format!("there is no authentication method of that name; there is {LOCAL}")).into());
@@ -76,18 +76,18 @@ pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest)
     Ok(json!({}))
 }
 
-/// A session that was opened, and what the editor is told after the answer, because it knows no session before.
+/// An opened session, with updates to send after the response, because the editor does not know the session before.
 #[derive(Debug)]
 pub(super) struct OpenedSession {
     offer: Offer,
     pub(super) session: Arc<OpenSession>,
     pub(super) updates: Vec<SessionUpdate>,
     pub(super) notices: Vec<String>,
-    /// The turn that runs in it, to be followed after that.
+    /// The daemon and the session's state, to follow a running turn afterwards.
     pub(super) running: Option<(Daemon, SessionView)>,
 }
 
-/// Makes a session that sees the editor's folder.
+/// Creates a session that sees the editor's folder.
 pub(super) async fn new(
     bridge: &Arc<Bridge>,
     request: &NewSessionRequest,
@@ -117,9 +117,9 @@ pub(super) async fn new(
     Ok((response.modes(opened.offer.modes()).config_options(opened.offer.options.clone()), opened))
 }
 
-/// The further folders of an editor that a new session sees. A list of them may have come with a repository, so those in hidden
-/// places or away from the home and the first folder can only be read; each is told of. A file has one path, so none of them lies
-/// in another. One that cannot be seen is told of, too, and stops nothing.
+/// Resolves the further folders of a new session. The list may come from a repository, so folders in hidden places or
+/// away from the home and the first folder are read-only; [`new`] reports each folder with its mode. A file must have one
+/// path, so no folder may contain another. Folders that are skipped are reported and do not fail the request.
 fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec<String>) -> Vec<Mount> {
     let mut folders: Vec<Mount> = Vec::new();
     for path in named {
@@ -153,7 +153,7 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
     folders
 }
 
-/// Opens a session and tells its history, all of it before the answer.
+/// Opens a session and sends its history before the response.
 pub(super) async fn load(
     bridge: &Arc<Bridge>,
     request: &LoadSessionRequest,
@@ -178,7 +178,7 @@ pub(super) async fn resume(
     Ok((response.config_options(opened.offer.options.clone()), opened))
 }
 
-/// The session of an id, whole: the start of one could mean another.
+/// Finds a session by its full id, because a prefix could match another one.
 async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), Trouble> {
     let unknown = || message::unknown_session(&clean_line(&id.0));
     let session: SessionId = id.0.parse().map_err(|_| unknown())?;
@@ -209,7 +209,7 @@ async fn reopen(
             ));
         }
     }
-    // What a session may see and change is the person's choice, and no editor's to widen.
+    // The folders of a session are the user's choice, and an editor must not extend them.
     match &view.session.settings.project {
         Some(Mount { path, .. }) if *path != folder.real => {
             notices.push(format!("this session works in {}, not in {}", shown(path), shown(&folder.real)));
@@ -249,7 +249,7 @@ async fn open(
     Ok(OpenedSession { offer, session, updates: vec![available], notices, running: None })
 }
 
-/// The folder that an editor names.
+/// Validates a folder named by the editor.
 fn folder(cwd: &Path) -> Result<EditorFolder, Trouble> {
     if !cwd.is_absolute() {
         return Err(message::misfit("cwd must be an absolute path").into());
@@ -266,12 +266,12 @@ fn shown(path: &Path) -> String {
     clean_line(&path.display().to_string())
 }
 
-/// Sessions of one page.
+/// Number of sessions per page.
 const PAGE: usize = 50;
-/// Sessions that are looked through.
+/// Maximum number of sessions searched.
 const MOST: usize = 10_000;
 
-/// A page of sessions, last used first: those of one folder, where one is named.
+/// Lists a page of sessions, last used first, optionally only those of one folder.
 pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Result<ListSessionsResponse, Trouble> {
     let after = request.cursor.as_deref().map(Cursor::read).transpose()?;
     let daemon = bridge.daemon().await?;
@@ -279,16 +279,16 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
         Some(cwd) if !cwd.is_absolute() => return Err(message::misfit("cwd must be an absolute path").into()),
         Some(cwd) => match std::fs::canonicalize(cwd) {
             Ok(folder) => Some(folder),
-            // No session of it could be loaded.
+            // Sessions of a missing folder could not be loaded.
             Err(_) => return Ok(ListSessionsResponse::new(Vec::new())),
         },
         None => None,
     };
     let mut sessions = daemon.client.sessions(MOST).await?;
-    // The order is ours, so that a page goes on where the one before it ended, whatever was used meanwhile.
+    // Sorted here, so that a page continues where the previous one ended, even if sessions were used meanwhile.
     sessions.sort_by_key(|session| std::cmp::Reverse(Cursor::of(session)));
     sessions.retain(|session| {
-        // One that nobody has spoken in is nothing to load.
+        // A session without a message has nothing to load.
         let is_used = session.turns > 0 || !session.title.is_empty();
         let is_here = folder
             .as_ref()
@@ -311,7 +311,7 @@ fn info(daemon: &Daemon, session: &SessionSummary) -> SessionInfo {
         .updated_at(session.updated_at.to_string())
 }
 
-/// A place in the list: when a session was last used, in nanoseconds, and which it is.
+/// Position in the list: the time of last use in nanoseconds, and the session id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Cursor(i128, SessionId);
 
@@ -330,14 +330,14 @@ impl Cursor {
     }
 }
 
-/// Cancels the turn that runs in a session, by whatever client it was begun; one that has ended needs no cancel. The rest is to
-/// be done where neither a prompt nor anything else here follows it.
+/// Cancels the turn that runs in a session, even if another client started it. Returns a future for the remaining work
+/// if the turn is not followed here.
 pub(super) fn cancel(
     bridge: &Arc<Bridge>,
     notification: &CancelNotification,
 ) -> Option<impl Future<Output = ()> + Send + 'static> {
     let session = bridge.session(&notification.session_id).ok()?;
-    // A prompt that comes next waits for this.
+    // The next prompt waits for this lock.
     let order = session.cancelling.clone().try_lock_owned();
     let bridge = bridge.clone();
     if session.cancel() {
@@ -349,15 +349,15 @@ pub(super) fn cancel(
     })
 }
 
-/// Cancels the turn of a session that is not followed here.
+/// Cancels a turn that is not followed here.
 async fn cancel_turn(bridge: &Bridge, session: &OpenSession) {
     session.state().questions.clear();
     let Ok(daemon) = bridge.daemon().await else { return };
-    // It has ended, or none runs.
+    // Fails if no turn runs.
     let _ = daemon.client.cancel_turn(&session.id.to_string(), None).await;
 }
 
-/// Closes a session: what runs in it is cancelled, and it is no longer watched.
+/// Closes a session: cancels its turn and stops watching it.
 pub(super) async fn close(
     bridge: &Arc<Bridge>,
     request: &CloseSessionRequest,
@@ -373,7 +373,7 @@ pub(super) async fn close(
     Ok(CloseSessionResponse::new())
 }
 
-/// Deletes a session for good. One that is gone already is deleted, too.
+/// Deletes a session permanently. Succeeds if it does not exist.
 pub(super) async fn delete(bridge: &Bridge, request: &DeleteSessionRequest) -> Result<DeleteSessionResponse, Trouble> {
     let Ok(id) = request.session_id.0.parse::<SessionId>() else { return Ok(DeleteSessionResponse::new()) };
     let client = bridge.daemon().await?.client;

@@ -1,6 +1,5 @@
-//! A prompt: the words of the person become a turn, or the answer to the question that was put before. And the history of a session
-//! that is loaded: bounded, however long it was. Results keep their heads and tails, those of long ago little of them; pictures do
-//! not come back.
+//! A prompt becomes a turn, or the answer to an open question. Also replays the history of a loaded session, with
+//! bounded size: results are truncated in the middle, old ones strongly, and pictures are omitted.
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
@@ -30,17 +29,17 @@ use crate::{
     turn::SocketLine,
 };
 
-/// Runs a prompt to its end, or until the editor has gone; then nobody is there for the answer.
+/// Runs a prompt to its end, or until the editor disconnects.
 ///
 /// # Errors
-/// When the prompt makes no sense, the daemon refuses it or cannot be reached, or the turn failed.
+/// If the prompt is invalid, the daemon refuses it or cannot be reached, or the turn failed.
 pub(super) async fn run(
     bridge: &Arc<Bridge>,
     session: &Arc<OpenSession>,
     request: PromptRequest,
     cancel: CancellationToken,
 ) -> Result<PromptResponse, Trouble> {
-    // A cancel before it does not mean this one.
+    // An earlier cancel must not apply to this prompt.
     drop(session.cancelling.lock().await);
     tokio::select! {
         () = session.take_over() => {}
@@ -64,7 +63,7 @@ pub(super) async fn run(
     let mut pending: Vec<&Interrupt> = view.pending.iter().collect();
     let mut suspended = session.state().suspended.take();
     if let Some(ended) = suspended.take_if(|_| view.live_turn.is_none()) {
-        // It was answered elsewhere, and what it said then was told to nobody.
+        // The question was answered elsewhere, and the events since then were not sent yet.
         follow.catch_up(*ended).await?;
     }
     let own_words = text.clone();
@@ -80,11 +79,11 @@ pub(super) async fn run(
     let begun: Result<Option<SocketLine>, Trouble> = begun.await;
     let line = match (begun, &mut suspended) {
         (Err(trouble), _) => {
-            // It goes on with the next prompt all the same.
+            // The next prompt can still resume it.
             session.state().suspended = suspended;
             return Err(trouble);
         }
-        // The words are added to the turn that is known, or begin another one.
+        // The text is added to the suspended turn, or starts another one.
         (Ok(Some(line)), Some(known)) if known.line.turn().is_none_or(|turn| line.turn() == Some(turn)) => {
             known.updates.own_words = Some(own_words);
             None
@@ -105,11 +104,11 @@ pub(super) async fn run(
         (None, None) => SocketLine::attach(&daemon, session.id, view.session.summary.last_seq).await?.with_children(),
     };
     let slots = daemon.client.models().await.unwrap_or_default();
-    // Those that are not known are left out.
+    // Models with an unknown window are left out.
     let windows = slots.iter().map(|info| (info.slot, info.model.context_window));
     follow.updates.windows = windows.filter(|(_, window)| *window > 0).collect();
     follow.builtin = slots.into_iter().map(|info| info.model).filter(|model| model.embedded).collect();
-    // The name that the first input gave the session. It is one of many things that are told; the list of sessions has it, too.
+    // The daemon names a session after its first input; other changes of titles are watched.
     if view.session.summary.title.is_empty()
         && let Ok(named) = daemon.client.session(&session.id.to_string()).await
         && !clean_line(&named.session.summary.title).is_empty()
@@ -117,7 +116,7 @@ pub(super) async fn run(
         let SessionSummary { title, updated_at, .. } = named.session.summary;
         bridge.update(session, vec![bridge::title(&title, updated_at)]).await;
     }
-    // A turn that runs may have asked between the look at it and the line to it.
+    // A running turn may have raised questions since the session was loaded.
     let raised = match view.live_turn {
         Some(_) => daemon.client.interrupts(Some(&session.id.to_string())).await?,
         None => Vec::new(),
@@ -128,7 +127,7 @@ pub(super) async fn run(
     Ok(PromptResponse::new(reason))
 }
 
-/// The daemon, and the session as it is. The first request after a restart finds out that the daemon has gone.
+/// Loads the daemon and the session. The first request after a restart detects that the connection is lost.
 async fn look(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), Trouble> {
     let id = session.id.to_string();
     let mut daemon = bridge.daemon().await?;
@@ -140,7 +139,7 @@ async fn look(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, Session
     Ok((daemon, view?))
 }
 
-/// Tells what the editor has missed, and words that have waited for a turn.
+/// Sends missed changes, and notices that waited for a turn.
 async fn refresh(
     bridge: &Arc<Bridge>,
     session: &Arc<OpenSession>,
@@ -156,8 +155,8 @@ async fn refresh(
     Ok(())
 }
 
-/// Puts the files of a prompt into the session, and returns their paths. They are no parts of the start: a running turn, which
-/// the prompt may join, takes none; a part has 8 MiB at the most; and one that is no picture would end the whole prompt.
+/// Uploads the files of a prompt, and returns their paths. They are not sent as input parts: a running turn, which the
+/// prompt may join, accepts none, a part has at most 8 MiB, and an invalid picture would fail the whole prompt.
 async fn hand_over(
     bridge: &Bridge,
     session: &OpenSession,
@@ -179,14 +178,14 @@ async fn hand_over(
     Ok(paths)
 }
 
-/// The question in words that the prompt answers: one that was told here, and still waits.
+/// The question that the prompt answers: it was asked here as text, and is still pending.
 fn question<'a>(session: &OpenSession, view: &'a SessionView) -> Option<&'a Interrupt> {
     let told: HashSet<InterruptId> = std::mem::take(&mut session.state().questions);
     let is_question = |interrupt: &&Interrupt| matches!(interrupt.ask, Ask::Question { secret: false, .. });
     view.pending.iter().filter(is_question).find(|interrupt| told.contains(&interrupt.id))
 }
 
-/// Gives an answer, and tells whether it was taken: somebody else may have been first.
+/// Sends an answer. Returns false if another client was first.
 async fn answered(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &str) -> Result<bool, Trouble> {
     let answer = Answer::Text { text: asked.ask.chosen(text).to_owned() };
     match daemon.client.answer(asked.id, &answer, &bridge.editor().name).await {
@@ -196,7 +195,7 @@ async fn answered(bridge: &Bridge, daemon: &Daemon, asked: &Interrupt, text: &st
     }
 }
 
-/// Starts the turn.
+/// Starts a turn with the prompt's text, or the command that it contains.
 async fn begin(
     bridge: &Bridge,
     session: &OpenSession,
@@ -215,16 +214,15 @@ async fn begin(
     SocketLine::start_holding(daemon, StartRequest { session, start }, bridge.editor().files).await
 }
 
-/// Events that are looked at, the newest ones.
+/// Maximum number of replayed events; the newest ones.
 const EVENTS: u64 = 60_000;
-/// Events that are told at length, the newest ones.
+/// Number of newest events with larger limits.
 const RECENT: u64 = 2_000;
 
 const LIMITS: Limits = Limits { words: 64 * 1024, result: 4 * 1024 };
 const OLD_LIMITS: Limits = Limits { words: 4 * 1024, result: 512 };
 
-/// Tells what has happened in a session since its history was last cleared. It is not held in memory: each event is told as it
-/// is read, as fast as the editor takes them.
+/// Replays a session since its history was last cleared. Events are streamed, not collected, at the editor's pace.
 pub(super) async fn replay(
     bridge: &Arc<Bridge>,
     session: &OpenSession,
@@ -251,7 +249,7 @@ pub(super) async fn replay(
             EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
             _ => None,
         };
-        // A cancel may have taken it back, so it is shown once something answers it.
+        // A cancel may have withdrawn the input, so it is held back until something answers it.
         let is_input = matches!(item, Some(ItemBody::UserMessage { .. }));
         match (item, &event.kind) {
             (_, EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } }) => {
@@ -265,7 +263,7 @@ pub(super) async fn replay(
         }
         for update in updates.event(&event) {
             match update {
-                // As they are now.
+                // Sent once at the end, in the current state.
                 SessionUpdate::Plan(_) => {}
                 SessionUpdate::UsageUpdate(_) => usage = Some(update),
                 update if is_input => unanswered.push((event.seq, update)),

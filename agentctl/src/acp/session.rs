@@ -1,5 +1,6 @@
-//! A session that the editor has open, and the MCP servers that it names for it: the daemon runs them for that session alone. One
-//! that is broken is told of, and harms nothing. The daemon forgets them when it ends, so they are brought again then.
+//! A session open in the editor, and the MCP servers that the editor provides for it. The daemon runs them for that
+//! session only. A failing server is reported and does not affect the session. The daemon forgets them when it stops,
+//! so they are registered again afterwards.
 
 use std::{
     collections::HashSet,
@@ -23,79 +24,79 @@ use tokio_util::sync::CancellationToken;
 use super::{message::lock, updates::Updates};
 use crate::{daemon::Daemon, terminal::sanitize::clean_line, turn::SocketLine};
 
-/// A session that was made, loaded or resumed on this connection.
+/// A session that was created, loaded or resumed on this connection.
 #[derive(Debug)]
 pub(super) struct OpenSession {
     pub(super) id: SessionId,
-    /// The same id, as the protocol has it.
+    /// The same id in the protocol's type.
     pub(super) wire: WireId,
-    /// The real path of the folder that the editor named.
+    /// Real path of the folder named by the editor.
     pub(super) folder: PathBuf,
-    /// The same as it named it.
+    /// Folder as named by the editor.
     named: PathBuf,
-    /// Held while settings are changed, or read and told: what was read before a change is never told behind it.
+    /// Locked while settings are changed, or read and sent, so that outdated settings are never sent after a change.
     pub(super) settings: tokio::sync::Mutex<()>,
-    /// Held while a cancel is on its way to the daemon: a prompt that comes after it is not cancelled by it.
+    /// Locked while a cancel is on its way to the daemon, so that it does not apply to a later prompt.
     pub(super) cancelling: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<SessionState>,
 }
 
-/// A turn whose prompt has ended with a question, and which goes on with the next one.
+/// A turn whose prompt ended with a question, and which continues with the next one.
 #[derive(Debug)]
 pub(super) struct SuspendedTurn {
-    /// The line to it: what happens meanwhile comes with the next prompt.
+    /// Line to the turn, which delivers events since then with the next prompt.
     pub(super) line: SocketLine,
-    /// The translator of its events.
+    /// Translator of the turn's events.
     pub(super) updates: Updates,
-    /// Questions that were put in words.
+    /// Questions that were asked as text.
     pub(super) asked: HashSet<InterruptId>,
 }
 
-/// A turn of another process that is followed, without a prompt, since the session was opened.
+/// A turn of another client that is followed without a prompt since the session was opened.
 #[derive(Debug)]
 pub(super) struct FollowedTurn {
-    /// Cancels the turn.
+    /// Token that cancels the turn.
     pub(super) cancel: CancellationToken,
-    /// Leaves the turn to a prompt.
+    /// Token that hands the turn over to a prompt.
     pub(super) handover: CancellationToken,
-    /// The task that follows.
+    /// Task that follows the turn.
     pub(super) task: JoinHandle<()>,
 }
 
-/// A folder that an editor has open.
+/// A folder open in the editor.
 #[derive(Debug, Clone)]
 pub(super) struct EditorFolder {
-    /// Its real path.
+    /// Real path of the folder.
     pub(super) real: PathBuf,
-    /// Its path as the editor names it.
+    /// Path as named by the editor.
     pub(super) named: PathBuf,
 }
 
-/// Things about it that change.
+/// Mutable state of a session.
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
-    /// Ends the prompt that runs.
+    /// Cancels the running prompt.
     prompt: Option<CancellationToken>,
     /// The turn that is followed without a prompt.
     guest: Option<FollowedTurn>,
-    /// The mode that the editor was told of.
+    /// Mode last sent to the editor.
     pub(super) mode: SessionMode,
-    /// The options that the editor was told of.
+    /// Options last sent to the editor.
     pub(super) options: Vec<SessionConfigOption>,
-    /// Words that wait for the next turn, where the editor shows no notices.
+    /// Messages held back until the next turn, if the editor does not support notices.
     pub(super) notices: Vec<String>,
-    /// Questions that were put in words, which the next message answers.
+    /// Questions asked as text, which the next message answers.
     pub(super) questions: HashSet<InterruptId>,
-    /// The turn that such a question suspended, as far as the editor was told of it.
+    /// The turn suspended by such a question, in the state known to the editor.
     pub(super) suspended: Option<Box<SuspendedTurn>>,
-    /// MCP servers that the editor brought.
+    /// MCP servers provided by the editor.
     servers: Option<EditorServers>,
-    /// The task that hears of changes, which ends with the session.
+    /// The task that watches for changes; it ends with the session.
     pub(super) watch: Option<JoinHandle<()>>,
 }
 
 impl OpenSession {
-    /// A session with nothing under way.
+    /// Creates an idle session.
     pub(super) fn new(id: SessionId, folder: EditorFolder) -> Self {
         let EditorFolder { real, named } = folder;
         Self {
@@ -109,35 +110,35 @@ impl OpenSession {
         }
     }
 
-    /// The name that the editor has for a project's folder.
+    /// Path of a project's folder as named by the editor.
     pub(super) fn named(&self, project: &Path) -> PathBuf {
         if project == self.folder { self.named.clone() } else { project.to_owned() }
     }
 
-    /// Its state.
+    /// Locks the mutable state.
     pub(super) fn state(&self) -> MutexGuard<'_, SessionState> {
         lock(&self.state)
     }
 
-    /// Begins a prompt; none where one runs.
+    /// Starts a prompt. Returns `None` if one is running.
     pub(super) fn begin(&self) -> Option<CancellationToken> {
         let mut state = self.state();
         state.prompt.is_none().then(|| state.prompt.insert(CancellationToken::new()).clone())
     }
 
-    /// Ends the prompt that ran.
+    /// Ends the running prompt.
     pub(super) fn end(&self) {
         self.state().prompt = None;
     }
 
-    /// Cancels the turn of the prompt that runs, or that is followed without one, and tells whether there was one.
+    /// Cancels the turn of the running prompt, or the one followed without a prompt. Returns false if there is none.
     pub(super) fn cancel(&self) -> bool {
         let state = self.state();
         let guest = state.guest.as_ref().filter(|guest| !guest.task.is_finished()).map(|guest| &guest.cancel);
         state.prompt.as_ref().or(guest).inspect(|cancel| cancel.cancel()).is_some()
     }
 
-    /// Follows a turn without a prompt, unless a prompt runs.
+    /// Follows a turn without a prompt, unless a prompt is running.
     pub(super) fn follow(&self, follow: impl FnOnce() -> FollowedTurn) {
         let mut state = self.state();
         if state.prompt.is_none() {
@@ -145,22 +146,22 @@ impl OpenSession {
         }
     }
 
-    /// Takes over the turn that is followed without a prompt: where it goes on, it is suspended after this.
+    /// Takes over the turn that is followed without a prompt. If it continues, it is suspended afterwards.
     pub(super) async fn take_over(&self) {
         let Some(guest) = self.state().guest.take() else { return };
         if !guest.cancel.is_cancelled() {
             guest.handover.cancel();
         }
-        // One that broke has nothing to hand over.
+        // A task that panicked has nothing to hand over.
         let _ = guest.task.await;
     }
 
-    /// Returns whether changes from elsewhere are heard.
+    /// Returns true if changes by other clients are watched.
     pub(super) fn is_watched(&self) -> bool {
         self.state().watch.as_ref().is_some_and(|watch| !watch.is_finished())
     }
 
-    /// Ends the task that hears of changes.
+    /// Stops watching for changes.
     pub(super) fn unwatch(&self) {
         if let Some(watch) = self.state().watch.take() {
             watch.abort();
@@ -174,23 +175,23 @@ impl Drop for OpenSession {
     }
 }
 
-/// Servers that the editor brought for a session.
+/// Servers that the editor provided for a session.
 #[derive(Clone)]
 struct EditorServers {
     named: Vec<McpServer>,
-    /// Names them in the daemon.
+    /// Version of the list in the daemon.
     version: u64,
 }
 
-/// Their number only: the rest may be secret.
+/// Shows only the number of servers, because the rest may be secret.
 impl fmt::Debug for EditorServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("EditorServers").field(&self.named.len()).finish()
     }
 }
 
-/// Brings the servers of a session that is opened. Returns the words about those that are not there. An editor that names none
-/// leaves those of others.
+/// Registers the servers for a session that is opened. Returns messages about unavailable ones. An empty list keeps the
+/// servers of other clients.
 pub(super) async fn bring_servers(daemon: &Daemon, session: &OpenSession, named: &[McpServer]) -> Vec<String> {
     if named.is_empty() {
         return Vec::new();
@@ -215,8 +216,8 @@ pub(super) async fn bring_servers(daemon: &Daemon, session: &OpenSession, named:
     notices
 }
 
-/// Brings servers again to a daemon that has forgotten them, as after a restart. Whoever uses them hears from the model what is
-/// not there.
+/// Registers the servers again if the daemon has forgotten them, as after a restart. Errors are ignored, because the
+/// model reports unavailable servers.
 pub(super) async fn bring_servers_again(daemon: &Daemon, session: &OpenSession) {
     let Some(known) = session.state().servers.clone() else { return };
     match daemon.client.session_servers(&session.id.to_string()).await {
@@ -231,7 +232,7 @@ pub(super) async fn bring_servers_again(daemon: &Daemon, session: &OpenSession) 
     }
 }
 
-/// Ends the servers that the editor brought for a session that it closes, unless another client has brought others since.
+/// Removes the servers of a closed session, unless another client has replaced them.
 pub(super) async fn take_back_servers(daemon: &Daemon, session: &OpenSession) {
     let Some(known) = session.state().servers.take() else { return };
     let request = SetSessionServersRequest {
@@ -239,7 +240,7 @@ pub(super) async fn take_back_servers(daemon: &Daemon, session: &OpenSession) {
         replaces: Some(known.version),
         ..SetSessionServersRequest::default()
     };
-    // Where the daemon is gone, so are they.
+    // A stopped daemon has no servers either.
     let _ = daemon.client.set_session_servers(request).await;
 }
 
@@ -249,7 +250,7 @@ fn request(daemon: &Daemon, session: &OpenSession, servers: Vec<SessionServer>) 
     SetSessionServersRequest { session: session.id.to_string(), servers, environment, replaces: None }
 }
 
-/// A server in the form of the daemon, or `None` for an unknown transport.
+/// Converts a server to the daemon's form. Returns `None` for an unknown transport.
 fn wire(server: &McpServer) -> Option<SessionServer> {
     let url = |url: &str, headers: &[HttpHeader], sse: bool| {
         let headers = headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
@@ -269,7 +270,7 @@ fn wire(server: &McpServer) -> Option<SessionServer> {
     Some(SessionServer { name: name.clone(), address: Some(address) })
 }
 
-/// The words about a server that is not there.
+/// Message about an unavailable server.
 fn trouble(name: &str, view: &McpServerView) -> Option<String> {
     let name = clean_line(name);
     match view.state {

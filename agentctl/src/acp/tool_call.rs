@@ -1,7 +1,6 @@
-//! Calls of tools in the words of the protocol: kind, title, places and input; texts of results, in a fence and cut in the middle
-//! where they are long; real paths of what tools name, and the names that tools have for files of the editor. Edits as editors show
-//! them: for each place that changes, its text before and after. What cannot be told so is left to the words of the call, and so are
-//! texts with hidden characters, which editors show raw.
+//! Tool calls in the terms of the protocol: kind, title, locations, input, and truncated results. Maps tool paths to
+//! real ones and back. Edits are shown as the text before and after each change. Edits that cannot be shown that way
+//! are only described in the call's text, as are those with hidden characters, which editors show raw.
 
 use std::{
     path::{Component, Path, PathBuf},
@@ -19,12 +18,12 @@ use serde_json::Value;
 
 use crate::{render::tool_line::call_line, report};
 
-/// The tool that runs commands.
+/// Name of the tool that runs commands.
 pub(super) const SHELL: &str = "run_bash_command";
-/// Characters of a title. The content of a call has what does not fit.
+/// Maximum characters of a title. The content of a call has the rest.
 const LONGEST_TITLE: usize = 500;
 
-/// The arguments of a call as JSON; a string where they are none.
+/// Parses the arguments of a call; invalid JSON becomes a string.
 pub(super) fn arguments(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
@@ -42,21 +41,21 @@ pub(super) fn kind(tool: &str) -> ToolKind {
     }
 }
 
-/// Title of a call: a command, or a tool and what it is about.
+/// Title of a call: the command, or the tool and its subject.
 pub(super) fn title(tool: &str, args: &Value) -> String {
     let title = report::cut(&call_line(tool, args), LONGEST_TITLE);
-    // Editors take a title for Markdown, which would change what it says.
+    // Editors render titles as Markdown, which could alter the text.
     if tool == SHELL || is_markup(&title) { code_span(&title) } else { title }
 }
 
-/// Returns true if Markdown may show a title as something else than its letters.
+/// Returns true if Markdown might render the title differently from its text.
 fn is_markup(title: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     let strays = title.split(|letter| !is_word(letter)).any(|word| word.starts_with('_') || word.ends_with('_'));
     strays || !title.chars().all(|letter| is_word(letter) || " ./,;=+-…".contains(letter))
 }
 
-/// The files that a call is about.
+/// Files that a call refers to.
 pub(super) fn locations(tool: &str, args: &Value, places: &Places) -> Vec<ToolCallLocation> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let named: Vec<String> = match tool {
@@ -64,14 +63,14 @@ pub(super) fn locations(tool: &str, args: &Value, places: &Places) -> Vec<ToolCa
         SHELL => text("directory").map(str::to_owned).into_iter().collect(),
         _ => text("path").map(str::to_owned).into_iter().collect(),
     };
-    // Of a document the number is a page.
+    // For documents, `offset` is a page.
     let line = args.get("offset").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok());
     let line = line.filter(|_| tool == "read_file");
     let real = named.iter().filter(|path| visible::is_plain(path)).filter_map(|path| places.real(path));
     real.map(|path| ToolCallLocation::new(path).line(line)).collect()
 }
 
-/// The arguments of a call as editors show them: without texts that are too long, and with hidden characters written out.
+/// Arguments of a call for display: long texts are truncated and hidden characters escaped.
 pub(super) fn input(args: &Value, longest: usize) -> Value {
     let shown = |text: &str| if visible::is_plain(text) { text.to_owned() } else { visible::lines(text) };
     match args {
@@ -82,19 +81,19 @@ pub(super) fn input(args: &Value, longest: usize) -> Value {
     }
 }
 
-/// Bytes of a running command's output that are shown, where all of it is shown anew each time.
+/// Maximum bytes of a running command's output per update. Without terminals, each update sends the end of it again.
 const TAIL: usize = 4 * 1024;
-/// Pause between two of those.
+/// Minimum delay between two such updates.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A text that Markdown leaves alone.
+/// Wraps a text in a code fence that it cannot close.
 pub(super) fn fenced(text: &str) -> String {
     let longest = text.lines().map(|line| line.trim_start().bytes().take_while(|byte| *byte == b'`').count()).max();
     let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
     format!("{fence}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
-/// Words in a line that Markdown leaves alone.
+/// Wraps a single line in a code span that it cannot close.
 pub(super) fn code_span(words: &str) -> String {
     let runs = words.split(|letter| letter != '`').map(str::len);
     let mark = "`".repeat(runs.max().unwrap_or(0) + 1);
@@ -102,7 +101,7 @@ pub(super) fn code_span(words: &str) -> String {
     format!("{mark}{pad}{words}{pad}{mark}")
 }
 
-/// The head and the tail of a text that is longer than so many bytes.
+/// Truncates a text to `longest` bytes by removing its middle.
 pub(super) fn cut(text: &str, longest: usize) -> String {
     if text.len() <= longest {
         return text.to_owned();
@@ -112,17 +111,17 @@ pub(super) fn cut(text: &str, longest: usize) -> String {
     format!("{head}\n[… {} bytes left out …]\n{tail}", text.len() - head.len() - tail.len())
 }
 
-/// Output of a command that runs.
+/// Output of a running command.
 #[derive(Debug, Default)]
 pub(super) struct LiveOutput {
     tail: String,
     shown: Option<Instant>,
-    /// Set once anything came.
+    /// True once there was any output.
     pub(super) has_come: bool,
 }
 
 impl LiveOutput {
-    /// Takes more of it, and returns its end if it is time to show that.
+    /// Appends output. Returns its end if an update is due.
     pub(super) fn take(&mut self, more: &str) -> Option<String> {
         self.has_come = true;
         self.tail.push_str(more);
@@ -136,33 +135,33 @@ impl LiveOutput {
     }
 }
 
-/// Folders of a session's workspace; what else is relative lies in the project, if there is one.
+/// Folders in a session's workspace. Other relative paths are in the project, if there is one.
 const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", "large_tool_results", "conversation_history"];
 
 /// The folders of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Places {
-    /// The folder that tools see as `/project`.
+    /// Folder that tools see as `/project`.
     pub(super) project: Option<PathBuf>,
-    /// The folders that tools see below `/folders`.
+    /// Folders that tools see below `/folders`.
     pub(super) folders: Vec<AddedFolder>,
-    /// The folder that holds the session's own files.
+    /// Folder with the session's own files.
     pub(super) workspace: PathBuf,
 }
 
 impl Places {
-    /// The folder that an editor takes for the session's.
+    /// Folder that the editor associates with the session.
     pub(super) fn folder(&self) -> &Path {
         self.project.as_deref().unwrap_or(&self.workspace)
     }
 
-    /// The folders of the person among them.
+    /// Folders of the user.
     pub(super) fn mounts(&self) -> Mounts {
         let project = self.project.clone().map(|path| Mount { path, writable: false });
         Mounts { project, folders: self.folders.clone() }
     }
 
-    /// The real path of what a tool names; none of what lies nowhere on the disk, or whose name has two meanings.
+    /// Real path of a tool path. `None` if it is not on the disk or is ambiguous.
     pub(super) fn real(&self, named: &str) -> Option<PathBuf> {
         let named = path::read(named).unwrap_or(named.into());
         let path = Path::new(&*named);
@@ -189,7 +188,7 @@ impl Places {
         }
     }
 
-    /// The path by which tools know a file; none of one outside of the person's folders.
+    /// Tool path of a file. `None` if it is outside of the user's folders.
     pub(super) fn of_tools(&self, real: &Path) -> Option<String> {
         self.mounts().names().find_map(|(name, mount)| {
             let below = real.strip_prefix(mount).ok()?.to_str()?;
@@ -199,35 +198,35 @@ impl Places {
     }
 }
 
-/// Bytes of a text that is shown as an edit.
+/// Maximum bytes of the texts of a call's edits.
 const LONGEST_EDIT: usize = 256 * 1024;
-/// Places of one patch that are shown.
+/// Maximum number of shown changes of one patch.
 const MOST_PLACES: usize = 50;
 
-/// Files before a call, as far as they may be looked at.
+/// Availability of a file's content before a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// The call has not run: what is on the disk is what it changes.
+    /// The call has not run yet, so the disk has the old content.
     OnDisk,
-    /// The same, but the editor may have text that is not saved.
+    /// The call has not run yet, but the editor may have unsaved text.
     InEditor,
-    /// The call ran long ago.
+    /// The call ran in the past.
     Unknown,
 }
 
-/// The edits of a call; none where it makes none, or they are too long.
+/// Edits of a call. Empty if it makes none or they are too long.
 pub(super) fn edits_of_call(tool: &str, args: &Value, places: &Places, before: Before) -> Vec<Diff> {
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let place = || places.real(text("path")?);
     let edit = || match tool {
         "edit_file" => {
             let (old, new) = (text("old_string")?, text("new_string")?);
-            // Some editors put what does not end with a line end beside what comes next.
+            // Some editors join a text without a final newline with the following one.
             let ends = |text: &str| text.is_empty() || text.ends_with('\n');
             let end = if ends(old) || ends(new) { "" } else { "\n" };
             Some(Diff::new(place()?, format!("{new}{end}")).old_text(format!("{old}{end}")))
         }
-        // In an editor the daemon shows what it replaces, with its question and its result.
+        // In an editor, the daemon sends the replaced text with its question and the result.
         "write_file" if before != Before::InEditor => {
             let path = place()?;
             let old = (before == Before::OnDisk).then(|| text_of(&path)).flatten();
@@ -242,7 +241,7 @@ pub(super) fn edits_of_call(tool: &str, args: &Value, places: &Places, before: B
     shown_edits(edits, LONGEST_EDIT)
 }
 
-/// The edits, if their texts have at most `longest` bytes and hide nothing.
+/// Returns the edits if their texts have at most `longest` bytes in total and no hidden characters.
 pub(super) fn shown_edits(edits: Vec<Diff>, longest: usize) -> Vec<Diff> {
     let length = |edit: &Diff| edit.new_text.len() + edit.old_text.as_ref().map_or(0, String::len);
     let is_plain = |edit: &Diff| {
@@ -253,7 +252,7 @@ pub(super) fn shown_edits(edits: Vec<Diff>, longest: usize) -> Vec<Diff> {
     if fits { edits } else { Vec::new() }
 }
 
-/// The files that a patch names, in its order.
+/// Files named in a patch, in order and without duplicates.
 pub(super) fn files_of_patch(patch: &str) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for place in places_of_patch(patch) {
@@ -264,9 +263,9 @@ pub(super) fn files_of_patch(patch: &str) -> Vec<String> {
     files
 }
 
-/// The text of a file, where it is one that can be shown.
+/// Content of a regular UTF-8 file of limited size.
 fn text_of(path: &Path) -> Option<String> {
-    // Asked before it is opened: opening a pipe would wait for its other end.
+    // Checked before opening, because opening a pipe would wait for its other end.
     let metadata = path.metadata().ok().filter(|metadata| metadata.is_file() && metadata.len() <= LONGEST_EDIT as u64);
     metadata.and_then(|_| std::fs::read_to_string(path).ok())
 }
@@ -277,14 +276,14 @@ pub(super) fn edits_of_patch(patch: &str, places: &Places) -> Vec<Diff> {
         places_of_patch(patch).into_iter().filter(|place| place.is_deleted || place.old != place.new).take(MOST_PLACES);
     let edits = shown.filter_map(|place| {
         let path = places.real(&place.file)?;
-        // A patch of the form with `***` does not say what it deletes.
+        // A patch in the `***` format does not contain the deleted text.
         let old = if place.is_deleted && place.old.is_empty() { Some(text_of(&path)?) } else { Some(place.old) };
         Some(Diff::new(path, place.new).old_text(old.filter(|_| !place.is_new)))
     });
     edits.collect()
 }
 
-/// A place that a patch changes.
+/// A single change of a patch.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PatchPlace {
     file: String,
@@ -294,7 +293,7 @@ struct PatchPlace {
     new: String,
 }
 
-/// Reads a patch of either form, as far as it makes sense. What is wrong with it is for the tool to say.
+/// Parses a patch in either format as far as possible. The tool itself reports errors.
 fn places_of_patch(patch: &str) -> Vec<PatchPlace> {
     const ENVELOPE: [(&str, bool); 3] =
         [("*** Add File:", true), ("*** Update File:", false), ("*** Delete File:", false)];
@@ -313,7 +312,7 @@ fn places_of_patch(patch: &str) -> Vec<PatchPlace> {
             places.push(PatchPlace { file: file.to_owned(), is_new, ..PatchPlace::default() });
             lines.next();
         } else if line.starts_with("*** ") || line.starts_with("diff --git ") {
-            // For the tool alone.
+            // Only meaningful to the tool.
         } else if line.starts_with("@@") {
             if let Some(last) = places.last().filter(|last| !last.old.is_empty() || !last.new.is_empty()) {
                 let (file, is_new) = (last.file.clone(), last.is_new);
@@ -326,7 +325,7 @@ fn places_of_patch(patch: &str) -> Vec<PatchPlace> {
     places
 }
 
-/// The name of a file in a header of `diff -u`: without the folder that `git` puts before it, and without the time.
+/// File name in a `diff -u` header, without the `a/` or `b/` prefix of git and without the timestamp.
 fn file_name(header: &str) -> &str {
     let name = header.split('\t').next().unwrap_or(header).trim();
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
@@ -334,7 +333,7 @@ fn file_name(header: &str) -> &str {
 
 impl PatchPlace {
     fn take(&mut self, line: &str) {
-        // Models forget the blank of an empty line.
+        // Models often omit the leading space of an empty line.
         let mark = line.chars().next().unwrap_or(' ');
         for (side, marks) in [(&mut self.old, " -"), (&mut self.new, " +")] {
             if marks.contains(mark) {

@@ -1,6 +1,7 @@
-//! Events of a session in the words of the protocol. Pure but for what is on the disk before an edit.
+//! Translation of session events into protocol updates. Pure, except for reading files before an edit.
 //!
-//! A call of a subagent is told in the session for which it works, under an id of its own: no editor knows the other session.
+//! Calls of subagents are sent in the session that they work for, under prefixed ids, because no editor knows the other
+//! session.
 
 use std::collections::HashMap;
 
@@ -27,37 +28,37 @@ use crate::{
     turn::Arrival,
 };
 
-/// Capabilities of an editor that change what it is told.
+/// Capabilities of an editor that affect its updates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shows {
-    /// Notices.
+    /// Shows notices to the user.
     pub(super) notices: bool,
-    /// Compactions.
+    /// Shows compactions of the history.
     pub(super) compaction: bool,
-    /// Terminals that agents fill (`_meta.terminal_output`).
+    /// Shows terminals filled by agents (`_meta.terminal_output`).
     pub(super) terminals: bool,
-    /// Files of the project, with text that is not saved.
+    /// Provides files of the project, including unsaved text.
     pub(super) files: bool,
 }
 
-/// Bytes of the edits of a call that is made now.
+/// Maximum bytes of edits of a live call.
 const LIVE_EDITS: usize = 40 * 1024;
 
-/// Longest texts, in bytes.
+/// Maximum lengths of texts in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Of a message or a thought.
+    /// Limit for a message or reasoning.
     pub(super) words: usize,
-    /// Of the result of a call.
+    /// Limit for the result of a call.
     pub(super) result: usize,
 }
 
 impl Limits {
-    /// Limits for what happens now. Some editors read lines of 64 KiB at most.
+    /// Limits for live events. Some editors read lines of at most 64 KiB.
     pub(super) const LIVE: Self = Self { words: usize::MAX, result: 24 * 1024 };
 }
 
-/// Stands between a text that broke off and the one that is written in its place. The protocol takes no words back.
+/// Separator between an aborted text and its replacement, because the protocol cannot retract text.
 const BEGINS_AGAIN: &str = "\n\n*(This broke off, and begins again.)*\n\n";
 
 /// Translator of the events of one session.
@@ -67,22 +68,23 @@ pub(super) struct Updates {
     places: Places,
     shows: Shows,
     pub(super) limits: Limits,
-    /// State of the files that calls are about to change.
+    /// Availability of files before calls change them.
     before: Before,
-    /// Windows of the models, by slot.
+    /// Context windows by slot.
     pub(super) windows: HashMap<Slot, u64>,
     window: Option<u64>,
-    /// Words that the editor has just sent: it shows them already.
+    /// Text that the editor has just sent and already shows.
     pub(super) own_words: Option<String>,
-    /// Money that the session cost before this turn.
+    /// Cost of the session before this turn.
     pub(super) spent: Option<u64>,
-    /// Set once a compaction was told.
+    /// True once a compaction was sent.
     pub(super) summed_up: bool,
-    /// Tokens in the window, and money with this turn, as they were told last.
+    /// Tokens in the window and cost including this turn, as last sent.
     used: Option<u64>,
     cost: Option<u64>,
     items: HashMap<ItemId, TextItem>,
-    /// Kind of the text that was told last and then taken back, until something else is told.
+    /// Kind of the last text, if it was sent and then discarded. Cleared when something else is sent. True for
+    /// reasoning.
     void: Option<bool>,
     calls: HashMap<String, Call>,
     running: HashMap<ItemId, (String, LiveOutput)>,
@@ -93,7 +95,7 @@ pub(super) struct Updates {
 #[derive(Debug)]
 struct TextItem {
     is_thought: bool,
-    /// Bytes that were told.
+    /// Number of bytes already sent.
     taken: usize,
 }
 
@@ -104,7 +106,7 @@ struct Call {
 }
 
 impl Updates {
-    /// A translator for what happens now.
+    /// Translator for live events.
     pub(super) fn live(session: SessionId, places: Places, shows: Shows) -> Self {
         Self {
             session,
@@ -127,23 +129,23 @@ impl Updates {
         }
     }
 
-    /// A translator for what has happened. Terminals of that time are gone.
+    /// Translator for past events, whose terminals are gone.
     pub(super) fn replay(session: SessionId, places: Places, shows: Shows, limits: Limits) -> Self {
         let shows = Shows { terminals: false, notices: false, ..shows };
         Self { limits, before: Before::Unknown, ..Self::live(session, places, shows) }
     }
 
-    /// The id under which the editor knows a call.
+    /// Id of a call in the editor.
     pub(super) fn call_id(&self, session: SessionId, call: &CallId) -> String {
         if session == self.session { call.to_string() } else { format!("{}:{call}", short_id(session)) }
     }
 
-    /// Returns whether the editor was told of a call.
+    /// Returns true if the editor knows the call.
     pub(super) fn knows(&self, id: &str) -> bool {
         self.calls.contains_key(id)
     }
 
-    /// Translates what comes of a turn that is followed.
+    /// Translates an event of the session or of a subagent.
     pub(super) fn arrival(&mut self, arrival: &Arrival) -> Vec<SessionUpdate> {
         match arrival {
             Arrival::Event(event) => self.event(event),
@@ -164,7 +166,7 @@ impl Updates {
             EventKind::ItemCompleted { item, .. } => self.completed(event.session_id, item),
             EventKind::UsageUpdated { usage, turn, delegated: false, prompt, .. } => {
                 self.cost = self.spent.into_iter().chain(turn.cost_microusd).reduce(u64::saturating_add);
-                // A call that nobody counted does not empty the window: then it is about as full as the request was long.
+                // A call without a token count still fills the window, so the estimated size of the request is used.
                 let about = prompt.as_ref().map_or(0, |report| report.tokens);
                 let counted = if usage.tokens() > 0 { usage.tokens() } else { about };
                 self.used = Some(counted).filter(|used| *used > 0).or(self.used);
@@ -181,7 +183,7 @@ impl Updates {
         }
     }
 
-    /// Translates an event of a subagent: its calls, and nothing of its words, which are for the agent that asked it.
+    /// Translates an event of a subagent: only its calls, because its text is meant for the calling agent.
     pub(super) fn child(&mut self, event: &Event) -> Vec<SessionUpdate> {
         match &event.kind {
             EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_)) => {
@@ -200,7 +202,7 @@ impl Updates {
         }
     }
 
-    /// Ends what the turn has left open. Texts stay known: the turn may be continued, and write them again.
+    /// Fails all open calls. Texts are remembered, because a continued turn may write them again.
     pub(super) fn finish(&mut self) -> Vec<SessionUpdate> {
         self.running.clear();
         let open = self.calls.drain();
@@ -208,7 +210,7 @@ impl Updates {
         open.map(|(id, _)| failed(id)).collect()
     }
 
-    /// Tells of a call that nobody told of yet.
+    /// Update for a new call.
     pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
         let known = self.call_id(session, id);
         let longest = if self.before == Before::Unknown { self.limits.result } else { LIVE_EDITS };
@@ -234,8 +236,8 @@ impl Updates {
         SessionUpdate::ToolCall(call)
     }
 
-    /// Tells of the call of a result, where that was not told here: it was made before this turn was joined, or before the
-    /// part of a history that is told.
+    /// Update for the call of a result, if it was not sent yet: the call is older than this connection or the replayed
+    /// part.
     fn call_of(&mut self, session: SessionId, result: &ToolResult) -> Option<SessionUpdate> {
         if self.knows(&self.call_id(session, &result.call_id)) {
             return None;
@@ -252,7 +254,7 @@ impl Updates {
                 self.items.insert(item.id, TextItem { is_thought, taken: 0 });
                 told.into_iter().chain(self.delta(item.id, 0, text)).collect()
             }
-            // Of the past, what came of it is enough.
+            // In the past, the completed result is enough.
             ItemBody::ToolResult(_) if self.before == Before::Unknown => Vec::new(),
             ItemBody::ToolResult(result) => {
                 let call = self.call_of(session, result);
@@ -260,7 +262,7 @@ impl Updates {
                 self.running.insert(item.id, (id.clone(), LiveOutput::default()));
                 let mut fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
                 if result.name == SHELL && self.shows.terminals {
-                    // A question about it has put its words there.
+                    // An approval may have replaced the terminal by text.
                     fields = fields.content(vec![terminal(&id)]);
                 }
                 call.into_iter().chain([update(id, fields)]).collect()
@@ -269,8 +271,8 @@ impl Updates {
         }
     }
 
-    /// Forgets a text that was told and counts for nothing, or will have no end: another one begins. Returns whether that is of the
-    /// same kind, and so takes its place.
+    /// Drops discarded or unfinished texts, because another text begins. Returns true if one of the same kind was sent,
+    /// which the new text replaces.
     fn breaks_off(&mut self, is_thought: bool) -> bool {
         let was_void = self.void.take() == Some(is_thought);
         let open = self.items.extract_if(|_, item| item.is_thought == is_thought);
@@ -303,7 +305,7 @@ impl Updates {
                     self.void = Some(is_thought);
                     return Vec::new();
                 }
-                // Its beginning was missed, because the daemon went away and came back.
+                // Its beginning was missed while the daemon was gone.
                 let told = known.is_none() && self.breaks_off(is_thought);
                 let told = told.then(|| words(is_thought, item.id, BEGINS_AGAIN));
                 let rest = text.get(known.map_or(0, |item| item.taken)..).filter(|rest| !rest.is_empty());
@@ -318,7 +320,7 @@ impl Updates {
                 let call = self.call_of(session, result);
                 call.into_iter().chain([self.result(session, item.id, result)]).collect()
             }
-            // The words that began the turn are on the editor's screen.
+            // The editor already shows the message that started the turn.
             ItemBody::UserMessage { steered: false, .. } if self.before != Before::Unknown => Vec::new(),
             ItemBody::UserMessage { text, .. } if self.own_words.as_ref() == Some(text) => {
                 self.own_words = None;
@@ -379,7 +381,7 @@ impl Updates {
                 .content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
         if result.name == SHELL && self.shows.terminals && live.is_some() {
-            // Of a command that has written nothing while it ran, its result says all.
+            // If a command wrote nothing while it ran, the result is its whole output.
             let came = live.is_some_and(|(_, output)| output.has_come);
             let exit = json!({"terminal_id": id, "exit_code": result.exit_code, "signal": null});
             let mut told = meta("terminal_exit", exit);
@@ -388,7 +390,7 @@ impl Updates {
             }
             return with_meta(id, fields, told);
         }
-        // Of an edit that was made, the edit says more.
+        // For a successful edit, the diff is shown instead of the text.
         if is_failed || !has_edits {
             fields = fields.content(if text.is_empty() { Vec::new() } else { vec![tool_call::fenced(&text).into()] });
         }
@@ -410,7 +412,7 @@ impl Updates {
                 let name = stack.last().map_or("main", String::as_str);
                 self.notice(NoticeSeverity::Info, &format!("the agent {} works in the session now", clean_line(name)))
             }
-            // Titles and settings are told by whoever watches the session.
+            // Titles and settings are sent by the watcher of the session.
             _ => Vec::new(),
         }
     }
@@ -430,14 +432,14 @@ impl Updates {
     }
 }
 
-/// The tokens in the window, and the money that the session cost.
+/// Update with the tokens in the window and the cost of the session.
 pub(super) fn usage_update(used: u64, size: u64, microusd: Option<u64>) -> SessionUpdate {
     #[expect(clippy::cast_precision_loss, reason = "money for display, far below 2^52")]
     let cost = microusd.map(|cost| Cost::new(cost as f64 / 1e6, "USD"));
     SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost))
 }
 
-/// The todo list.
+/// Update with the todo list.
 pub(super) fn plan(todos: &[Todo]) -> SessionUpdate {
     let entry = |todo: &Todo| {
         let priority = match todo.priority {
@@ -455,7 +457,7 @@ pub(super) fn plan(todos: &[Todo]) -> SessionUpdate {
     SessionUpdate::Plan(Plan::new(todos.iter().map(entry).collect()))
 }
 
-/// Words of ours in the place of the agent's.
+/// Update with text of agentctl, shown as agent text.
 pub(super) fn message(text: &str) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(ContentBlock::from(text)))
 }

@@ -27,7 +27,7 @@ impl Told {
         Self::with(Shows::default())
     }
 
-    /// Updates of a result whose call ran.
+    /// Updates for a result whose call ran.
     fn ran(&mut self, item: Item, result: ToolResult) -> Vec<Value> {
         let item = Item { body: ItemBody::ToolResult(result), ..item };
         self.take(EventKind::ItemCompleted { item, status: ItemStatus::Done })
@@ -177,7 +177,7 @@ fn a_call_that_nobody_told_of_is_told_before_its_result() {
     assert_eq!((done.len(), &done[0]["sessionUpdate"]), (1, &json!("tool_call_update")));
     let past = told.completed(ItemBody::ToolResult(result("d", "read_file", "one")));
     assert_eq!((&past[0]["sessionUpdate"], &past[1]["status"]), (&json!("tool_call"), &json!("completed")));
-    // A call of a subagent has the id that the editor knows.
+    // A subagent's call has the id known to the editor.
     let child = SessionId::generate();
     let item = told.item(ItemBody::ToolResult(result("e", "read_file", "two")));
     let event = told.event(child, EventKind::ItemCompleted { item, status: ItemStatus::Done });

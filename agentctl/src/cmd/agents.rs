@@ -1,5 +1,5 @@
-//! `agentctl agents`, `agentctl tools` and `agentctl skills`: who can work in a session besides the main agent, the tools that models
-//! can use, and the skills that there are, what is wrong with them, and how one is added.
+//! `agentctl agents`, `agentctl tools` and `agentctl skills`: lists agents, tools and skills, checks skills, and adds
+//! them.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// The end of the help of `agents`.
+/// Examples for the help of `agents`.
 pub(crate) const AGENTS_HELP: &str = "Examples:
   agentctl agents list
   agentctl agents list --json | jq -r '.[].id'
@@ -47,7 +47,7 @@ pub(crate) enum AgentsCommand {
     },
 }
 
-/// Does what was asked.
+/// Runs the command `agentctl agents`.
 pub(crate) async fn handle(global: &Global, command: AgentsCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     let agents = client.agents().await?;
@@ -132,11 +132,11 @@ pub(crate) struct ToolsArgs {
     session: Option<String>,
 }
 
-/// Lists.
+/// Runs the command `agentctl tools`.
 pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Result<Exit> {
     let tools = daemon::connect(global).await?.client.tools(args.session.as_deref().unwrap_or_default()).await?;
     let rows = tools.iter().map(|ToolStanding { tool, visible, why }| {
-        // The rest of a description is for models.
+        // Only the first sentence; the rest of a description is for models.
         let first = tool.spec.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
         let told = if *visible { first.to_owned() } else { format!("(not shown: {why}) {first}") };
         [
@@ -152,7 +152,7 @@ pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Re
     report::show(global.json, &tools, || table.print("no tools"))
 }
 
-/// The end of the help of `skills`.
+/// Examples for the help of `skills`.
 pub(crate) const SKILLS_HELP: &str = "Examples:
   agentctl skills list
   agentctl skills list --session 0193a5b2      with those of its project
@@ -202,7 +202,7 @@ pub(crate) struct SkillsPlace {
     session: Option<String>,
 }
 
-/// Does it.
+/// Runs the command `agentctl skills`.
 pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match command {
@@ -235,7 +235,7 @@ pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> an
     }
 }
 
-/// The folder at a path, or that of the skill of this name.
+/// Resolves a folder, or the name of a listed skill, to an absolute path.
 async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<String> {
     let name = folder.to_str().filter(|name| !name.contains('/') && !folder.exists());
     let Some(name) = name else { return absolute(folder) };
@@ -250,7 +250,7 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
     }
 }
 
-/// The path from the root on: the daemon is somewhere else.
+/// Canonical path of a folder, because the daemon runs in another one.
 fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
     let path = std::fs::canonicalize(folder)
         .map_err(|error| Failure::usage(format!("{} cannot be opened: {error}", folder.display())))?;
@@ -304,7 +304,7 @@ fn tell_skill(found: &SkillReport) -> anyhow::Result<()> {
     facts.print()
 }
 
-/// Words for the form in which models see a skill, if it is not the whole.
+/// Description of the form in which models see a skill. `None` if they see it completely.
 fn seen(found: &SkillReport) -> Option<&'static str> {
     match found.shown {
         SkillListing::Whole => None,

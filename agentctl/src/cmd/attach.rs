@@ -1,5 +1,5 @@
-//! `agentctl chat`, `attach` and `wait`: the conversation at a terminal, which is [`crate::repl`]; follow the live turn of a
-//! session; wait until nothing runs in it, and tell what its last turn came to.
+//! `agentctl chat`, `attach` and `wait`. `chat` is the conversation of [`crate::repl`]; `attach` follows the live turn
+//! of a session; `wait` waits until a session is idle and prints the result of its last turn.
 
 use std::{
     io::{self, Write as _},
@@ -47,11 +47,11 @@ use crate::{
     },
 };
 
-/// Sessions among which those with a running turn are looked for.
+/// Number of sessions searched for running turns.
 const SESSIONS: usize = 1000;
-/// The sessions that are named where several could be meant.
+/// Maximum number of sessions listed for an ambiguous choice.
 const NAMED: usize = 6;
-/// Characters of a title there.
+/// Maximum characters of a title in that list.
 const TITLE: usize = 40;
 
 /// The arguments of `attach`.
@@ -85,7 +85,7 @@ enum Output {
     StreamJson,
 }
 
-/// Follows.
+/// Runs the command `agentctl attach`.
 pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let named = match args.session {
@@ -108,7 +108,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         crate::terminal::note("no turn is running in this session");
         return Ok(Exit::Done);
     }
-    // The turn is somebody else's, or was: it goes on without this client.
+    // Another client owns the turn, so it continues without this one.
     let mut signals = Signals::listen(AtEnd::Leave)?;
     let keyboard = Keyboard::of_terminal();
     let after = args.after.unwrap_or(before_turn);
@@ -127,12 +127,12 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
     let client = asks.then(|| daemon.client.clone());
     let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, asks).await?;
-    // Of turns of the past nobody asked how they ended.
+    // Only the live turn decides the exit code, not replayed ones.
     let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
     Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
 
-/// Follows a turn with the person at the terminal, who is asked where a client can foresee what an edit would do.
+/// Follows a turn with the user at the terminal. `client` is used to preview edits; without it, no questions are asked.
 pub(super) async fn attend(
     line: &mut SocketLine,
     renderer: &mut dyn Renderer,
@@ -152,10 +152,10 @@ pub(super) async fn attend(
     result
 }
 
-/// The session in which a turn runs, if one does.
+/// Finds the session with a running turn, if any.
 ///
 /// # Errors
-/// When there are several.
+/// If turns are running in several sessions.
 async fn running(daemon: &Daemon) -> Result<Option<SessionId>, Failure> {
     let mut sessions = daemon.client.sessions(SESSIONS).await?;
     sessions.retain(|session| matches!(session.status, SessionStatus::Running | SessionStatus::Waiting));
@@ -187,7 +187,7 @@ pub(crate) struct WaitArgs {
     timeout: Option<u64>,
 }
 
-/// Waits for the last turn and prints its result.
+/// Runs the command `agentctl wait`.
 pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session = daemon.client.find_session(&args.session).await.map_err(|error| put_off(error.into()))?;
@@ -205,13 +205,13 @@ pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Resu
     Ok(Exit::of_turn(&result, Interactivity::Unattended))
 }
 
-/// The result of the last turn of the session, once none runs in it.
+/// Waits until no turn runs in the session, and returns the result of the last one. `None` if no turn has run.
 async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Option<(TurnResult, TurnNotes)>> {
     let mut last = None;
     loop {
         let view = match daemon.client.session(&session.to_string()).await {
             Ok(view) => view,
-            // The daemon was stopped behind the turn's end, which is known.
+            // The daemon stopped after the end of the turn, whose result is known.
             Err(_) if last.is_some() => return Ok(last),
             Err(error) => return Err(put_off(error.into()).into()),
         };
@@ -237,7 +237,7 @@ async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Opti
     }
 }
 
-/// A stop of the daemon is a pause of the turn: it can be resumed.
+/// Maps a stop of the daemon to `PutOff`, because the turn can be resumed.
 fn put_off(failure: Failure) -> Failure {
     match failure.kind {
         ErrorKind::ShuttingDown => Failure { exit: Exit::PutOff, ..failure },
@@ -245,19 +245,19 @@ fn put_off(failure: Failure) -> Failure {
     }
 }
 
-/// Says that somebody has to answer before the turn goes on.
+/// Reports that the turn waits for an answer.
 fn tell_interrupt(interrupt: &Interrupt) {
     crate::terminal::note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id));
 }
 
-/// Number of the event with which the last turn began; none where there was none.
+/// Number of the first event of the last turn. `None` if no turn has run.
 async fn first_event(daemon: &Daemon, view: &SessionView) -> anyhow::Result<Option<u64>> {
     if let Some((_, first)) = view.session.open_turn {
         return Ok(Some(first));
     }
     let items = daemon.client.items(&view.session.summary.id.to_string(), 0, LOOKED_AT).await;
     let items = items.map_err(|error| put_off(error.into()))?;
-    // Of a turn that is longer than what was looked at, its end is enough.
+    // If the turn is longer than the loaded items, its end is enough.
     Ok(begins(&items, u64::MAX).pop().or_else(|| items.first().map(|item| item.seq)))
 }
 
@@ -302,7 +302,7 @@ pub(crate) struct ChatArgs {
     turn: TurnChoice,
 }
 
-/// Hands over to the conversation.
+/// Runs the command `agentctl chat`.
 pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     if args.plain && !look::is_plain() {
         return Err(Failure::usage(format!("cannot start again for --plain: {}", look::become_plain()))

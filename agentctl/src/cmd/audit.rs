@@ -1,4 +1,4 @@
-//! `agentctl audit`: shows the audit log, a record in one row, and tells whether it holds.
+//! `agentctl audit`: lists the records of the audit log, one per row, and verifies the log.
 
 use agentd_core::{
     Timestamp,
@@ -101,7 +101,7 @@ const VERDICTS: [Choice<VerdictName>; 3] = [
     ("deny", "It may not run", VerdictName::Deny),
 ];
 
-/// Shows, or verifies.
+/// Runs the command `agentctl audit`.
 pub(crate) async fn handle(global: &Global, args: AuditArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     match args.command {
@@ -111,7 +111,7 @@ pub(crate) async fn handle(global: &Global, args: AuditArgs) -> anyhow::Result<E
     }
 }
 
-/// A moment in the past, as a person names it.
+/// Parses a moment in the past: an age, a date or a time.
 pub(super) fn since(text: &str) -> Result<Timestamp, String> {
     let ago = |text: &str| Zoned::now().checked_sub(text.parse::<Span>().ok()?).ok().map(|then| then.timestamp());
     let day = |text: &str| {
@@ -130,9 +130,9 @@ async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exi
     })
 }
 
-/// The records that are wanted, in as many messages as it takes.
+/// Loads the requested records, in several requests if needed.
 async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRecord>> {
-    // What a deleted session did is still in the log.
+    // A full id is not looked up, because the log also covers deleted sessions.
     let session_id = match args.session.as_deref().map(|session| session.parse().map_err(|_| session)) {
         Some(Err(session)) => Some(daemon.client.find_session(session).await?),
         named => named.and_then(Result::ok),
@@ -170,7 +170,7 @@ async fn verify(daemon: &Daemon, noted: Option<String>, json: bool) -> anyhow::R
     Ok(if report.holds() { Exit::Done } else { Exit::Failed })
 }
 
-/// The report for people: what is wrong, a line each, and what that comes to.
+/// Report for people: one line per finding, then the verdict.
 fn lines(report: &AuditReport, color: bool) -> Vec<String> {
     let mut lines: Vec<String> = report
         .findings
@@ -191,13 +191,13 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
     lines
 }
 
-/// The names of the columns.
+/// Names of the columns.
 const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
 
-/// Characters that are shown of a person's reply.
+/// Maximum characters shown of a user's reply.
 const LONGEST_REPLY: usize = 30;
 
-/// The record, column by column, as it was written down: a table lets every character of its cells be seen.
+/// Cells of a record as logged. The table makes every character visible.
 fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
     let entry = &record.line.entry;
     let time = entry.at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
@@ -212,7 +212,7 @@ fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
 fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
     let called = tool_line::main_text(&decision.args);
     let about = match (&decision.answer, &decision.leads_to) {
-        // What a person put in its place is what ran, if anything did.
+        // The edited arguments are those that ran, if the call ran.
         (Some(Answer::Edit { args }), _) => format!("(edited) {} (was {called})", tool_line::main_text(args)),
         (_, Some(leads_to)) => format!("{called} -> {leads_to}"),
         (_, None) => called,
@@ -255,7 +255,7 @@ fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
     format!("{}{error}, {}", outcome.as_str(), parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// Columns of a record that belongs to no call.
+/// Cells of a record that does not belong to a call.
 fn event(fact: &AuditFact) -> [String; 5] {
     let answerer = |by: &AnsweredBy| match by {
         AnsweredBy::Client(name) => name.clone(),
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn moments_are_named_as_people_name_them() {
         let now = Timestamp::now();
-        // The clock has gone on a little between the two looks at it.
+        // A little time has passed between the two clock reads.
         let minutes = |text: &str| (now.duration_since(since(text).unwrap()).as_secs() + 59) / 60;
         assert_eq!((minutes("2h"), minutes("30m"), minutes("1h 5m")), (120, 30, 65));
         assert!(minutes("7d") > 6 * 24 * 60);

@@ -1,5 +1,5 @@
-//! `agentctl context` and `agentctl compact`: what fills the model's window; the older part of a history replaced by a summary, and
-//! that taken back. `agentctl rewind` and `agentctl undo`: go back to before a turn, and take back what a turn did to files.
+//! `agentctl context`: shows the parts of the context window. `agentctl compact`: summarizes older history, or undoes
+//! that. `agentctl rewind`: returns to before a turn. `agentctl undo`: undoes a turn's file changes.
 
 use std::io::{IsTerminal as _, stdout};
 
@@ -51,7 +51,7 @@ struct ContextJson<'a> {
     view: &'a ContextView,
 }
 
-/// Shows.
+/// Runs the command `agentctl context`.
 pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result
     let told = ContextJson { session_id, percent: percent(view.tokens, view.window), view: &view };
     report::show(global.json, &told, || {
         let look = TerminalStyle::detect();
-        // A file or a pipe has no edge.
+        // Files and pipes have no width limit.
         let columns = if stdout().is_terminal() { look.columns() } else { usize::MAX };
         report::lines(&[format!("session   {session_id}")])?;
         report::lines(window::lines(&view, columns, look.out_color))
@@ -87,7 +87,7 @@ pub(crate) struct CompactArgs {
     undo: bool,
 }
 
-/// Compacts, or takes that back.
+/// Runs the command `agentctl compact`.
 pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
         let (window, undone) = daemon.client.undo_compaction(&session.to_string()).await?;
         return tell_undone(session, window, &undone, global.json);
     }
-    // Nothing is lost with it: the history stays as it was.
+    // Cancelling is safe, because the history is unchanged until the end.
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let keyboard = Keyboard::of_terminal();
     let done = compact(&daemon, session, args.strategy, !global.json, &mut signals, &keyboard).await;
@@ -159,7 +159,7 @@ pub(crate) struct RewindArgs {
     yes: bool,
 }
 
-/// Goes back.
+/// Runs the command `agentctl rewind`.
 pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let id = session::named_or_last(&daemon, args.session.as_deref()).await?;
@@ -172,7 +172,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let point = args.to.map_or(RewindPoint::Steps(args.steps.unwrap_or(1)), RewindPoint::Before);
     let turn = point.turn(view.session.summary.turns)?;
     let (with_files, with_talk) = (!args.talk, !args.files);
-    // Conflicts are seen before anything is done.
+    // Previewed first, so that conflicts show before anything changes.
     let foreseen = if with_files { Some(rewind::files(&daemon, id, turn, args.redo, true).await?) } else { None };
     let changes = foreseen.as_ref().is_some_and(|report| !report.files.is_empty());
     if args.preview {
@@ -190,7 +190,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
             return Ok(Exit::Cancelled);
         }
     }
-    // The copy first: files that went back without the talk would be half of it.
+    // Copied first: restored files without the rewound conversation would be half a rewind.
     let new = if with_talk { Some(rewind::talk(&daemon, &view, turn).await?) } else { None };
     let done = if changes { Some(rewind::files(&daemon, id, turn, args.redo, false).await?) } else { None };
     let told = json!({ "session_id": new.unwrap_or(id), "rewound": id, "turn": turn, "files": done });
@@ -235,7 +235,7 @@ pub(crate) struct UndoArgs {
     preview: bool,
 }
 
-/// Takes back.
+/// Runs the command `agentctl undo`.
 pub(crate) async fn handle_undo(global: &Global, args: UndoArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session = session::named_or_last(&daemon, args.session.as_deref()).await?;

@@ -1,5 +1,5 @@
-//! `agentctl start`, `stop` and `status`: the daemon's life; `config` and `reload`: what it was configured with, and from where;
-//! `storage` and `clean`: what takes how much room, and the removal of what nobody has used for long.
+//! `agentctl start`, `stop` and `status`: lifecycle of the daemon. `config` and `reload`: its configuration and where
+//! it comes from. `storage` and `clean`: disk usage, and removal of data that has not been used for long.
 
 use std::{
     io::Write as _,
@@ -27,16 +27,16 @@ use crate::{
     terminal::{note, note_lines, sanitize::clean_line},
 };
 
-/// Time that the daemon gets to be gone, beyond its own deadline.
+/// Time for the daemon to exit after its own deadline.
 const STOP_MARGIN: Duration = Duration::from_secs(15);
 
-/// The time that a daemon which no longer answers may take to be gone before it is told by a signal.
+/// Time for a daemon that does not answer to exit by itself, before it is signalled.
 const ENDING: Duration = Duration::from_secs(3);
 
-/// Between two looks at it.
+/// Delay between checks of the daemon.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Default time for running turns to end; the daemon's own default may be shorter.
+/// Default time for running turns to end. The daemon's own default may be shorter.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 
 /// The arguments of `start`.
@@ -71,7 +71,7 @@ pub(crate) struct StopArgs {
 The exit code is 3 if no daemon is running; none is started.")]
 pub(crate) struct StatusArgs {}
 
-/// Starts the daemon.
+/// Runs the command `agentctl start`.
 pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let hello = daemon.client.hello();
@@ -84,8 +84,7 @@ pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit>
     )
 }
 
-/// Stops the daemon and waits until it is gone. A daemon of another version is stopped too: that is how one gets rid
-/// of it.
+/// Stops the daemon and waits until it has exited. Accepts daemons of other versions, so that they can be replaced.
 pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit> {
     let drain = args.within.map(Duration::from_secs);
     let place = DaemonPlace::of(global)?;
@@ -93,7 +92,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     let pid = loop {
         match place.look(|client, _| Ok(client)).await {
             Sight::Reached(client, _) => break client.stop(drain).await?,
-            // It may be about to end: a signal would cut that short.
+            // It may be exiting already, and a signal would interrupt that.
             Sight::Silent(..) if begun.elapsed() < ENDING => {
                 was_there = true;
                 tokio::time::sleep(GLANCE).await;
@@ -119,19 +118,19 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     Ok(Exit::Done)
 }
 
-/// Tells a daemon that does not answer to stop, by a signal, and returns its process id. The number is the kernel's, of the
-/// process that holds the data folder's lock right now: none is believed that stands in a file.
+/// Sends SIGTERM to a daemon that does not answer, and returns its process id. The id comes from the kernel, as the
+/// current holder of the data folder's lock; ids stored in files are not trusted.
 fn signal_stop(holder: &LockHolder) -> Option<u32> {
     let pid = holder.pid?;
     let target = Pid::from_raw(i32::try_from(pid).ok()?);
     kill(target, Signal::SIGTERM).ok()?;
-    // One that was stopped (Ctrl-Z, a debugger) hears of it when it goes on.
+    // A suspended process (Ctrl-Z, a debugger) receives SIGTERM only when it continues.
     let _ = kill(target, Signal::SIGCONT);
     note(&format!("the daemon does not answer; it was sent a signal to stop (pid {pid})"));
     Some(pid)
 }
 
-/// Tells how the daemon is doing.
+/// Runs the command `agentctl status`.
 pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
         let socket = DaemonPlace::of(global)?.socket();
@@ -188,7 +187,7 @@ fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
     facts.print()
 }
 
-/// Describes a turn that the daemon found open at its start, and what became of it.
+/// Describes a turn that was open when the daemon started, and its outcome.
 fn put_in_order(turn: &RecoveredTurn) -> String {
     let calls = [("finished", &turn.finished), ("never run", &turn.never_ran), ("outcome unknown", &turn.unknown)];
     let end = if turn.goes_on { "it goes on" } else { "it was ended and can be continued" };
@@ -201,10 +200,10 @@ fn put_in_order(turn: &RecoveredTurn) -> String {
         .join("; ")
 }
 
-/// Where values come from that nobody has set.
+/// Origin of default values.
 const SHIPPED: &str = "built-in";
 
-/// The end of the help of `config`.
+/// Examples for the help of `config`.
 pub(crate) const CONFIG_HELP: &str = "Examples:
   agentctl config show                 the values that you have set, and where
   agentctl config show --all           all values, with what sets each
@@ -230,7 +229,7 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// Shows.
+/// Runs the command `agentctl config`.
 pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::Result<Exit> {
     let ConfigCommand::Show { chain, all, json } = command;
     let view = daemon::connect(global).await?.client.config().await?;
@@ -277,7 +276,7 @@ A configuration with an error changes nothing: the error is shown with its line,
 Changed rules apply to the next call of every session.")]
 pub(crate) struct ReloadArgs {}
 
-/// Reloads.
+/// Runs the command `agentctl reload`.
 pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
         return Err(Failure::unreachable("no daemon is running")
@@ -317,7 +316,7 @@ pub(crate) struct CleanArgs {
     dry_run: bool,
 }
 
-/// Shows what takes how much room.
+/// Runs the command `agentctl storage`.
 pub(crate) async fn storage(global: &Global, _: StorageArgs) -> anyhow::Result<Exit> {
     let view = daemon::connect(global).await?.client.storage().await?;
     report::show(global.json, &view, || print_storage(&view))
@@ -363,7 +362,7 @@ fn what(part: StoragePart, view: &StorageView) -> String {
     what.to_owned()
 }
 
-/// Cleans, or says what that would do.
+/// Runs the command `agentctl clean`.
 pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Exit> {
     let report = daemon::connect(global).await?.client.clean(args.dry_run, "agentctl").await?;
     report::show(global.json, &report, || report::lines(cleaned(&report, args.dry_run)))?;

@@ -1,4 +1,4 @@
-//! `agentctl docs`: documents of a session, indexed, read and searched by the page.
+//! `agentctl docs`: indexes, reads and searches the documents of a session by page.
 
 use std::{io::Write as _, path::PathBuf};
 
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// The end of the help of `docs`.
+/// Examples for the help of `docs`.
 pub(crate) const DOCS_HELP: &str = "Examples:
   agentctl docs add report.pdf data.xlsx        into the last session
   agentctl docs list
@@ -121,14 +121,14 @@ pub(crate) struct Common {
     session: Option<String>,
 }
 
-/// Does what was asked.
+/// Runs the command `agentctl docs`.
 pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Result<Exit> {
     let (daemon, json) = (daemon::connect(global).await?, global.json);
     let named = async |common: &Common| session::named_or_last(&daemon, common.session.as_deref()).await;
     match command {
         DocsCommand::Add { files, common } => {
             let uploads = files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
-            // A new session where none is named, and there is none.
+            // Creates a session if none is named and none exists.
             let session = match common.session.is_none() && daemon.client.sessions(1).await?.is_empty() {
                 true => daemon.client.create_session(&NewSession::default()).await?.session.summary.id,
                 false => named(&common).await?,
@@ -180,10 +180,10 @@ pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Res
     }
 }
 
-/// Times that a password is asked for.
+/// Number of attempts to enter a password.
 const TRIES: usize = 3;
 
-/// Reads a document, and asks for its password where it wants one and somebody can be asked.
+/// Reads a document, and asks for its password if it is locked and a user is present.
 async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRange) -> anyhow::Result<Reading> {
     let session = session.to_string();
     let mut reading = daemon.client.read_document(&session, path, range, None).await?;
@@ -210,7 +210,7 @@ async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRa
     Ok(reading)
 }
 
-/// Indexes, and shows how far it is where somebody looks.
+/// Indexes documents, with a progress spinner on a terminal.
 async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: bool, json: bool) -> anyhow::Result<Exit> {
     let mut spinner = Spinner::new(TerminalStyle::detect());
     spinner.show("indexing");
@@ -220,11 +220,11 @@ async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: boo
     let done = done?;
     let is_whole = done.notes.is_empty() && done.documents.iter().all(|state| state.chunks.is_some());
     let shown = listing_shown(session, &done, json)?;
-    // Who reads again a folder of all kinds of files knows that some are none.
+    // Reindexing a folder may include files that are not documents, which is not a failure.
     Ok(if again || is_whole && !done.documents.is_empty() { shown } else { Exit::Failed })
 }
 
-/// `uploads/report.pdf  12 of 300 (4 %)`.
+/// Formats progress: `uploads/report.pdf  12 of 300 (4 %)`.
 fn progress(DocumentProgress { document, parts, total }: &DocumentProgress) -> String {
     let name = clean_line(document);
     match total.and_then(|total| (u64::from(*parts) * 100).checked_div(u64::from(total))) {
@@ -240,10 +240,10 @@ fn listing_shown(session: SessionId, listing: &DocumentListing, json: bool) -> a
     report::show(json, &told, || print_listing(listing))
 }
 
-/// Documents of which something is wrong that are told one by one.
+/// Maximum number of documents whose problems are listed.
 const MOST_TOLD: usize = 5;
 
-/// A table of documents, and below it what is wrong with some.
+/// Prints a table of documents, followed by their problems.
 fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyhow::Result<()> {
     let rows = documents.iter().map(|DocumentState { name, format, title, parts, chunks, .. }| {
         let chunks = chunks.map_or_else(|| "not indexed".to_owned(), |chunks| chunks.to_string());
@@ -259,10 +259,10 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
     Ok(())
 }
 
-/// Lines about documents that could not be searched: one each, and of many their number.
+/// Lines about documents that could not be searched: one each, or the number of the rest.
 fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     let line = |(name, why): &(String, String), why_in_full: bool| {
-        // Behind the first sentence stands what to do, which is the same for most.
+        // Only the first sentence; the advice after it is the same for most documents.
         let why = if why_in_full { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
         format!("{} could not be searched whole: {}", clean_line(name), clean_line(why))
     };
@@ -277,7 +277,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     lines
 }
 
-/// Pages, each below its name.
+/// Prints pages, each below its label.
 fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()> {
     let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
     let color = TerminalStyle::detect().out_color;
@@ -314,7 +314,7 @@ fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()
     Ok(())
 }
 
-/// Finds: where, and the words around, with what was looked for in bold.
+/// Prints each match with its place and surrounding text. Matched words are bold.
 fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
@@ -333,9 +333,9 @@ fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Note on documents that need a password, of which none is asked for in the middle of a search.
+/// Note about locked documents, because a search does not ask for passwords.
 fn locked_note(locked: &[String]) -> Option<String> {
-    // Of an archive the names are shown without one.
+    // An archive lists its file names without a password.
     let is_archive = |name: &String| name.to_ascii_lowercase().ends_with(".zip");
     let command = match (locked.iter().any(|name| !is_archive(name)), locked.iter().any(is_archive)) {
         (true, true) => "`agentctl docs show FILE` (of an archive `FILE!/DOCUMENT`)",
@@ -353,7 +353,7 @@ fn locked_note(locked: &[String]) -> Option<String> {
     }
 }
 
-/// Lines about what was not searched, or not to its end.
+/// Lines about documents that were not searched, or not completely.
 fn left_out(finds: &DocumentFinds) -> Vec<String> {
     let others: Vec<_> = finds.broken.iter().filter(|(name, _)| !finds.locked.contains(name)).cloned().collect();
     let mut lines = broken_lines(&others);
@@ -368,7 +368,7 @@ fn left_out(finds: &DocumentFinds) -> Vec<String> {
     lines
 }
 
-/// The same with the citation of each find.
+/// Search results as JSON, with a citation per match.
 fn json_of(finds: &DocumentFinds) -> Value {
     let hit = |hit: &DocumentHit| {
         json!({

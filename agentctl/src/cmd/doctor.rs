@@ -1,4 +1,4 @@
-//! `agentctl doctor`: checks the installation and the models, and says what to do about what is wrong.
+//! `agentctl doctor`: checks the installation and the models, with a hint for each problem.
 
 use std::{env, io::Write as _, os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
@@ -21,7 +21,7 @@ use crate::{
     report,
 };
 
-/// The size of what is written to see whether a disk takes it, in bytes: about what a small turn needs.
+/// Bytes written to test that a disk accepts data: about as many as a small turn needs.
 const TRIAL_BYTES: usize = 64 << 10;
 
 /// The arguments of `doctor`.
@@ -54,7 +54,7 @@ fn named(name: &str, check: ModelCheck) -> ModelCheck {
     ModelCheck { name: name.to_owned(), ..check }
 }
 
-/// Checks. What can be known without the daemon comes first, because it tells why there may be none.
+/// Runs `agentctl doctor`. Checks without the daemon come first, because they may explain why it cannot be reached.
 pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exit> {
     let mut checks = vec![named("bash", bash()), named("config", configuration())];
     let log = daemon::log_file().map(|file| file.parent().map_or(file.clone(), Path::to_path_buf));
@@ -95,7 +95,7 @@ fn bash() -> ModelCheck {
     }
 }
 
-/// Has the daemon's own program read the configuration: it knows best what is wrong with it.
+/// Runs the daemon's own check of the configuration.
 fn configuration() -> ModelCheck {
     let program = match daemon::program() {
         Ok(program) => program,
@@ -147,7 +147,7 @@ fn folder_check(folder: &Path) -> ModelCheck {
     ok(shown.to_string())
 }
 
-/// Writes a little, and takes it away again.
+/// Writes a small temporary file.
 fn try_to_write(folder: &Path) -> std::io::Result<()> {
     let mut file = tempfile::Builder::new().prefix(".trial-").tempfile_in(folder)?;
     file.write_all(&[0; TRIAL_BYTES])?;
@@ -171,8 +171,8 @@ fn socket(path: &Path) -> ModelCheck {
     }
 }
 
-/// Faults that the daemon finds in what it keeps, but for the disk where that is told already. One that does not know is an
-/// older one.
+/// Problems that the daemon finds in its stored data, without those of the disk if `is_told`. Empty for older daemons,
+/// which have no such check.
 async fn kept(daemon: &Daemon, is_told: bool) -> Vec<ModelCheck> {
     let findings = match daemon.client.examine().await {
         Ok(findings) => findings,
@@ -212,7 +212,7 @@ fn reached(daemon: &Daemon) -> ModelCheck {
     )
 }
 
-/// Checks the sandbox of commands. A daemon that does not know is an older one.
+/// Checks the sandbox of commands. Returns `None` for older daemons, which do not report it.
 async fn sandbox(daemon: &Daemon) -> Option<ModelCheck> {
     let state = match daemon.client.status().await {
         Ok(status) => status.sandbox?,
@@ -232,7 +232,7 @@ async fn sandbox(daemon: &Daemon) -> Option<ModelCheck> {
     })
 }
 
-/// Checks the models that recognise the letters of scans.
+/// Checks the text recognition models for scanned pages.
 fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
     let data = &daemon.client.hello().data_dir;
     if data.as_os_str().is_empty() {
@@ -247,7 +247,8 @@ fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
     })
 }
 
-/// None where the daemon says nothing of them: an older one, or one whose answer another check reports.
+/// Checks the language servers. Returns `None` if the daemon does not report them, or if its status failed, which
+/// another check reports.
 async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
     let (missing, there): (Vec<LanguageServer>, Vec<LanguageServer>) =
         daemon.client.status().await.ok()?.language_servers?.into_iter().partition(|server| server.hint.is_some());
@@ -263,7 +264,7 @@ async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
     Some(warn(message, hints.join("\n")))
 }
 
-/// Checks the model of each slot: its server is reached, or its weights are there.
+/// Checks the model of each slot: its server is reachable, or its weights exist.
 async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
     let slots = match daemon.client.models_looked_up().await {
         Ok(slots) => slots,
@@ -281,7 +282,7 @@ async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
     checks
 }
 
-/// Checks a server by the daemon, which reaches it as it does for a turn: by its own route, with its own key.
+/// Checks a server through the daemon, which uses the same route and key as for a turn.
 async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let what = format!("{}: {}", slot.slot, slot.model.id);
     if slot.model.wire == "embedded" {
@@ -299,12 +300,12 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
             "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
              `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` of the daemon",
         ),
-        // A server that lists no models is there all the same.
+        // The server answered, even if it does not list models.
         Ok(_) | Err(_) => window(slot, format!("{what} at {url}{route}")),
     }
 }
 
-/// The size of a window is worth a word where nobody told it, or where less is read than is sent.
+/// Warns if the window size is unknown, or if the server reads less than is sent.
 fn window(slot: &SlotInfo, what: String) -> ModelCheck {
     let tokens = slot.model.context_window;
     let say = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like";
@@ -324,12 +325,12 @@ fn window(slot: &SlotInfo, what: String) -> ModelCheck {
     }
 }
 
-/// The built-in model works if its weights are there.
+/// Checks that the weights of the built-in model exist.
 async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let what = format!("{}: {}", slot.slot, slot.model.id);
     match Weights::find(daemon).await {
         Weights::File(file) => {
-            // What this shell has for a better one is told as such.
+            // Usable settings of this shell are already reported as `environment`.
             let hint = if daemon.shell_notes(true).is_empty() {
                 "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml"
             } else {

@@ -1,5 +1,5 @@
-//! `agentctl sessions export`: writes a session to a file: as an archive that another daemon takes in, as Markdown or a page for
-//! people, or as JSON for programs. `agentctl sessions import`: takes one in, from an archive or from the history of another
+//! `agentctl sessions export`: writes a session as an archive for another daemon, as Markdown or HTML for people, or as
+//! JSON for programs. `agentctl sessions import`: imports a session from an archive or from the history of another
 //! program.
 
 mod atif;
@@ -91,9 +91,9 @@ enum Format {
     Atif,
 }
 
-/// Writes events in some form.
+/// Writer for an event-based format.
 trait EventWriter: Send {
-    /// Writes the beginning.
+    /// Writes the beginning of the file.
     fn begin(&mut self, _: &SessionSummary) -> io::Result<()> {
         Ok(())
     }
@@ -101,13 +101,13 @@ trait EventWriter: Send {
     /// Writes the next event.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
-    /// Writes the end.
+    /// Writes the end of the file.
     fn end(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Exports.
+/// Runs the command `agentctl sessions export`.
 pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<Exit> {
     let id = daemon.client.find_session(&args.session).await?.to_string();
     let stream = match args.format {
@@ -148,7 +148,7 @@ fn tell_left_out(content: ExportedContent) {
     }
 }
 
-/// The file takes its name when all of it is written.
+/// Exports to a temporary file, which is renamed once it is complete.
 async fn to_file(stream: ExportStream, format: Format, output: &Path) -> anyhow::Result<(ExportedContent, u64)> {
     let failed = Failure::of_file("write", output);
     let failed = |error| failed(error).hint("name a file in a folder that is there and can be written");
@@ -202,7 +202,7 @@ fn cut_off() -> Failure {
     Failure::unreachable("the export was cut off").hint("export the session again")
 }
 
-/// Writes events as lines.
+/// Writes one JSON line per event.
 struct Events<'a>(&'a mut (dyn Write + Send));
 
 impl EventWriter for Events<'_> {
@@ -213,7 +213,7 @@ impl EventWriter for Events<'_> {
     }
 }
 
-/// Gathers events until the page can be written.
+/// Collects all events, because the page needs the complete trees.
 struct Html<'a> {
     out: &'a mut (dyn Write + Send),
     session: Option<(SessionId, String)>,
@@ -245,7 +245,7 @@ impl EventWriter for Html<'_> {
     }
 }
 
-/// Writes Markdown.
+/// Writes the session as Markdown.
 struct Markdown<'a> {
     out: &'a mut (dyn Write + Send),
     session: Option<SessionId>,
@@ -286,7 +286,7 @@ impl Markdown<'_> {
         writeln!(self.out)
     }
 
-    /// A block that nothing in the text ends.
+    /// Writes a code block that its text cannot close.
     fn fenced(&mut self, language: &str, text: &str) -> io::Result<()> {
         let text = clean(text);
         let fence = fence(&text);
@@ -337,7 +337,7 @@ impl EventWriter for Markdown<'_> {
     }
 }
 
-/// A fence longer than any in the text.
+/// Returns a code fence longer than any in the text.
 fn fence(text: &str) -> String {
     let longest = text.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '`').count()).max();
     "`".repeat(longest.unwrap_or(0).max(2) + 1)
@@ -377,14 +377,14 @@ pub(crate) struct ImportArgs {
     pins: bool,
 }
 
-/// Programs whose histories can be imported, by their names on the wire.
+/// Supported source programs, with their names in the protocol.
 const PROGRAMS: [Choice<&str>; 3] = [
     ("claude-code", "a .jsonl file below ~/.claude/projects", "claude-code"),
     ("codex", "a rollout-….jsonl file below ~/.codex/sessions", "codex"),
     ("opencode", "the output of `opencode export`", "opencode"),
 ];
 
-/// Imports.
+/// Runs the command `agentctl sessions import`.
 pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> anyhow::Result<Exit> {
     let report = if args.file.as_os_str() == "-" {
         if io::stdin().is_terminal() {
@@ -405,7 +405,7 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
     Ok(Exit::Done)
 }
 
-/// Shows the pinned rules of an archive, and pins them if the person agrees: models are told that they are the person's.
+/// Shows the pinned rules of an archive, and pins them if the user agrees, because models treat them as the user's own.
 async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
     let rules = report::count(report.pins.len(), "pinned rule");
     note(&format!("the archive brings {rules}, which models would be given as yours:"));

@@ -1,4 +1,4 @@
-//! `agentctl files`: lists, reads and writes files of a session, by the paths that its tools use.
+//! `agentctl files`: lists, reads and writes files of a session under the paths of its tools.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -21,7 +21,7 @@ use crate::{
     terminal::sanitize,
 };
 
-/// The end of the help of `files`.
+/// Examples for the help of `files`.
 pub(crate) const FILES_HELP: &str = "Examples:
   agentctl files ls 0193a5b2                            the folders of a session
   agentctl files ls 0193a5b2 /memories --json
@@ -71,7 +71,7 @@ pub(crate) enum FilesCommand {
     },
 }
 
-/// Does what was asked.
+/// Runs the command `agentctl files`.
 pub(crate) async fn handle(global: &Global, command: FilesCommand) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     match command {
@@ -133,7 +133,7 @@ async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exi
     Ok(Exit::Done)
 }
 
-/// The file takes its name when all of it has come.
+/// Copies to a temporary file, which is renamed once it is complete.
 async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: bool) -> anyhow::Result<Exit> {
     let failed = Failure::of_file("write", output);
     let failed = |error| failed(error).hint("name a file in a folder that is there and can be written");

@@ -1,5 +1,5 @@
-//! `agentctl interrupts` and `agentctl answer`: list what waits for an answer, and answer it. `agentctl grants`: the rules that a
-//! person keeps, so as not to be asked again.
+//! `agentctl interrupts` and `agentctl answer`: lists pending questions and answers them. `agentctl grants`: manages
+//! the rules for calls that run without asking.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 
@@ -46,7 +46,7 @@ pub(crate) struct InterruptsArgs {
     session: Option<String>,
 }
 
-/// Lists.
+/// Runs the command `agentctl interrupts`.
 pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let mut pending = daemon.client.interrupts(args.session.as_deref()).await?;
@@ -79,7 +79,7 @@ fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
     Table::of(["#", "ID", "SESSION", "ASKED", "RISK", "WHAT"], rows).print("nothing waits for an answer")
 }
 
-/// One interrupt with all that a person needs to decide.
+/// Describes one interrupt in full, with everything needed to decide.
 fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
     let short = report::short_id(interrupt.id);
     let mut facts = FactSheet::new(10, str::to_owned);
@@ -166,7 +166,7 @@ pub(crate) struct AnswerArgs {
     preview: bool,
 }
 
-/// Answers.
+/// Runs the command `agentctl answer`.
 pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let pending = daemon.client.interrupts(None).await?;
@@ -208,11 +208,11 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
     Ok(Exit::Done)
 }
 
-/// Finds the interrupt that is meant. A whole id goes to the daemon even if nothing of that id waits, because only
-/// the daemon knows whether it was answered before.
+/// Finds the named interrupt. A full id is accepted even if it is not pending, because only the daemon knows if it was
+/// answered before.
 ///
 /// # Errors
-/// When none or several are meant.
+/// If the name matches no interrupt, or several.
 pub(crate) fn resolve<'a>(
     text: &str,
     pending: &'a [Interrupt],
@@ -239,14 +239,14 @@ pub(crate) fn resolve<'a>(
     }
 }
 
-/// Characters of the end of an id that name an interrupt.
+/// Minimum characters of an id's suffix.
 const SHORTEST_END: usize = 6;
-/// Digits of a place in the list at the most. An end of an id is longer.
+/// Maximum digits of a list position. A suffix of an id is longer.
 const PLACE_DIGITS: usize = 4;
-/// Interrupts that are named where several could be meant.
+/// Maximum number of interrupts listed for an ambiguous name.
 const NAMED: usize = 4;
 
-/// The place in the list that a name is, from 1. Ids start with a zero.
+/// Parses a list position, from 1. Ids start with a zero, so they are not mistaken for one.
 fn place(name: &str) -> Option<usize> {
     let is_place = name.len() <= PLACE_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
     name.parse().ok().filter(|_| is_place)
@@ -261,7 +261,7 @@ fn subject(interrupt: &&Interrupt) -> (String, Timestamp, InterruptId) {
     (what, interrupt.raised_at, interrupt.id)
 }
 
-/// Refuses to approve what is named by its place alone: another question may stand there by now.
+/// Rejects an approval by list position, because another interrupt may be at that position by now.
 fn check_place(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>) -> Result<(), Failure> {
     let approves =
         matches!(answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
@@ -271,10 +271,10 @@ fn check_place(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>
         .hint(format!("see it with `agentctl interrupts {id}`, then: agentctl answer {id} {words}")))
 }
 
-/// The interrupt that is meant, among those that wait.
+/// Finds the named interrupt among the pending ones.
 ///
 /// # Errors
-/// When none or several are meant.
+/// If the name matches no interrupt, or several.
 pub(crate) fn waiting<'a>(text: &str, pending: &'a [Interrupt]) -> Result<&'a Interrupt, Failure> {
     resolve(text, pending)?.1.ok_or_else(|| nothing_waits(format!("no interrupt {text} waits for an answer")))
 }
@@ -283,13 +283,13 @@ fn nothing_waits(message: String) -> Failure {
     Failure::new(ErrorKind::NotFound, message).hint("`agentctl interrupts` shows what waits")
 }
 
-/// An id without what people leave out.
+/// Normalizes an id: lower case, without hyphens.
 pub(crate) fn bare(id: &str) -> String {
     id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Understands the answer. The words have their special meaning for approvals; for a question only `reject` has
-/// one, because everything else may be just what the person wants to say.
+/// Parses the answer. Keywords apply to approvals; for a question only `reject` is one, because any other text may be
+/// the answer itself.
 fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     if args.words.is_empty() {
         let hint = "write approve, reject, always, edit or the text behind the id";
@@ -324,7 +324,8 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     }
 }
 
-/// A secret: typed where nothing shows it, or read from a pipe. Arguments would stay in the shell's history.
+/// Reads a secret without echo, or from a pipe. It is not accepted as an argument, which would remain in the shell's
+/// history.
 fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
     let failed = |error: std::io::Error| Failure::usage(format!("the password could not be read: {error}"));
     match args.words.as_slice() {
@@ -348,7 +349,7 @@ fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
     Ok(Answer::Text { text })
 }
 
-/// Bytes of a secret at the most.
+/// Maximum bytes of a secret.
 const MOST_SECRET: u64 = 4096;
 
 fn edited(args: Option<&str>) -> Result<Value, Failure> {
@@ -361,7 +362,7 @@ fn edited(args: Option<&str>) -> Result<Value, Failure> {
     }
 }
 
-/// The end of the help of `grants`.
+/// Examples for the help of `grants`.
 pub(crate) const GRANTS_HELP: &str = "Examples:
   agentctl grants list                                        all grants
   agentctl grants list --session 0193a5                       of one session
@@ -404,7 +405,7 @@ pub(crate) struct GrantPlace {
     session: Option<String>,
 }
 
-/// Does what was asked.
+/// Runs the command `agentctl grants`.
 pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let json = global.json;
@@ -425,14 +426,14 @@ pub(crate) async fn handle_grants(global: &Global, command: GrantsCommand) -> an
 }
 
 impl GrantPlace {
-    /// The whole id of the session, if one is named.
+    /// Full id of the session, if one is named.
     async fn session(&self, daemon: &Daemon) -> anyhow::Result<Option<String>> {
         let Some(name) = &self.session else { return Ok(None) };
         Ok(Some(daemon.client.find_session(name).await?.to_string()))
     }
 }
 
-/// The rule that is meant by its words or its number, and where it is kept.
+/// Resolves a rule given as text or number, and the session that it belongs to.
 async fn meant_rule(daemon: &Daemon, words: &str, session: Option<String>) -> anyhow::Result<(String, Option<String>)> {
     let Ok(number) = words.trim().parse::<usize>() else { return Ok((words.to_owned(), session)) };
     let held = daemon.client.grants(session.as_deref()).await?;

@@ -1,6 +1,6 @@
-//! `agentctl man` and `agentctl completions`: manual pages made of the help texts, and scripts that make a shell complete our
-//! command line; and what a shell offers behind a half-written one. The daemon is asked only if it runs, and only for a moment: a
-//! shell that hangs at a tab is worse than one that offers nothing.
+//! `agentctl man` and `agentctl completions`: manual pages from the help texts, completion scripts, and dynamic
+//! completion values. The daemon is only asked if it runs, and with a short timeout: a shell that hangs at a tab is
+//! worse than one without completions.
 
 use std::{
     fs,
@@ -64,7 +64,7 @@ pub(crate) struct CompletionsArgs {
     dynamic: bool,
 }
 
-/// Prints the script.
+/// Prints the completion script.
 pub(crate) fn completions(args: CompletionsArgs, command: clap::Command) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     out.write_all(&script(&args, command)?)?;
@@ -86,18 +86,18 @@ fn script(args: &CompletionsArgs, mut command: clap::Command) -> io::Result<Vec<
     Ok(script)
 }
 
-/// Time limit for the daemon.
+/// Time limit for the daemon's answer.
 const LIMIT: Duration = Duration::from_millis(300);
 
 /// Maximum number of offered sessions.
 const OFFERED: usize = 50;
 
-/// The slots.
+/// Completions for model slots.
 pub(crate) fn slots() -> Vec<CompletionCandidate> {
     Slot::ALL.into_iter().map(|slot| CompletionCandidate::new(slot.as_str())).collect()
 }
 
-/// The sessions, last used first: the ends of their ids, with their titles.
+/// Completions for sessions, last used first: suffixes of their ids, with titles.
 pub(crate) fn sessions() -> Vec<CompletionCandidate> {
     let sessions = ask(async |client: Client| client.sessions(OFFERED).await).unwrap_or_default();
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
@@ -105,19 +105,19 @@ pub(crate) fn sessions() -> Vec<CompletionCandidate> {
     offers.enumerate().map(|(place, offer)| offer.display_order(Some(place))).collect()
 }
 
-/// The agents besides the main one.
+/// Completions for agents other than the main one.
 pub(crate) fn agents() -> Vec<CompletionCandidate> {
     let agents = ask(async |client: Client| client.agents().await).unwrap_or_default();
     agents.into_iter().map(|card| offer(card.id, &sanitize::clean_line(&card.description))).collect()
 }
 
-/// The plugins.
+/// Completions for plugin names.
 pub(crate) fn plugins() -> Vec<CompletionCandidate> {
     let plugins = ask(async |client: Client| client.known_plugins().await).unwrap_or_default();
     plugins.into_iter().map(|plugin| offer(plugin.name, &sanitize::clean_line(&plugin.description))).collect()
 }
 
-/// The interrupts that wait.
+/// Completions for pending interrupts.
 pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();
     let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
@@ -128,7 +128,7 @@ pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     ids.into_iter().zip(what).map(|(id, what)| offer(id, &visible::line(what))).collect()
 }
 
-/// The MCP servers.
+/// Completions for MCP servers.
 pub(crate) fn mcp_servers() -> Vec<CompletionCandidate> {
     let servers = ask(async |client: Client| client.mcp_servers().await).unwrap_or_default();
     servers.into_iter().map(|server| CompletionCandidate::new(server.name)).collect()
@@ -145,7 +145,7 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     runtime.block_on(async {
         let answer = async {
-            // The command line is not whole yet, so that a socket named on it is not known here.
+            // The command line is incomplete, so its `--socket` is not available here.
             let place = daemon::DaemonPlace::of(&Global::default()).ok()?;
             question(place.connect().await.ok()?).await.ok()
         };

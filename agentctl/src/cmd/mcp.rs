@@ -1,5 +1,5 @@
-//! `agentctl mcp`: MCP servers, listed, tried, and written into the configuration; and the daemon as one. Logging in: the person
-//! opens an address, and the browser is sent back to us, on this machine alone.
+//! `agentctl mcp`: lists, tests and configures MCP servers, and runs the daemon as one. For a login, the user opens a
+//! URL and the browser is redirected to a listener on the loopback interface.
 
 mod entry;
 mod import;
@@ -37,7 +37,7 @@ use crate::{
     terminal::{note, note_lines, sanitize::clean_line},
 };
 
-/// The end of the help of `mcp`.
+/// Examples for the help of `mcp`.
 pub(crate) const MCP_HELP: &str = "Examples:
   agentctl mcp add time -- uvx mcp-server-time            a local program
   agentctl mcp add notes --env KEY='${NOTES_KEY}' -- npx -y notes-server
@@ -124,7 +124,7 @@ pub(crate) struct AddArgs {
     command: Vec<String>,
 }
 
-/// Does what was asked.
+/// Runs the command `agentctl mcp`.
 pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Result<Exit> {
     let json = global.json;
     match command {
@@ -236,7 +236,7 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
     })
 }
 
-/// Writes a server into the person's file, when the daemon says that it makes sense, and has the daemon read it.
+/// Adds a server to the user's file after the daemon has validated it, and reloads the configuration.
 async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
     let daemon = daemon::connect(global).await?;
     let file = PersonsFile::read()?;
@@ -245,8 +245,8 @@ async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
     file.replace(&daemon, &new).await
 }
 
-/// The same of what was found in the file of another program, as far as it makes sense: of what does not it is said where it
-/// stands there.
+/// Adds the valid servers of another program's file. For an invalid one, the problem is reported with its position in
+/// that file.
 async fn write_good(
     global: &Global,
     found: &mut FoundServers,
@@ -286,7 +286,7 @@ fn unkept(what: &str, error: &std::io::Error) -> Failure {
     Failure::usage(format!("could not {what} {}: {error}", Secrets::FILE))
 }
 
-/// The person's `mcp_servers.yaml`.
+/// The user's file `mcp_servers.yaml`.
 struct PersonsFile {
     path: PathBuf,
     text: String,
@@ -299,7 +299,7 @@ impl PersonsFile {
         Ok(Self { path, text })
     }
 
-    /// A text of it with one more server.
+    /// Returns `text` with one more server.
     fn with(&self, text: &str, entry: &Entry) -> Result<String, Failure> {
         entry::text_with(text, entry).map_err(|why| {
             Failure::usage(format!("{}: {why}", self.path.display()))
@@ -311,7 +311,7 @@ impl PersonsFile {
         daemon.client.check_mcp_servers(text, &self.path.display().to_string()).await
     }
 
-    /// The line that a message of the daemon is about, and the message without the place.
+    /// Splits a message of the daemon into its line number and the message without the position.
     fn located<'a>(&self, message: &'a str) -> (Option<usize>, &'a str) {
         let place = format!("{}:", self.path.display());
         let Some((place, why)) = message.strip_prefix(&place).and_then(|rest| rest.split_once(": ")) else {
@@ -378,10 +378,10 @@ const LONGEST: u64 = 16 * 1024;
 const ASKING: Duration = Duration::from_secs(10);
 /// Maximum number of open connections.
 const MOST: usize = 64;
-/// Time limit for a person to log in.
+/// Time limit for the login of the user.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
-/// Shows the address, waits until the browser comes back, and has the daemon fetch the token.
+/// Shows the URL, waits for the redirect of the browser, and lets the daemon fetch the token.
 async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> anyhow::Result<Exit> {
     let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0)))
         .await
@@ -406,8 +406,8 @@ async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> an
     Ok(Exit::Done)
 }
 
-/// The path with which the browser comes back from this login. Browsers connect without asking for anything, ask for
-/// pictures, too, and others may knock: nobody is waited for, and nobody else ends it.
+/// Waits for the browser's redirect and returns its path. Browsers also open idle connections and request icons, and
+/// other programs may connect, so connections are handled concurrently and unrelated requests are ignored.
 async fn came_back(listener: &TcpListener, state: Option<&str>) -> std::io::Result<String> {
     let mut asking = JoinSet::new();
     loop {
@@ -425,13 +425,13 @@ async fn came_back(listener: &TcpListener, state: Option<&str>) -> std::io::Resu
     }
 }
 
-/// The word by which an answer to this login is known.
+/// Extracts the `state` parameter, which identifies the login.
 fn state_of(address: &str) -> Option<&str> {
     let query = address.split_once('?')?.1.split('#').next()?;
     query.split('&').find_map(|pair| pair.strip_prefix("state="))
 }
 
-/// Answers one request. Returns its path, if it is that of the browser which came back.
+/// Answers one request. Returns its path if it is the redirect of this login.
 async fn answered(stream: TcpStream, state: Option<&str>) -> Option<String> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
@@ -451,7 +451,7 @@ async fn answered(stream: TcpStream, state: Option<&str>) -> Option<String> {
     is_meant.then_some(path)
 }
 
-/// A build without the feature `mcp-serve`: an error that says what the build lacks.
+/// Stub for builds without the feature `mcp-serve`, which reports the missing feature.
 #[cfg(not(feature = "mcp-serve"))]
 mod serve {
     use super::{Args, Exit, Failure, Global};

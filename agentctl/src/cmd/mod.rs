@@ -1,4 +1,4 @@
-//! The commands, one noun a file, with those that are read with it: the arguments of each, and what does it.
+//! The commands: arguments and handlers, one file per noun with its submodules.
 
 pub(crate) mod agents;
 pub(crate) mod attach;

@@ -1,5 +1,5 @@
-//! `agentctl models`: the five slots and what stands in them; `models test` tries what a model and its server can do, one line for
-//! each thing.
+//! `agentctl models`: lists the five slots with their models; `models test` checks what a model and its server support,
+//! one line per check.
 
 mod add;
 
@@ -58,7 +58,7 @@ enum ModelsCommand {
     Test(TestArgs),
 }
 
-/// Lists.
+/// Runs the command `agentctl models`.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
     let shown = match args.command {
         Some(ModelsCommand::Test(args)) => return test(global, args.slot).await,
@@ -139,7 +139,7 @@ pub(crate) struct TestArgs {
     slot: Slot,
 }
 
-/// Tests the model of a slot, a line for each thing.
+/// Tests the model of a slot and prints one line per check.
 pub(super) async fn test(global: &Global, slot: Slot) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let plan = |plan: ModelTestPlan| {
@@ -147,7 +147,7 @@ pub(super) async fn test(global: &Global, slot: Slot) -> anyhow::Result<Exit> {
         let (model, tokens) = (clean_line(&model), number(tokens));
         crate::terminal::note(&format!("testing {model}: at most {requests} requests, about {tokens} tokens"));
     };
-    // A line that cannot be written ends nothing: the exit code says it, too.
+    // A failed write does not end the test: the exit code reports the result too.
     let show = |check: &ModelCheck| drop((!global.json).then(|| report::lines(check_lines(check, 15))));
     let checks = daemon.client.test_model(slot, plan, show).await?;
     if global.json {
@@ -157,7 +157,7 @@ pub(super) async fn test(global: &Global, slot: Slot) -> anyhow::Result<Exit> {
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// A check in lines, its name in a column of so many characters.
+/// Formats a check, with its name in a column of `width` characters.
 pub(super) fn check_lines(check: &ModelCheck, width: usize) -> Vec<String> {
     let mark = match check.state {
         CheckState::Ok => "\x1b[32mok  \x1b[0m",

@@ -1,4 +1,4 @@
-//! Files of the person's configuration, put in the place of what was there, whole or not at all.
+//! Atomic replacement of the user's configuration files.
 
 use std::{
     fs,
@@ -9,10 +9,10 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// The mode of a file that is its owner's alone.
+/// Mode of a file that only its owner can access.
 const PRIVATE: u32 = 0o600;
 
-/// The text of the file; an empty one where there is none.
+/// Reads a file; a missing one is empty.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -26,31 +26,30 @@ pub(crate) fn is_content(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
-/// A draft beside a file, its owner's alone. It takes the file's name when all of it is written.
+/// Creates a private temporary file in the same folder, to be renamed once it is complete.
 pub(crate) fn draft(beside: &Path) -> io::Result<NamedTempFile> {
     let folder = beside.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder)
 }
 
-/// Puts the text in the place of the file, whole or not at all. A file that is made is its owner's alone: keys may stand
-/// in it.
+/// Replaces a file atomically. A new file is private, because it may contain keys.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     put(path, text, fs::metadata(path).map_or(PRIVATE, |meta| meta.permissions().mode()))
 }
 
-/// The same, and the file is its owner's alone, whatever it was before.
+/// Like `replace`, but the file becomes private in any case.
 pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
     put(path, text, PRIVATE)
 }
 
 fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    // What is linked is written where it is.
+    // A link is kept, and its target replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it leads to something that is no file"));
     }
     if let Some(folder) = path.parent() {
-        // Folders of the person's data and keys are made by whoever comes first.
+        // The configuration folders may not exist yet.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let mut draft = draft(path)?;

@@ -1,7 +1,7 @@
 //! `agentctl plugin`: folders with skills, agents, commands and MCP servers, added and removed as a whole.
 //!
-//! A plugin in a repository is fetched with the person's own `git`, into a folder that goes with this. It is shown in lines to
-//! whoever has to agree to it: nothing of what runs is left out.
+//! A plugin in a repository is fetched with the user's own `git` into a temporary folder. Before the user agrees to a
+//! plugin, everything that it runs is shown.
 
 use std::{
     fs::Permissions,
@@ -29,7 +29,7 @@ use crate::{
     terminal::{ask, is_attended, note, note_lines, sanitize::clean_line},
 };
 
-/// The end of the help of `plugin`.
+/// Examples for the help of `plugin`.
 pub(crate) const PLUGIN_HELP: &str = "Examples:
   agentctl plugin add ./kit                    shows what it brings, and asks
   agentctl plugin add https://example.org/kit.git
@@ -87,7 +87,7 @@ pub(crate) struct Consent {
     yes: bool,
 }
 
-/// Does it.
+/// Runs the command `agentctl plugin`.
 pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match command {
@@ -127,7 +127,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
             }
             let folder = found.folder.to_string_lossy().into_owned();
             let source = found.source.clone();
-            // As a folder it says what it is now.
+            // Read from the folder, to show its current content.
             let found = client.plugin_in(&folder).await?;
             agree(global, &client, &found, &folder, &source, &consent).await
         }
@@ -150,7 +150,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
     }
 }
 
-/// Shows the plugin, asks, and adds it.
+/// Shows the plugin, asks for consent, and adds it.
 async fn agree(
     global: &Global,
     client: &Client,
@@ -183,7 +183,7 @@ async fn agree(
     report::note(global.json, &added, &words)
 }
 
-/// Its name and version.
+/// Name and version of the plugin.
 fn title(report: &PluginReport) -> String {
     clean_line(format!("{} {}", report.name, report.version).trim())
 }
@@ -214,14 +214,14 @@ fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns whether a source is an address and no path.
+/// Returns true if the source is a URL, not a path.
 fn is_address(source: &str) -> bool {
     let schemes = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
     schemes.iter().any(|scheme| source.starts_with(scheme))
 }
 
-/// Fetches the newest files of a repository, without their history, into a folder in one that goes when it is dropped. No hook
-/// runs, and no submodule is fetched.
+/// Clones the latest files of a repository into a temporary folder, which is removed on drop. No hooks run, and no
+/// submodules are fetched.
 fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
     let failed = |what: String| Failure::usage(what).hint("nothing was added; fetch it yourself, and add its folder");
     let own = Permissions::from_mode(0o700);
@@ -245,7 +245,7 @@ fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
     }
 }
 
-/// An address for lists, without a name and a password in it.
+/// URL for display, without credentials.
 fn shown(address: &str) -> String {
     match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
         Some((scheme, (who, rest))) if !who.contains('/') => format!("{scheme}://{rest}"),
@@ -253,7 +253,7 @@ fn shown(address: &str) -> String {
     }
 }
 
-/// The last part of an address, as git would call its folder: a plugin without a name goes by it.
+/// Folder name that git derives from a URL. Used as the name of a plugin without one.
 fn folder_name(address: &str) -> String {
     let last = address.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
     let name: String = last
@@ -264,12 +264,12 @@ fn folder_name(address: &str) -> String {
     if name.is_empty() { "plugin".to_owned() } else { name }
 }
 
-/// Scripts of a skill that are named.
+/// Maximum number of listed scripts of a skill.
 const SCRIPTS: usize = 12;
-/// Files that are named of those that differ.
+/// Maximum number of listed changed files.
 const CHANGES: usize = 40;
 
-/// All lines.
+/// All lines that describe a plugin.
 fn lines(report: &PluginReport) -> Vec<String> {
     let mut facts = FactSheet::new(11, visible::line);
     facts.known("plugin", format!("{} {}", report.name, report.version).trim());
@@ -295,7 +295,7 @@ fn lines(report: &PluginReport) -> Vec<String> {
         facts.known("  runs", command_line(server));
         facts.known("  calls", &server.url);
         facts.known("  in", &server.cwd);
-        // In the folder that it has by itself nothing is but what it wrote.
+        // Only its default folder contains nothing but its own files.
         if !matches!(server.cwd.as_str(), "" | "${PLUGIN_DATA}") {
             facts.line("  beware", "programs such as npx and python load code from the folder in which they start");
         }
@@ -319,7 +319,7 @@ fn lines(report: &PluginReport) -> Vec<String> {
     facts.lines
 }
 
-/// Its parts, in a few words.
+/// Summary of the plugin's parts.
 fn parts(report: &PluginReport) -> String {
     let parts = project::counts(&[
         (report.skills.len(), "skill"),
@@ -342,7 +342,7 @@ fn state(report: &PluginReport) -> String {
     }
 }
 
-/// A command line in which it is seen where an argument ends.
+/// Command line with shell quoting, so that the ends of arguments are visible.
 fn command_line(server: &PluginServer) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "/._-+=:@,${}".contains(letter);
     server.command.iter().map(|word| report::shell_word(word, plain)).collect::<Vec<_>>().join(" ")

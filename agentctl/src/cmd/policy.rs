@@ -1,4 +1,4 @@
-//! `agentctl policy`: what the rules say of a call, and what a file of rules would change.
+//! `agentctl policy`: explains the verdict on a call, and shows what a rules file would change.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// The end of the help of `policy`.
+/// Examples for the help of `policy`.
 pub(crate) const POLICY_HELP: &str = "Examples:
   agentctl policy explain -- git push --force
   agentctl policy explain write_file '{\"path\": \".env\", \"content\": \"x\"}'
@@ -39,7 +39,7 @@ pub(crate) enum PolicyCommand {
     Test(TestArgs),
 }
 
-/// Does what was asked.
+/// Runs the command `agentctl policy`.
 pub(crate) async fn handle(global: &Global, command: PolicyCommand) -> anyhow::Result<Exit> {
     match command {
         PolicyCommand::Explain(args) => explain(global, args).await,
@@ -47,10 +47,10 @@ pub(crate) async fn handle(global: &Global, command: PolicyCommand) -> anyhow::R
     }
 }
 
-/// The tool that runs commands.
+/// Name of the tool that runs commands.
 const SHELL_TOOL: &str = "run_bash_command";
 
-/// A call of a tool by its name.
+/// Call of a named tool.
 fn named(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
     let arguments = arguments.unwrap_or("{}");
     let problem = match serde_json::from_str::<Value>(arguments) {
@@ -62,8 +62,8 @@ fn named(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
     Err(Failure::usage(problem).hint(format!("for example: {example}; a command goes after `--`")))
 }
 
-/// A command line. A single word is taken as it is, because it may be a whole script; several are words that the
-/// caller's shell has taken apart, and stay what they are.
+/// Call of the shell tool. A single word is used verbatim, because it may be a whole script. Several words were split
+/// by the user's shell and are quoted again.
 fn command(words: &[String]) -> PolicyCall {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:,@%+=-".contains(letter);
     let command = match words {
@@ -73,12 +73,12 @@ fn command(words: &[String]) -> PolicyCall {
     PolicyCall { tool: SHELL_TOOL.to_owned(), arguments: json!({ "command": command }).to_string() }
 }
 
-/// True where a tool could have that name.
+/// Returns true if this may be the name of a tool.
 fn may_be_a_tool(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
-/// One argument: `TOOL {…}`, or a command line.
+/// Parses one argument: `TOOL {…}`, or a command line.
 fn either(text: &str) -> PolicyCall {
     if let Some((tool, arguments)) = text.trim().split_once(char::is_whitespace)
         && may_be_a_tool(tool)
@@ -89,7 +89,7 @@ fn either(text: &str) -> PolicyCall {
     command(&[text.to_owned()])
 }
 
-/// A call for programs: its arguments as an object where they are one.
+/// A call as JSON, with its arguments as an object if they are valid.
 fn call_json(call: &PolicyCall) -> Value {
     let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.clone()));
     json!({ "tool": call.tool, "arguments": arguments })
@@ -131,7 +131,7 @@ pub(crate) struct ExplainArgs {
 impl ExplainArgs {
     fn call(&self) -> Result<PolicyCall, Failure> {
         match &self.tool {
-            // No tool has such a name: it is a command line in quotes, as one writes it for `sh -c`.
+            // Not a valid tool name, so it is a command line in quotes, as for `sh -c`.
             Some(line) if self.arguments.is_none() && !may_be_a_tool(line) => Ok(command(std::slice::from_ref(line))),
             Some(tool) => named(tool, self.arguments.as_deref()),
             None => Ok(command(&self.command)),
@@ -139,7 +139,7 @@ impl ExplainArgs {
     }
 }
 
-/// Explains.
+/// Runs the command `agentctl policy explain`.
 async fn explain(global: &Global, args: ExplainArgs) -> anyhow::Result<Exit> {
     let call = args.call()?;
     let daemon = daemon::connect(global).await?;
@@ -177,7 +177,7 @@ fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A verdict in two words at the most.
+/// Short form of a verdict.
 fn in_words(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Allow => "allow".to_owned(),
@@ -196,7 +196,7 @@ fn layer(layer: Layer) -> &'static str {
     }
 }
 
-/// The longest file of rules, as for the daemon's own.
+/// Maximum bytes of a rules file, the same as for the daemon's own.
 const LONGEST_FILE: u64 = 1 << 20;
 
 /// The arguments of `policy test`.
@@ -230,7 +230,7 @@ pub(crate) struct TestArgs {
     session: Option<String>,
 }
 
-/// A time in the past, in units of one length each: `7y` is refused.
+/// Parses a time in the past. Units of variable length are rejected, such as `7y`.
 fn since(text: &str) -> Result<Timestamp, String> {
     let is_fixed = |span: Span| span.is_positive() && span.get_years() == 0 && span.get_months() == 0;
     if text.parse::<Span>().is_ok_and(|span| !is_fixed(span)) {
@@ -239,7 +239,7 @@ fn since(text: &str) -> Result<Timestamp, String> {
     audit::since(text)
 }
 
-/// Tests.
+/// Runs the command `agentctl policy test`.
 async fn test(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
     let rules = read(&args.file)?;
     let daemon = daemon::connect(global).await?;
@@ -265,7 +265,7 @@ fn read(file: &Path) -> Result<RuleText, Failure> {
     Ok(RuleText { text, path })
 }
 
-/// Change in the numbers of calls that run, ask and are refused; negative for fewer.
+/// Changes in the numbers of allowed, asked and denied calls. Negative for fewer.
 fn balance<'a>(changes: impl IntoIterator<Item = (&'a Comparison, u64)>) -> [(&'static str, i64); 3] {
     let kind = |verdict: &Verdict| match verdict {
         Verdict::Allow => 0,

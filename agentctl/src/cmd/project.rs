@@ -1,5 +1,5 @@
-//! `agentctl project`: what a project brings along in `.agentd/`, and whether it is used. `agentctl worktree`: git worktrees
-//! of sessions: what is in them, and how it gets into the main tree.
+//! `agentctl project`: shows and trusts the `.agentd/` folder of a project. `agentctl worktree`: lists, merges and
+//! removes the git worktrees of sessions.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -26,7 +26,7 @@ use crate::{
     terminal::{note, sanitize::clean_line},
 };
 
-/// The end of the help of `project`.
+/// Examples for the help of `project`.
 pub(crate) const PROJECT_HELP: &str = "Examples:
   agentctl project show                        what this folder brings along
   agentctl project show ~/src/app
@@ -63,7 +63,7 @@ pub(crate) struct Folder {
     folder: PathBuf,
 }
 
-/// Does it.
+/// Runs the command `agentctl project`.
 pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match command {
@@ -81,7 +81,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
                     .hint("agentctl project show tells what is there, and what is wrong with it")
                     .into());
             }
-            // What is trusted is what is shown here.
+            // Without `--hash`, trust exactly the state that was just loaded.
             let hash = hash.unwrap_or_else(|| found.hash.clone());
             let trusted = client.trust_project(&folder, &hash, daemon::CLIENT).await?;
             report::show(global.json, &trusted, || {
@@ -132,7 +132,7 @@ fn standing(found: &ProjectReport) -> String {
     }
 }
 
-/// The end of the help of `worktree`.
+/// Examples for the help of `worktree`.
 pub(crate) const WORKTREE_HELP: &str = "Examples:
   agentctl run 'Fix the parser' --worktree=parser --detach
   agentctl run 'Write the docs' --worktree --detach
@@ -170,7 +170,7 @@ pub(crate) struct WorktreeName {
     name: String,
 }
 
-/// Does it.
+/// Runs the command `agentctl worktree`.
 pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     match command {
@@ -184,7 +184,8 @@ pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -
                 if diff.files.is_empty() {
                     note("nothing has changed");
                 }
-                // As it is for programs, such as `git apply`; with all that a terminal would hide or obey to be seen by a person.
+                // Verbatim for programs such as `git apply`. On a terminal, hidden and control characters are made
+                // visible.
                 let text = if io::stdout().is_terminal() { visible::lines(&diff.text) } else { diff.text.clone() };
                 io::stdout().lock().write_all(text.as_bytes())?;
                 if diff.is_cut {

@@ -1,7 +1,8 @@
-//! Recordings on the client's side: read from a file, played by the daemon, written back; `agentctl sessions record` makes one.
-//! `agentctl test` plays a folder of them and holds them to expectations; the report for CI systems is JUnit's XML.
+//! Recordings on the client side: the file is read here, played by the daemon, and written back. `agentctl sessions
+//! record` creates one. `agentctl test` plays a folder of recordings and checks expectations; its CI report is JUnit
+//! XML.
 //!
-//! - `case`: what is tested, from the files of a folder, and the expectations.
+//! - `case`: finds the tests in a folder, and checks their expectations.
 
 mod case;
 
@@ -30,13 +31,13 @@ use crate::{
     terminal::sanitize::clean,
 };
 
-/// Largest recording that the daemon reads, in bytes.
+/// Maximum bytes of a recording that the daemon reads.
 const LARGEST: u64 = 64 << 20;
 
-/// Plays the recording of a file. Each event goes to `see`.
+/// Plays a recording and passes each event to `see`.
 ///
 /// # Errors
-/// When the file cannot be read or is no recording, when `see` fails, or when the connection is lost.
+/// If the file cannot be read or is invalid, `see` fails, or the connection is lost.
 pub(crate) async fn play(
     daemon: &Daemon,
     path: &Path,
@@ -73,10 +74,10 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(text)
 }
 
-/// Puts a recording in the place of the file, whole or not at all.
+/// Replaces a recording atomically.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If the file cannot be written.
 pub(crate) fn write(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     let text =
         std::str::from_utf8(text).map_err(|_| Failure::new(ErrorKind::Internal, "the recording is not UTF-8"))?;
@@ -84,14 +85,14 @@ pub(crate) fn write(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     Ok(own_file::replace(path, text).map_err(|error| failed(error).hint("name another file"))?)
 }
 
-/// Tells on standard error what did not go as recorded.
+/// Prints deviations from the recording to standard error.
 pub(crate) fn tell(problems: &[PlayProblem]) {
     for problem in problems {
         eprintln!("{}", shown(problem));
     }
 }
 
-/// A problem as people read it.
+/// Formats a deviation for people.
 pub(crate) fn shown(problem: &PlayProblem) -> String {
     let PlayProblem { turn, step, message, diff, .. } = problem;
     let mut shown = clean(&format!("turn {turn}, answer {step}: {message}"));
@@ -124,7 +125,7 @@ pub(crate) struct RecordArgs {
     force: bool,
 }
 
-/// Records.
+/// Runs the command `agentctl sessions record`.
 pub(crate) async fn record(daemon: &Daemon, args: RecordArgs, json: bool) -> anyhow::Result<Exit> {
     if let Some(path) = args.output.as_ref().filter(|path| !args.force && path.exists()) {
         return Err(Failure::usage(format!("{} exists", path.display())).hint("--force replaces it").into());
@@ -174,27 +175,27 @@ pub(crate) struct TestArgs {
     junit: Option<PathBuf>,
 }
 
-/// Result of a test.
+/// Result of one test.
 #[derive(Debug, Serialize)]
 struct TestResult {
     name: String,
     passed: bool,
     turns: u32,
     duration_ms: u64,
-    /// Why it failed.
+    /// Reasons of the failure.
     failures: Vec<String>,
-    /// Everything that did not go as recorded.
+    /// All deviations from the recording.
     problems: Vec<PlayProblem>,
 }
 
-/// Runs the tests.
+/// Runs the command `agentctl test`.
 pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
     let (live, cases): (Vec<_>, Vec<_>) =
         case::find(&args.folder, &args.names)?.into_iter().partition(|case| case.is_live() && !args.live);
     for case in &live {
         crate::terminal::note(&clean(&format!("skipped: {} is live; --live runs it", case.name)));
     }
-    // Nothing runs where any of them asks for too much.
+    // Checked for all tests first, so that none runs if one of them exceeds its permissions.
     let wishes: Vec<PlayRequest> =
         cases.iter().map(|case| case.wishes(args.update, args.permitted)).collect::<Result<_, _>>()?;
     let daemon = daemon::connect(global).await?;
@@ -233,7 +234,7 @@ async fn run(daemon: &Daemon, case: &TestCase, wishes: PlayRequest) -> anyhow::R
     .await;
     let (PlayReport { problems, turns: count }, failures) = match played {
         Ok(report) => (report, case.file.expect.failures(&turns)?),
-        // One recording that cannot be played leaves the others alone; without a daemon there is nothing left to do.
+        // An unplayable recording does not affect the others, but a lost daemon ends the run.
         Err(error) => {
             let kind = error.downcast_ref::<ClientError>().map(|error| error.kind);
             if !matches!(kind, Some(ClientErrorKind::Answered(_))) && !error.is::<Failure>() {
@@ -263,7 +264,7 @@ fn show(result: &TestResult) -> anyhow::Result<()> {
     report::lines(lines)
 }
 
-/// The report of all tests.
+/// JUnit report of all tests.
 fn junit(suite: &str, results: &[TestResult], took: Duration) -> String {
     let failed = results.iter().filter(|result| !result.passed).count();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -288,7 +289,7 @@ fn junit(suite: &str, results: &[TestResult], took: Duration) -> String {
     xml
 }
 
-/// The text as it may stand in XML 1.0, which has no place for most control characters.
+/// Escapes a text for XML 1.0, which does not allow most control characters.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

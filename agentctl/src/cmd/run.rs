@@ -1,4 +1,4 @@
-//! `agentctl run`: one turn, its answer on standard output, everything else on standard error.
+//! `agentctl run`: runs one turn. The answer goes to standard output, everything else to standard error.
 
 mod wishes;
 
@@ -62,7 +62,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run 'Tell a story' --output lines | while read -r line; do …
   agentctl run 'List my files' --output json | jq -r .text";
 
-/// The time that a turn may take to be gone before its session is deleted, and the pause between two tries.
+/// Time limit for a turn to end before its session is deleted, and the delay between attempts.
 const REMOVAL: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -124,14 +124,14 @@ pub(crate) struct RunArgs {
     output: Output,
 }
 
-/// Turns that begin with a plan.
+/// Values of the option `--plan`.
 const WHEN_PLANNED: [Choice<Planning>; 3] = [
     ("always", "Plan, whatever the prompt is", Planning::Always),
     ("auto", "Plan a large coding task", Planning::Auto),
     ("never", "Do not plan", Planning::Never),
 ];
 
-/// Behaviour when a turn of the session runs already.
+/// Values of the option `--if-busy`.
 const WHEN_BUSY: [Choice<IfBusy>; 3] = [
     ("refuse", "Refuse with an error; the exit code is 75", IfBusy::Refuse),
     ("queue", "Run the prompt after the turns before it", IfBusy::Queue),
@@ -167,7 +167,7 @@ impl AtInterrupt {
         if self == Self::Ask { Interactivity::Attended } else { Interactivity::Unattended }
     }
 
-    /// The wanted behaviour, or the one that fits the terminal.
+    /// Returns the requested behaviour, or the default for the terminal.
     fn choose(asked: Option<Self>, has_terminal: bool, detach: bool) -> Result<Self, Failure> {
         match asked {
             None if detach => Ok(Self::Wait),
@@ -198,7 +198,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Returns whether programs read it.
+    /// Returns true if the format is read by programs.
     fn is_json(self) -> bool {
         matches!(self, Self::Json | Self::StreamJson)
     }
@@ -208,16 +208,16 @@ fn steps(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| "a turn takes a whole number of steps, at least 1".to_owned())
 }
 
-/// State of the turn, for the result of one that fails here.
+/// Session and turn so far, for the result of a run that fails in the client.
 #[derive(Debug, Default)]
 struct TurnProgress {
     session: Option<SessionId>,
     turn: Option<TurnId>,
-    /// Set once its result was printed.
+    /// True once the result was printed.
     told: bool,
 }
 
-/// Runs the turn.
+/// Runs the command `agentctl run`.
 pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exit> {
     let begun = Instant::now();
     let output = args.output;
@@ -264,10 +264,10 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     }
     let prompt = prompt.map(|prompt| prompt.naming(&mentioned.named));
     let typed_bytes = prompt.as_ref().and_then(|prompt| {
-        // The names of files that are put behind the words were not typed.
+        // File names appended to the prompt were not typed.
         prompt.typed_bytes.or((!uploads.is_empty()).then(|| prompt.text.trim_end().len() as u64))
     });
-    // A slot is one for this turn alone.
+    // A slot applies to this turn only, not to the session.
     let (slot, model) = match args.turn.model {
         Some(ModelName::Slot(slot)) => (Some(slot), None),
         model => (None, model),
@@ -277,7 +277,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         let folder = shown_mounts(&place.mounts()).unwrap_or_else(|| shown_mount(mount));
         note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
     }
-    // The project of the turn may bring something along that is not used.
+    // Notifies the user of project files that are ignored because the project is not trusted.
     if let Some(mount) = place.mounts_there(&daemon).await.project
         && let Some(report) = project::look(&daemon.client, &mount.path).await
         && let Some(notice) = project::notice(&report)
@@ -296,7 +296,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
             max_steps: args.max_steps.map(NonZeroU32::get),
             planning: args.plan,
             on_interrupt: at_interrupt.for_daemon(),
-            // Whoever is dead approves nothing.
+            // A client that is gone cannot approve anything.
             while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,
             if_busy: args.if_busy,
             options: wishes,
@@ -305,7 +305,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     };
     let at_end = if has_terminal { AtEnd::CancelUnlessHungUp } else { AtEnd::Cancel };
     let mut signals = Signals::listen(at_end)?;
-    // The lines of files are parts of the input.
+    // Quoted lines of files are separate input parts.
     let parts = mentioned.selections.into_iter().map(InputPart::Selection).collect();
     let (line, slots) = tokio::join!(SocketLine::start(&daemon, request, parts), daemon.client.models());
     let mut line = line?;
@@ -314,7 +314,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     }
     known.session = Some(line.session());
     known.turn = line.turn();
-    // Which worktree the new session has got, and what is not in it.
+    // Reports the new worktree, and uncommitted files that it does not contain.
     if args.turn.worktree.is_some()
         && let Ok(view) = daemon.client.session(&line.session().to_string()).await
         && let Some(worktree) = &view.session.settings.worktree
@@ -329,7 +329,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let keyboard = Keyboard::of_terminal();
     let renderer = renderer(args.output, line.session(), at_interrupt, in_form);
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
-    // The prompt is an argument of the command: it has no line to return to.
+    // The prompt came from the command line, so there is no input line to restore it to.
     keyboard.typed(|typed| typed.begin_turn(String::new()));
     let client = (at_interrupt == AtInterrupt::Ask).then(|| daemon.client.clone());
     let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, false).await?;
@@ -337,12 +337,12 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     if let Some(path) = recorded {
         wishes::record(&daemon, line.session(), &path).await?;
     }
-    // A line that started a turn either tells its end or fails.
+    // `None` does not occur, because a line that started a turn either reports its end or fails.
     let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance()));
     Ok(signals.exit(exit))
 }
 
-/// Deletes a session that was made for one turn. The turn, or a subagent of it, may still be about to end.
+/// Deletes the session of an ephemeral run. Retries while the turn or one of its subagents is still ending.
 async fn remove(global: &Global, session: SessionId) {
     let begun = Instant::now();
     let failure = loop {
@@ -363,7 +363,7 @@ async fn remove(global: &Global, session: SessionId) {
     note(&clean_line(&format!("the session is still there ({failure}): agentctl sessions delete {id}")));
 }
 
-/// Tells which turn goes on.
+/// Prints the session of a detached turn.
 fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> anyhow::Result<Exit> {
     match output {
         Output::Text | Output::Lines => {
@@ -377,7 +377,7 @@ fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> a
     Ok(Exit::Done)
 }
 
-/// The prompt, from the command line and the pipe.
+/// Prompt from the command line and standard input.
 fn prompt(args: &RunArgs, words: Option<String>, dash: bool) -> Result<Option<Prompt>, Failure> {
     let prompt = input::join(words, input::piped(dash, args.wishes.timeout())?)?;
     let goes_on = args.session.session.is_some() || args.session.resume;

@@ -1,7 +1,7 @@
-//! `agentctl service`: the daemon as a user service of systemd, started by its socket, by the programs of systemd: its manager of
-//! this user's units, its logins and its journal.
+//! `agentctl service`: runs the daemon as a socket-activated systemd user service. Uses systemd's own programs:
+//! `systemctl`, `loginctl` and `journalctl`.
 //!
-//! - `units`: the two units, what became of them on the disk, and the file of keys that the service reads.
+//! - `units`: the two unit files, their state on the disk, and the environment file with keys.
 
 mod units;
 
@@ -25,10 +25,10 @@ use crate::{
     report,
 };
 
-/// Time limit for a daemon without work to be gone.
+/// Time limit for an idle daemon to exit.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// The end of the help of `service`.
+/// Examples for the help of `service`.
 pub(crate) const SERVICE_HELP: &str = "Examples:
   agentctl service install              start the daemon with its first client, from login on
   agentctl service install --linger     … and without a login
@@ -81,7 +81,7 @@ pub(crate) struct InstallArgs {
     no_start: bool,
 }
 
-/// Runs the subcommand.
+/// Runs the command `agentctl service`.
 pub(crate) async fn handle(global: &Global, command: ServiceCommand) -> anyhow::Result<Exit> {
     match command {
         ServiceCommand::Install(args) => install(global, &args).await,
@@ -145,17 +145,17 @@ fn note_logout() {
     }
 }
 
-/// Note and hint on a service that is installed and stops at logout.
+/// Note and hint about an installed service that stops at logout.
 pub(crate) fn logout_note() -> Option<(&'static str, &'static str)> {
     let is_installed = reach().and_then(|()| knows(units::SOCKET)).unwrap_or_default();
     lingering_note().filter(|_| is_installed)
 }
 
-/// Starts the socket. What runs already goes on, unless its unit was changed; a daemon takes new keys at its next start.
+/// Starts the socket. A running daemon continues unless its unit was changed; it uses new keys after its next start.
 fn start(changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
     let runs = property(units::SERVICE, "ActiveState")? == "active";
     if changed.contains(&units::SOCKET) {
-        // An active socket keeps the place at which it was bound.
+        // An active socket stays bound to its old path.
         control(&["stop", units::SERVICE, units::SOCKET])?;
     } else if changed.contains(&units::SERVICE) && runs {
         control(&["restart", units::SERVICE])?;
@@ -165,14 +165,14 @@ fn start(changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
     control(&["enable", "--now", units::SOCKET])
 }
 
-/// Returns whether a program is where tools put what they run once.
+/// Returns true if a program is in the cache of a tool such as `uvx`, where it may be removed.
 fn is_in_cache(program: &Path) -> bool {
     let caches = ["XDG_CACHE_HOME", "UV_CACHE_DIR"].into_iter().filter_map(|name| env::var_os(name).map(PathBuf::from));
     let usual = env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     caches.chain(usual).any(|cache| cache.is_absolute() && program.starts_with(cache))
 }
 
-/// Ends a daemon that systemd did not start: it has the socket. One that works is left alone.
+/// Stops an idle daemon that was not started by systemd, because it holds the socket. A busy one is an error.
 async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
     let Some(Daemon { client, .. }) = daemon::connect_running(global).await? else { return Ok(()) };
     let status = client.status().await?;
@@ -211,7 +211,7 @@ fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
             control(&[&["disable", "--now"][..], &names].concat())?;
         }
         Err(error) if force => crate::terminal::note(&format!("only the files are removed: {error}")),
-        // It may run all the same, and would go on without its units.
+        // The service may be running, and would continue without its units.
         Err(error) => return Err(error.clone().hint("--force removes the files alone").into()),
     }
     there.iter().try_for_each(|unit| unit.remove(&folder))?;
@@ -239,7 +239,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
     let (socket, enabled) = (told(units::SOCKET, "ActiveState"), told(units::SOCKET, "UnitFileState"));
     let (service, pid) = (told(units::SERVICE, "ActiveState"), told(units::SERVICE, "MainPID"));
     let pid = pid.parse::<u32>().ok().filter(|pid| *pid > 0);
-    // Those of a package are elsewhere.
+    // Units installed by a package are in another folder.
     let place = |name: &str| of(name, "FragmentPath").unwrap_or_default();
     let files: Vec<_> =
         units.iter().map(|(name, state)| json!({ "name": name, "state": state, "path": place(name) })).collect();
@@ -288,10 +288,10 @@ fn display(path: &Path) -> String {
 
 const SYSTEMCTL: &str = "systemctl";
 
-/// Asks for the manager of this user's units.
+/// Checks that the systemd user manager can be reached.
 ///
 /// # Errors
-/// When this machine has no systemd, or this user no manager.
+/// If this machine has no systemd, or this user has no manager.
 fn reach() -> Result<(), Failure> {
     run(SYSTEMCTL, &["--user", "show", "--property=Version"]).map(drop)
 }
@@ -299,29 +299,29 @@ fn reach() -> Result<(), Failure> {
 /// Runs `systemctl --user` with these arguments.
 ///
 /// # Errors
-/// When that failed, in its own words.
+/// If the command fails. The message is its output.
 fn control(args: &[&str]) -> Result<(), Failure> {
     run(SYSTEMCTL, &[&["--user"], args].concat()).map(drop)
 }
 
-/// Returns whether the manager knows a unit of that name.
+/// Returns true if the manager has loaded a unit with this name.
 ///
 /// # Errors
-/// When it cannot be asked.
+/// If the manager cannot be reached.
 fn knows(unit: &str) -> Result<bool, Failure> {
     Ok(property(unit, "LoadState")? == "loaded")
 }
 
-/// Value of a property of a unit; empty where nothing is known.
+/// Value of a unit's property; empty if unknown.
 ///
 /// # Errors
-/// When the manager cannot be asked.
+/// If the manager cannot be reached.
 fn property(unit: &str, property: &str) -> Result<String, Failure> {
     let name = format!("--property={property}");
     Ok(run(SYSTEMCTL, &["--user", "show", "--value", &name, unit])?.trim().to_owned())
 }
 
-/// Note where the units of this user end at the last logout; none where they do not, or nothing says so.
+/// Note that this user's units stop at the last logout. `None` if they do not, or if that is unknown.
 fn lingering_note() -> Option<(&'static str, &'static str)> {
     let user = nix::unistd::getuid().to_string();
     let lingers = run("loginctl", &["show-user", &user, "--property=Linger", "--value"]).ok()?;
@@ -329,10 +329,10 @@ fn lingering_note() -> Option<(&'static str, &'static str)> {
         .then_some(("the service stops when you log out", "loginctl enable-linger keeps it running"))
 }
 
-/// Shows the journal of a unit, in the terminal of the person.
+/// Shows the journal of a unit with `journalctl`.
 ///
 /// # Errors
-/// When there is no journal.
+/// If `journalctl` cannot be run.
 fn show_log(unit: &str, follow: bool, lines: u32) -> anyhow::Result<Exit> {
     let mut command = Command::new("journalctl");
     command.args(["--user", "--unit", unit, "--lines", &lines.to_string()]);

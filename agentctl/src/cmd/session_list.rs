@@ -1,5 +1,4 @@
-//! `agentctl sessions list`, `prune` and `search`: which sessions there are, the removal of many, and what was said and done, found
-//! by its words.
+//! `agentctl sessions list`, `prune` and `search`: lists sessions, deletes many at once, and searches their history.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +37,7 @@ use crate::{
 
 /// Number of sessions among which short ids are made unique.
 const KNOWN: usize = 1000;
-/// Sessions of one answer.
+/// Maximum number of sessions per request.
 const PAGE: usize = 500;
 
 /// Filter of sessions, as arguments.
@@ -55,7 +54,7 @@ pub(crate) struct Which {
     words: Vec<String>,
 }
 
-/// Some statuses.
+/// Statuses selected by one value of `--status`.
 type StatusGroup = &'static [SessionStatus];
 
 const STATUSES: [Choice<StatusGroup>; 5] = [
@@ -68,7 +67,7 @@ const STATUSES: [Choice<StatusGroup>; 5] = [
 
 impl Which {
     fn filter(&self, since: Option<Timestamp>) -> Result<SessionFilter, Failure> {
-        // A variable of a script that is empty would mean all sessions.
+        // An empty variable in a script would otherwise select all sessions.
         if self.words.iter().any(|word| word.trim().is_empty()) {
             return Err(Failure::usage("a word to look for is empty").hint("leave it out to mean all sessions"));
         }
@@ -107,7 +106,7 @@ pub(crate) struct ListArgs {
     all: bool,
 }
 
-/// Lists.
+/// Runs the command `agentctl sessions list`.
 pub(crate) async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
     let filter = args.which.filter(args.since)?;
     let known = if json || !filter.is_empty() { args.limit } else { args.limit.max(KNOWN) };
@@ -175,7 +174,7 @@ pub(crate) struct PruneArgs {
     yes: bool,
 }
 
-/// Removes many sessions, when the person has agreed.
+/// Deletes sessions after confirmation.
 pub(crate) async fn prune(daemon: &Daemon, args: PruneArgs, json: bool) -> anyhow::Result<Exit> {
     let filter = args.which.filter(None)?;
     let foreseen = daemon.client.prune_sessions(&filter, args.older_than, true).await?;
@@ -252,7 +251,7 @@ pub(crate) struct SearchArgs {
     limit: usize,
 }
 
-/// Searches.
+/// Runs the command `agentctl sessions search`.
 pub(crate) async fn search(daemon: &Daemon, args: SearchArgs, json: bool) -> anyhow::Result<Exit> {
     let session = args.session.as_deref().unwrap_or_default();
     let SearchResult { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
@@ -284,7 +283,7 @@ fn print_hits(hits: &[SearchHit]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A part of a text in one line, with what was found in bold.
+/// Text on one line, with the marked ranges in bold.
 pub(super) fn marked(text: &str, marks: &[Range<usize>], color: bool) -> String {
     let (mut line, mut at) = (String::new(), 0);
     for mark in marks {
@@ -299,7 +298,7 @@ pub(super) fn marked(text: &str, marks: &[Range<usize>], color: bool) -> String 
     line
 }
 
-/// Without escapes and in one line, as a part of one: spaces at its ends stay.
+/// Sanitizes a part of a line. Unlike `clean_line`, it keeps spaces at the ends.
 fn in_line(part: &str) -> String {
     clean(part).replace(['\n', '\r', '\t'], " ")
 }

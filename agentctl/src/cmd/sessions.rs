@@ -1,4 +1,5 @@
-//! `agentctl sessions`: shows, names, copies, resets and removes sessions; the other commands about them are beside this one.
+//! `agentctl sessions`: shows, renames, forks, resets and deletes sessions. The other subcommands are in neighbouring
+//! files.
 
 use std::io::{self, IsTerminal as _};
 
@@ -23,10 +24,10 @@ use crate::{
     },
 };
 
-/// The columns for what came of a call.
+/// Columns for the result of a call.
 const RESULT_COLUMNS: usize = 100;
 
-/// The end of the help of `sessions`.
+/// Examples for the help of `sessions`.
 pub(crate) const SESSIONS_HELP: &str = "Examples:
   agentctl sessions list
   agentctl sessions list --all              with subagents
@@ -114,7 +115,7 @@ pub(crate) enum SessionsCommand {
     },
 }
 
-/// Does what was asked.
+/// Runs the command `agentctl sessions`.
 pub(crate) async fn handle(global: &Global, command: SessionsCommand) -> anyhow::Result<Exit> {
     let (daemon, json) = (daemon::connect(global).await?, global.json);
     let find = async |name: &str| daemon.client.find_session(name).await.map(|id| id.to_string());
@@ -163,7 +164,7 @@ async fn show(daemon: &Daemon, session: &str, items: usize, json: bool) -> anyho
     let view = daemon.client.session(session).await?;
     let id = view.session.summary.id.to_string();
     let items = if items == 0 { Vec::new() } else { daemon.client.items(&id, 0, items).await? };
-    // It is told all the same where nobody knows the slots.
+    // The session is shown even if the slots cannot be loaded.
     let slots = daemon.client.models().await.unwrap_or_default();
     report::show(json, &as_json(&view, &items)?, || print(&view, &items, &slots))
 }
@@ -226,12 +227,12 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
             && result.exit_code.is_some()
             && result.ran_with.is_none()
         {
-            // As it was shown when it ran; the call stands above it.
+            // Formatted as when it ran; the line above shows the call.
             facts.below("result", tool_lines(None, result, RESULT_COLUMNS, false));
             continue;
         }
         let (who, text) = told(&item.item.body);
-        // A model's empty words were taken back: it was asked for again.
+        // Empty messages of a model were discarded, and the model was asked again.
         if !(text.is_empty() && matches!(who, "model" | "thought")) {
             facts.line(who, report::cut(&text, 200));
         }
@@ -239,7 +240,7 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     facts.print()
 }
 
-/// The model that turns ask which name none.
+/// Default model of the session's turns.
 fn model(settings: &SessionSettings, slots: &[SlotInfo]) -> String {
     let slot = settings.slot.unwrap_or_default();
     let own = slots.iter().find(|info| info.slot == slot).map_or("", |info| info.model.id.as_str());
@@ -282,7 +283,7 @@ async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow
     done(json, &id, "deleted")
 }
 
-/// True for a number in the list and for `last`.
+/// Returns true for a list position and for `last`.
 fn is_place(name: &str, id: &str) -> bool {
     let name = name.trim();
     let is_number = name.len() < 5 && name.bytes().all(|b| b.is_ascii_digit()) && !id.starts_with(name);
@@ -333,7 +334,7 @@ pub(crate) struct ForkArgs {
     files: bool,
 }
 
-/// Forks.
+/// Runs the command `agentctl sessions fork`.
 async fn fork(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exit> {
     let from = daemon.client.find_session(&args.session).await?.to_string();
     let ForkReply { session, turn, files, earlier } =

@@ -1,7 +1,7 @@
-//! `agentctl trace`: a turn as a tree with times, tokens and money, in the terminal or as a page.
+//! `agentctl trace`: shows a turn as a tree with times, tokens and cost, in the terminal or as an HTML page.
 //!
-//! The page needs no network: style, program and data stand in it, and nothing else may run or be loaded. The data is JSON in which
-//! no tag can end, and the program sets every text of it as text.
+//! The page needs no network: it contains its style, script and data, and its policy allows nothing else to run or
+//! load. The data is JSON with `<` escaped, so that it cannot close its tag, and the script only inserts it as text.
 
 mod requests;
 mod tree;
@@ -80,7 +80,7 @@ pub(crate) struct TraceArgs {
     force: bool,
 }
 
-/// Shows.
+/// Runs the command `agentctl trace`.
 pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
@@ -101,13 +101,13 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
     }
     report::show(global.json, &json!({ "session_id": session_id, "turns": trees }), || {
         let look = TerminalStyle::detect();
-        // A file or a pipe has no edge, and its lines are for people still.
+        // Files and pipes have no width, but their lines are meant for people too.
         let columns = if std::io::stdout().is_terminal() { look.columns() } else { tree::USUAL_COLUMNS };
         report::lines(trees.iter().flat_map(|turn| tree::lines(turn, columns, look.out_color)))
     })
 }
 
-/// Shows requests as they were on the wire.
+/// Shows requests as they were sent.
 async fn wire(daemon: &Daemon, session: SessionId, args: &TraceArgs, json: bool) -> anyhow::Result<Exit> {
     let turn = match &args.turn {
         Some(name) => Some(chosen(turns(&events(&daemon.client, session).await?), Some(name))?.turn_id),
@@ -137,7 +137,7 @@ async fn write_page(
     report::note(json, &told, &format!("{}: {turns}, {}", path.display(), report::bytes(page.len() as u64)))
 }
 
-/// The turn that was named, or the last one.
+/// Returns the named turn, or the last one.
 fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Failure> {
     let last = turns.len();
     let Some(name) = name.map(str::trim) else {
@@ -151,7 +151,7 @@ fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Fa
         name.parse() == Ok(turn.number) || (id.len() >= 6 && (own.starts_with(&id) || own.ends_with(&id)))
     };
     let mut found: Vec<usize> = (0..last).filter(|at| is_named(&turns[*at])).collect();
-    // A number is one, also where an id has the same digits.
+    // A turn number takes precedence over an id with the same digits.
     if let Some(at) = found.iter().copied().find(|at| name.parse() == Ok(turns[*at].number)) {
         found = vec![at];
     }
@@ -165,7 +165,7 @@ fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Fa
     }
 }
 
-/// All stored events of a session.
+/// Loads all stored events of a session.
 async fn events(client: &Client, session: SessionId) -> Result<Vec<Event>, ClientError> {
     let id = session.to_string();
     let view = client.session(&id).await?;
@@ -181,7 +181,7 @@ async fn events(client: &Client, session: SessionId) -> Result<Vec<Event>, Clien
     Ok(events)
 }
 
-/// The event without pictures and origins, of which no trace tells.
+/// Removes the origin of an item, which no trace shows.
 pub(in crate::cmd) fn slim(mut event: Event) -> Event {
     if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
         item.origin = None;
@@ -189,7 +189,7 @@ pub(in crate::cmd) fn slim(mut event: Event) -> Event {
     event
 }
 
-/// Puts the turns of subagents into those for which they worked. What is gone is left out.
+/// Nests the turns of subagents. Deleted sessions are left out.
 async fn with_subagents(client: &Client, trees: &mut [TurnTrace]) -> Result<(), ClientError> {
     let read = |session| async move {
         match events(client, session).await {
@@ -204,7 +204,7 @@ const PAGE: &str = include_str!("trace/page/page.html");
 const STYLE: &str = include_str!("trace/page/page.css");
 const SCRIPT: &str = include_str!("trace/page/page.js");
 
-/// The whole page, of these turns of a session.
+/// Renders the complete page for turns of a session.
 pub(in crate::cmd) fn render(title: &str, session_id: SessionId, turns: &[TurnTrace]) -> serde_json::Result<String> {
     let data = json!({ "title": title, "session_id": session_id, "turns": turns });
     let data = serde_json::to_string(&data)?.replace('<', "\\u003c");
@@ -215,7 +215,7 @@ pub(in crate::cmd) fn render(title: &str, session_id: SessionId, turns: &[TurnTr
     );
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len() + policy.len());
     let mut rest = PAGE;
-    // Cut before anything is put in, so that nothing that is put in is taken for a mark.
+    // The template is split before each insertion, so that inserted text is never taken for a placeholder.
     for (mark, content) in
         [("{{policy}}", &*policy), ("{{style}}", STYLE), ("{{data}}", &*data), ("{{script}}", SCRIPT)]
     {
@@ -228,15 +228,15 @@ pub(in crate::cmd) fn render(title: &str, session_id: SessionId, turns: &[TurnTr
     Ok(page)
 }
 
-/// The source expression that allows just this text to run.
+/// CSP source expression that allows only this text.
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Writes the page, whole or not at all. It has what was said in the session, so it is its owner's alone.
+/// Writes the page atomically. It contains the conversation, so only its owner may read it.
 ///
 /// # Errors
-/// When the file cannot be written, or is there already and may not be replaced.
+/// If the file cannot be written, or exists and may not be replaced.
 fn write(path: &Path, page: &str, may_replace: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         if error.kind() == io::ErrorKind::AlreadyExists {

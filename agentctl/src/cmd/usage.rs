@@ -1,4 +1,5 @@
-//! `agentctl usage` and `agentctl stats`: tokens and money, by model, session, day or slot; and what happened, counted by day.
+//! `agentctl usage` and `agentctl stats`: tokens and cost by model, session, day or slot, and counters of events by
+//! day.
 
 use std::collections::BTreeMap;
 
@@ -55,15 +56,15 @@ const GROUPINGS: [Choice<UsageGrouping>; 4] = [
     ("slot", "by the role that the model had", UsageGrouping::Slot),
 ];
 
-/// Days that are shown where nobody says.
+/// Default number of days.
 const LAST_DAYS: u32 = 30;
 
-/// The question about the last days, so many up to today.
+/// Query for the last `days` days, including today.
 fn last(days: u32) -> UsageQuery {
     UsageQuery { last_days: Some(days), ..UsageQuery::default() }
 }
 
-/// The question about the days from a typed beginning on.
+/// Parses the first day of a query.
 fn first_day(text: &str) -> Result<UsageQuery, String> {
     let problem = || format!("{text:?} is no beginning; write 7d, 2w, today, all or a date such as 2026-11-25");
     let (count, days) = match (text, text.parse(), text.strip_suffix('d'), text.strip_suffix('w')) {
@@ -82,7 +83,7 @@ pub(crate) fn date(text: &str) -> Result<Date, String> {
     text.parse().map_err(|_| format!("{text:?} is no date; write one such as 2026-11-25"))
 }
 
-/// Shows tokens and money.
+/// Runs the command `agentctl usage`.
 pub(crate) async fn handle(global: &Global, args: UsageArgs) -> anyhow::Result<Exit> {
     let usual = if args.until.is_some() { UsageQuery::default() } else { last(LAST_DAYS) };
     let query = UsageQuery { until: args.until, by: args.by, ..args.since.unwrap_or(usual) };
@@ -130,7 +131,7 @@ fn label(group: &UsageGroup, by: UsageGrouping) -> String {
     }
 }
 
-/// Tokens of the requests are split into those that were computed, came from a cache and went into one.
+/// Cells of a row. Prompt tokens are split into computed, cached, and cache-written ones.
 fn row(label: String, usage: &Usage) -> [String; 7] {
     let (cached, written) = (usage.cached_tokens, usage.cache_write_tokens);
     [
@@ -170,7 +171,7 @@ pub(crate) struct StatsArgs {
     prometheus: bool,
 }
 
-/// Shows the counters.
+/// Runs the command `agentctl stats`.
 pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     if args.prometheus {
@@ -178,7 +179,7 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     }
     let query = UsageQuery { until: args.until, ..args.since };
     let usage = daemon.client.usage(&query).await?;
-    // The daemon's days, which need not be ours.
+    // Based on the daemon's current day, which may differ from ours.
     let first =
         query.last_days.and_then(|days| (1..days).try_fold(usage.until, |day, _| day.yesterday().ok())).or(query.since);
     let days = daemon.client.counters(first, Some(usage.until)).await?;
@@ -190,7 +191,7 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     })
 }
 
-/// Sums over all days.
+/// Sums the counters over all days.
 fn total(days: &[DayCounters]) -> Vec<Counter> {
     let mut sums: BTreeMap<(CounterKind, &str, &str), (u64, u64)> = BTreeMap::new();
     for counter in days.iter().flat_map(|day| &day.counters) {
@@ -208,7 +209,7 @@ fn total(days: &[DayCounters]) -> Vec<Counter> {
 }
 
 fn print_counters(total: &[Counter], usage: &UsageReport) -> anyhow::Result<()> {
-    // Most calls take less than a second, and a person may be waited for over days.
+    // Most calls take less than a second, but waiting for a user may take days.
     let shown = |average: u64| if average < 60_000 { paint::duration(average) } else { report::span(average) };
     let rows = total.iter().map(|counter| {
         let average = counter.milliseconds.checked_div(counter.count).filter(|_| counter.milliseconds > 0);
@@ -302,7 +303,7 @@ fn labels(counter: &Counter) -> Vec<(&str, &str)> {
     name.into_iter().chain(outcome.map(|label| (label, counter.outcome.as_str()))).collect()
 }
 
-/// Text in the format of Prometheus, version 0.0.4.
+/// Text in the Prometheus exposition format, version 0.0.4.
 #[derive(Default)]
 struct Exposition(String);
 

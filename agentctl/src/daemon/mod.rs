@@ -1,7 +1,7 @@
-//! The way to the daemon: how it is reached, and how it is started when none runs, so that it outlives us: its own session,
-//! nothing of our terminal, a small environment, a log file.
+//! Connecting to the daemon, and starting it if none runs. A started daemon must outlive this client: it gets a
+//! separate session, a reduced environment and a log file, and nothing of our terminal.
 //!
-//! - [`place`]: where it is, the built-in model's file, and what this shell's environment says of models.
+//! - [`place`]: locates the daemon and the built-in model's file, and checks this shell's model variables.
 
 mod place;
 
@@ -33,48 +33,47 @@ use crate::{exit::Exit, failure::Failure, flags::Global};
 
 pub(crate) use place::{DaemonPlace, ShellNote, Sight, Weights, is_same_folder, silent};
 
-/// Our name in the daemon's audit.
+/// Name of this client in the daemon's audit log.
 pub(crate) const CLIENT: &str = "agentctl";
 
-/// Time limit for a daemon to become ready. It is ready in well under a second; a large journal after a crash, or a
-/// slow disk, takes longer.
+/// Time limit for a daemon to become ready. It normally takes well under a second; a large journal after a crash or a
+/// slow disk takes longer.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time for which daemons that lose the race against another one are forgiven: the other one is about to be ready, or
-/// gone.
+/// Time during which a launched daemon may lose the start race: the winner is about to be ready, or about to exit.
 const RACE_LIMIT: Duration = Duration::from_secs(3);
 
-/// The time that a daemon which holds the data folder may take to be found: it looks after its socket every five seconds.
+/// Time to wait for a daemon that holds the data folder. It checks its socket every five seconds.
 const FOUND_AGAIN: Duration = Duration::from_secs(10);
 
-/// Delay after such a loss before another one is started: the winner may have been on its way out.
+/// Delay after a lost race before the next launch: the winner may have been exiting.
 const NEXT_LAUNCH: Duration = Duration::from_millis(700);
 
-/// The pauses between two tries to reach it, growing from the first to the last.
+/// Shortest and longest delay between connection attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
-/// The daemon, reached.
+/// A daemon that this client is connected to.
 #[derive(Debug, Clone)]
 pub(crate) struct Daemon {
-    /// The connection.
+    /// Connection to the daemon.
     pub(crate) client: Client,
-    /// The place at which it is looked for, after a restart too.
+    /// Places to search for the daemon, also after a restart.
     pub(crate) place: DaemonPlace,
-    /// The socket at which it answered.
+    /// Socket at which it answered.
     pub(crate) socket: PathBuf,
-    /// Set if this client had to start it.
+    /// True if this client started it.
     pub(crate) started: bool,
 }
 
 impl Daemon {
-    /// Variables of the client's environment that the daemon asks for, and the client's folder: tools of our turns see
-    /// them, and nothing else of it leaves us.
+    /// Variables of the client's environment that the daemon requests, and the client's folder. Tools of our turns see
+    /// them; no other variables are sent.
     pub(crate) fn environment(&self) -> ClientEnvironment {
         let folder = env::current_dir().and_then(fs::canonicalize);
         folder.map_or_else(|_| self.environment_in_no_folder(), |folder| self.environment_in(&folder))
     }
 
-    /// The same with this folder in place of the client's.
+    /// Like `environment`, with `folder` instead of the client's.
     pub(crate) fn environment_in(&self, folder: &Path) -> ClientEnvironment {
         self.environment_in_no_folder().in_folder(&self.client.hello().environment, folder)
     }
@@ -84,7 +83,7 @@ impl Daemon {
         ClientEnvironment::unjudged(variables().filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
     }
 
-    /// A turn of this client that asks for nothing but an answer to this.
+    /// A turn of this client with default settings.
     pub(crate) fn turn(&self, text: Option<String>) -> StartTurn {
         StartTurn {
             text,
@@ -95,30 +94,30 @@ impl Daemon {
         }
     }
 
-    /// Returns whether the built-in model serves turns that name no other. A daemon that does not list its models says nothing.
+    /// Returns true if the built-in model serves the default slot. False if the models cannot be listed.
     pub(crate) async fn is_builtin(&self) -> bool {
         let slots = self.client.models().await.unwrap_or_default();
         slots.iter().any(|info| info.slot == Slot::default() && info.model.embedded)
     }
 
-    /// The variables that the daemon's configuration names and only we have, such as keys of MCP servers.
+    /// Variables named in the daemon's configuration that only this client has, such as keys of MCP servers.
     pub(crate) fn variables(&self) -> HashMap<String, String> {
         let wanted = self.client.hello().variables.iter();
         wanted.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
     }
 }
 
-/// The variables of this shell that are text.
+/// Variables of this shell that are valid UTF-8.
 pub(crate) fn variables() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Where the daemon keeps its data, as far as we can know without asking it.
+/// Data folder of the daemon, as far as known without asking it.
 pub(crate) fn data_dir() -> Result<PathBuf, Failure> {
     folder("AGENTD_DATA_DIR", "XDG_DATA_HOME", ".local/share")
 }
 
-/// Where the person's configuration is.
+/// Folder of the user's configuration.
 pub(crate) fn config_dir() -> Result<PathBuf, Failure> {
     folder("AGENTD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
 }
@@ -132,15 +131,15 @@ fn folder(own: &str, xdg: &str, below_home: &str) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::usage("HOME is not set").hint(format!("set HOME, or name the folder with {own}")))
 }
 
-/// The file that a daemon which we start logs to.
+/// Log file of a daemon started by this client.
 pub(crate) fn log_file() -> Result<PathBuf, Failure> {
     Ok(data_dir()?.join("logs").join("agentd.log"))
 }
 
-/// Reaches the daemon, and starts it when none runs.
+/// Connects to the daemon, and starts it if none runs.
 ///
 /// # Errors
-/// When it cannot be reached or started, or is of another version.
+/// If it cannot be reached or started, or has another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
     let place = DaemonPlace::of(global)?;
     match reach(&place).await? {
@@ -149,16 +148,16 @@ pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
     }
 }
 
-/// Reaches the daemon if one runs.
+/// Connects to the daemon if one runs.
 ///
 /// # Errors
-/// When what is there cannot be used, or is of another version.
+/// If the process at the socket cannot be used, or has another version.
 pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, Failure> {
     reach(&DaemonPlace::of(global)?).await
 }
 
-/// A daemon that lives and has lost its socket notices it in a few seconds, and one that starts or ends takes no longer: it
-/// is waited for.
+/// Connects to a running daemon. Waits for one that starts, stops, or has lost its socket, which it restores within a
+/// few seconds.
 async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
     let begun = Instant::now();
     let mut pause = PAUSES.0;
@@ -181,12 +180,12 @@ async fn reach(place: &DaemonPlace) -> Result<Option<Daemon>, Failure> {
     }
 }
 
-/// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
-/// live, and both clients reach that one. The lock may also be that of a daemon which is ending: then nobody answers,
-/// and another one is started.
+/// Starts a daemon and waits until it answers. If two clients do so at once, the daemon's lock lets one daemon live and
+/// both clients connect to it. If the lock belongs to a daemon that is exiting, none answers and another one is
+/// launched.
 ///
 /// # Errors
-/// When it cannot be started.
+/// If it cannot be started.
 pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     let program = program()?;
     let mut launched = launch(&program, place.named(), log_file()?)?;
@@ -198,8 +197,8 @@ pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
         pause = (pause * 2).min(PAUSES.1);
         match place.look(Client::of_our_version).await {
             Sight::Reached(client, socket) => return Ok(Daemon { client, place, socket, started: true }),
-            // Waiting does not help. A connection that is lost while the daemon comes up does not count: it may be that of a
-            // daemon that lost the race.
+            // Waiting does not help. A lost connection during the start is ignored: it may belong to a daemon that lost
+            // the race.
             Sight::Unusable(error)
                 if matches!(error.kind, ClientErrorKind::OtherVersion | ClientErrorKind::Refused) =>
             {
@@ -211,7 +210,7 @@ pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
             ended = launched.ended().map(|status| (status, Instant::now()));
         }
         match ended {
-            // It says so, with this code, also when another daemon holds the lock.
+            // Exit code 1 also means that another daemon holds the lock.
             Some((status, _)) if status.code() != Some(1) || begun.elapsed() > launched.race_limit() => {
                 return Err(launched.failure("the daemon failed to start", Some(status)));
             }
@@ -228,22 +227,23 @@ pub(crate) async fn start(place: DaemonPlace) -> Result<Daemon, Failure> {
     }
 }
 
-/// Returns true while a process exists and has not ended. In a container an ended one may stay until its parent asks for it.
+/// Returns true if the process exists and is not a zombie. In a container, an ended process may stay until it is
+/// reaped.
 fn is_alive(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state comes after the name, which may have any letters.
+    // The state follows the name, which may contain any characters.
     if stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['Z', 'X'])) {
         return false;
     }
-    // The null signal asks only; "not permitted" still means that somebody is there.
+    // Signal 0 only checks; "not permitted" still means that the process exists.
     !matches!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None), Err(nix::errno::Errno::ESRCH))
 }
 
 /// Waits until a process is gone.
 ///
 /// # Errors
-/// When the time runs out.
+/// If the time limit is exceeded.
 pub(crate) async fn wait_gone(pid: u32, limit: Duration) -> io::Result<()> {
     let begun = Instant::now();
     let mut pause = PAUSES.0;
@@ -257,14 +257,14 @@ pub(crate) async fn wait_gone(pid: u32, limit: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Lines of the log that are shown when a start fails.
+/// Maximum number of log lines shown when a start fails.
 const LAST_LINES: usize = 15;
 
-/// Bytes of the log that are read for that.
+/// Maximum bytes of the log that are read for them.
 const LAST_BYTES: u64 = 16 * 1024;
 
-/// Variables that the daemon inherits by name. Everything else of this terminal stays here, because the daemon
-/// lives longer than it and serves other clients too.
+/// Variables that the daemon inherits by name. No others are passed on, because the daemon outlives this terminal and
+/// serves other clients too.
 const INHERITED: [&str; 23] = [
     "HOME",
     "USER",
@@ -291,29 +291,29 @@ const INHERITED: [&str; 23] = [
     "no_proxy",
 ];
 
-/// Variables that the daemon inherits by the start of their names.
+/// Prefixes of variables that the daemon inherits.
 const INHERITED_PREFIXES: [&str; 6] = ["AGENTD_", "MODEL_", "OTEL_", "XDG_", "LC_", "NO_PROXY"];
 
-/// Variables that the daemon inherits by the end of their names: the keys that configuration files refer to.
+/// Suffixes of variables that the daemon inherits: keys that configuration files refer to.
 const INHERITED_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 
-/// Variables that hold a path.
+/// Variables with a path that must be made absolute.
 const ABSOLUTE: [&str; 2] = ["AGENTD_CONFIG_DIR", "AGENTD_DATA_DIR"];
 
-/// A daemon that is coming up.
+/// A launched daemon that is not ready yet.
 #[derive(Debug)]
 struct LaunchedDaemon {
-    /// None once it was left to itself.
+    /// The process; `None` once it is detached.
     child: Option<Child>,
     log: PathBuf,
-    /// Where the log ended before the start.
+    /// Length of the log before the start, in bytes.
     log_start: u64,
 }
 
-/// The daemon's program: beside ours, because the two belong together, or else in the search path.
+/// Path of the daemon's program: next to this one, because the two belong together, or else in `PATH`.
 ///
 /// # Errors
-/// When it is in neither place.
+/// If it is in neither place.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
     let beside = env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join("agentd")));
     let in_path = env::var_os("PATH").unwrap_or_default();
@@ -327,15 +327,15 @@ pub(crate) fn program() -> Result<PathBuf, Failure> {
         })
 }
 
-/// Returns true for a file that can be run.
+/// Returns true if the path is an executable file.
 pub(crate) fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Starts it, at that socket or at the usual one. It is not ready yet when this returns.
+/// Launches the daemon at the given or the default socket. It may not be ready when this returns.
 ///
 /// # Errors
-/// When the log file cannot be opened or the program cannot be run.
+/// If the log file cannot be opened, or the program cannot be run.
 fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<LaunchedDaemon, Failure> {
     let failed = |what: &str, error: &io::Error| {
         Failure::unreachable(format!("cannot start the daemon: {what}: {error}"))
@@ -360,7 +360,7 @@ fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launche
         .current_dir("/")
         .env_clear()
         .envs(env::vars_os().filter(|(name, value)| !value.is_empty() && is_inherited(name)))
-        // The daemon does not share our current folder, so that relative paths would mean others there.
+        // The daemon runs in `/`, where relative paths would mean something else.
         .envs(ABSOLUTE.iter().filter_map(|name| Some((name, absolute(env::var_os(name)?).ok()?))))
         .stdin(Stdio::null())
         .stdout(file)
@@ -370,11 +370,11 @@ fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launche
     Ok(LaunchedDaemon { child: Some(child), log, log_start })
 }
 
-/// Has the command leave our session, so that closing the terminal does not end it and Ctrl-C does not reach it.
+/// Moves the command to a new session, so that closing the terminal or pressing Ctrl-C does not end it.
 #[allow(unsafe_code, reason = "a new session can only be made between fork and exec")]
 fn own_session(command: &mut Command) {
-    // SAFETY: between fork and exec only functions that are safe in signal handlers may be called. setsid is one of
-    // them, and the closure calls nothing else: it neither allocates nor takes a lock, and its error is a number.
+    // SAFETY: between fork and exec only async-signal-safe functions may be called. setsid is one of them, and the
+    // closure calls nothing else: it neither allocates nor locks, and its error is a number.
     unsafe {
         command
             .pre_exec(|| nix::unistd::setsid().map(drop).map_err(|errno| io::Error::from_raw_os_error(errno as i32)));
@@ -388,11 +388,11 @@ fn is_inherited(name: &OsStr) -> bool {
         || INHERITED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Leaves it to itself. While we live its end is noted, or it would be held to be there by whoever waits for that.
+/// Detaches the daemon. A thread reaps it if it ends while we live; otherwise it would seem alive to waiting processes.
 impl Drop for LaunchedDaemon {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Without the thread it is noted at our end.
+            // Without the thread, it is reaped after our exit.
             let _ = thread::Builder::new().name("agentctl-daemon".to_owned()).spawn(move || child.wait());
         }
     }
@@ -404,22 +404,22 @@ impl LaunchedDaemon {
         self.child.as_mut()?.try_wait().ok().flatten()
     }
 
-    /// The time for which it may have ended because another one holds the data folder. One that lives, and whose lock file and
-    /// socket were removed, is found again when it has made them anew.
+    /// Time during which it may have ended because another daemon holds the data folder. A daemon whose lock file and
+    /// socket were removed is found again once it has recreated them.
     fn race_limit(&self) -> Duration {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
         let is_held = lines.iter().any(|line| line.contains("agentd is already running"));
         if is_held { FOUND_AGAIN } else { RACE_LIMIT }
     }
 
-    /// Why it did not come up, with the last lines of its log.
+    /// Failure of the start, with the last lines of the log.
     fn failure(&self, what: &str, ended: Option<ExitStatus>) -> Failure {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
         let said = if lines.is_empty() { String::new() } else { format!("; it said:\n  {}", lines.join("\n  ")) };
         let mut failure = Failure::unreachable(format!("{what}{said}"))
             .hint(format!("the whole log is in {}; `agentctl doctor` may find the cause", self.log.display()));
         if ended.and_then(|status| status.code()) == Some(2) {
-            // The daemon says so of wrong usage and wrong configuration, and so do we.
+            // The daemon uses this code for invalid usage and configuration, and so do we.
             failure.exit = Exit::Usage;
             failure.kind = ErrorKind::Configuration;
         }
@@ -427,7 +427,7 @@ impl LaunchedDaemon {
     }
 }
 
-/// The last lines that were written to the log since `start`.
+/// Last lines written to the log since offset `start`.
 fn last_lines(log: &Path, start: u64) -> io::Result<Vec<String>> {
     let mut file = File::open(log)?;
     let end = file.metadata()?.len();

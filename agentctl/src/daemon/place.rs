@@ -1,9 +1,12 @@
-//! The place of the daemon: at the socket that a person named, else where the lock file of the data folder points, else at the
-//! usual place, if what answers there works on that folder. So a client finds the same daemon with and without a desktop's
-//! environment, and never that of another data folder. And the place of the built-in model's weights: a file that may be missing.
-//! And what this shell's environment says of models, beside what the daemon was started with: variables that have no effect are
-//! named, and keys of well-known providers with the lines that would use them. Values are compared by their digests and shown
-//! nowhere.
+//! Locating the daemon, the built-in model's weights, and model settings in this shell.
+//!
+//! The daemon is searched at the socket named by the user, else where the lock file of the data folder points, else at
+//! the default sockets, if the process there uses that data folder. A client thus finds the same daemon with and
+//! without a desktop environment, and never that of another data folder.
+//!
+//! Model variables of this shell are compared with those the daemon was started with. Variables without effect are
+//! reported, as are keys of known providers with the lines that would use them. Values are compared by digest and never
+//! shown.
 
 use std::{
     collections::BTreeMap,
@@ -25,39 +28,39 @@ use serde::Serialize;
 use super::{Daemon, data_dir, variables};
 use crate::{failure::Failure, flags::Global};
 
-/// The places to look at.
+/// Sockets and data folder to search.
 #[derive(Debug, Clone)]
 pub(crate) struct DaemonPlace {
-    /// The socket that a person named.
+    /// Socket named by the user.
     named: Option<PathBuf>,
-    /// The socket of a daemon that nobody told otherwise.
+    /// Socket used by default.
     usual: PathBuf,
-    /// The place where it may be instead.
+    /// Other sockets where the daemon may be instead.
     others: Vec<PathBuf>,
-    /// The data folder; none where nothing says which, and a socket does.
+    /// Data folder; `None` if it is unknown but a socket is known.
     data: Option<PathBuf>,
 }
 
-/// The things found there.
+/// Result of one search.
 pub(crate) enum Sight {
-    /// The daemon, and the socket at which it answered.
+    /// A daemon, and the socket at which it answered.
     Reached(Client, PathBuf),
-    /// A process that holds the data folder and does not answer, with its socket where it has told it.
+    /// A process that holds the data folder but does not answer, with the connection error if its socket is known.
     Silent(LockHolder, Option<ClientError>),
-    /// No daemon.
+    /// No daemon is running.
     Nobody,
-    /// Something that cannot be used.
+    /// A process at a socket that cannot be used.
     Unusable(ClientError),
 }
 
 impl DaemonPlace {
-    /// The places to look at for these arguments and this environment.
+    /// Places for these arguments and this environment.
     ///
     /// # Errors
-    /// When a path cannot be one of a socket, or nothing says which data folder is meant.
+    /// If a path is invalid for a socket, or the data folder is unknown.
     pub(crate) fn of(global: &Global) -> Result<Self, Failure> {
         let named = match &global.socket {
-            // On the command line a relative path has a clear meaning; in the environment it has none.
+            // A relative path is meaningful on the command line, but not in the environment.
             Some(path) => absolute(path).ok().map(PathBuf::into_os_string),
             None => env::var_os("AGENTD_SOCKET"),
         };
@@ -81,35 +84,35 @@ impl DaemonPlace {
         Ok(Self { named, usual, others, data })
     }
 
-    /// The socket that a person named.
+    /// Socket named by the user.
     pub(crate) fn named(&self) -> Option<&Path> {
         self.named.as_deref()
     }
 
-    /// The socket at which the daemon is, or would be.
+    /// Socket where the daemon is, or would be.
     pub(crate) fn socket(&self) -> PathBuf {
         self.holder().and_then(|holder| holder.socket).unwrap_or_else(|| self.usual.clone())
     }
 
-    /// The process that holds the data folder, unless another socket than its own was named.
+    /// Process that holds the data folder, unless the user named a different socket.
     pub(crate) fn holder(&self) -> Option<LockHolder> {
         self.file_holder().or_else(|| self.folder_holder())
     }
 
-    /// The process that the lock file leads to.
+    /// Process that the lock file refers to.
     fn file_holder(&self) -> Option<LockHolder> {
-        // A lock file that cannot be read tells as little as one that is not there.
+        // An unreadable lock file is treated like a missing one.
         let holder = lock_file::holder(&self.data.as_ref()?.join(LOCK_FILE)).ok().flatten()?;
         let is_meant = self.named.as_ref().is_none_or(|named| holder.socket.as_ref() == Some(named));
         is_meant.then_some(holder)
     }
 
-    /// The process that holds a folder whose lock file was removed, until it has made the file again.
+    /// Process that holds a folder whose lock file was removed, until it recreates the file.
     fn folder_holder(&self) -> Option<LockHolder> {
         lock_file::folder_holder(self.data.as_ref().filter(|_| self.named.is_none())?)
     }
 
-    /// Looks once. A daemon, at its socket, has to be of a version that fits.
+    /// Searches once. `fitting` checks the version of the daemon found.
     pub(crate) async fn look(&self, fitting: fn(Client, &Path) -> Result<Client, ClientError>) -> Sight {
         if let Some(holder) = self.file_holder() {
             let Some(socket) = holder.socket.clone() else { return Sight::Silent(holder, None) };
@@ -136,10 +139,10 @@ impl DaemonPlace {
         self.folder_holder().map_or(Sight::Nobody, |holder| Sight::Silent(holder, None))
     }
 
-    /// Connects to the daemon, if it is there.
+    /// Connects to the daemon.
     ///
     /// # Errors
-    /// When it is not, or cannot be used.
+    /// If it is not running, or cannot be used.
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
         match self.look(Client::of_our_version).await {
             Sight::Reached(client, _) => Ok(client),
@@ -150,8 +153,8 @@ impl DaemonPlace {
         }
     }
 
-    /// True where a daemon works on the folder that is meant. A named socket is meant, whatever its folder is; and older
-    /// daemons do not tell.
+    /// Returns true if the daemon uses the expected data folder. A named socket is accepted with any folder, as are
+    /// older daemons, which do not report theirs.
     fn is_meant(&self, client: &Client) -> bool {
         let theirs = &client.hello().data_dir;
         match &self.data {
@@ -161,13 +164,13 @@ impl DaemonPlace {
     }
 }
 
-/// True where two paths lead to one folder.
+/// Returns true if two paths lead to the same folder.
 pub(crate) fn is_same_folder(one: &Path, other: &Path) -> bool {
     let inode = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     one == other || inode(one).is_some_and(|found| Some(found) == inode(other))
 }
 
-/// Why a daemon that runs is of no use, and what helps.
+/// Failure for a daemon that runs but cannot be reached, with a hint.
 pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
     let who = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
     let what = match (&holder.socket, error.map(|error| error.kind)) {
@@ -182,21 +185,21 @@ pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failur
     Failure::unreachable(format!("the daemon ({who}) holds the data folder and {what}")).hint(hint)
 }
 
-/// The folders below that of the models in which a file is looked for.
+/// Maximum depth below the models folder that is searched for a file.
 const DEEPEST: u8 = 3;
 
-/// The file of the built-in model.
+/// File of the built-in model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// It is there.
+    /// The file, which exists.
     File(PathBuf),
-    /// It is not, at this path or below it.
+    /// No file exists at this path or below it.
     Missing(PathBuf),
 }
 
 impl Weights {
-    /// Looks for the file that the daemon would load: the one that its configuration names, the one in its data folder,
-    /// or one that came with the programs.
+    /// Finds the file that the daemon would load: the one in its configuration, in its data folder, or installed with
+    /// the programs.
     pub(crate) async fn find(daemon: &Daemon) -> Self {
         let named = named(daemon).await;
         let is_named = named.is_some();
@@ -217,7 +220,7 @@ impl Weights {
     }
 }
 
-/// The file that the configuration names. A daemon that does not say is an older one.
+/// File named in the configuration. `None` for older daemons, which do not report it.
 async fn named(daemon: &Daemon) -> Option<PathBuf> {
     let view = daemon.client.config().await.ok()?;
     let value = |key: &str| {
@@ -228,13 +231,13 @@ async fn named(daemon: &Daemon) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     match (named.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => Some(home.join(rest)),
-        // A relative one belongs to the folder of its file.
+        // A relative path refers to the folder of the configuration.
         _ if Path::new(&named).is_relative() => Some(super::config_dir().ok()?.join(named)),
         _ => Some(named.into()),
     }
 }
 
-/// A GGUF file in this folder or below.
+/// Finds a GGUF file in this folder or below.
 fn file_below(folder: &Path, depth: u8) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     entries.flatten().find_map(|entry| {
@@ -246,14 +249,14 @@ fn file_below(folder: &Path, depth: u8) -> Option<PathBuf> {
     })
 }
 
-/// Places of models in the names of variables, the first of which serves where none is named.
+/// Slot names in variables. The first one is the default slot.
 const PLACES: [&str; 5] = ["BASIC", "REASONING", "MULTIMODAL", "CODE", "CHAT"];
 
-/// Other words that people write for them.
+/// Common aliases of slot names.
 const OTHER_PLACES: [(&str, &str); 4] =
     [("BASE", "BASIC"), ("DEFAULT", "BASIC"), ("VISION", "MULTIMODAL"), ("REASON", "REASONING")];
 
-/// Ends of the names, and other words that people write for them.
+/// Suffixes of the variables, and their common aliases.
 const ENDS: [(&str, &[&str]); 5] = [
     ("BASE_URL", &["BASE_URL", "URL", "API_BASE", "API_URL", "ENDPOINT"]),
     ("API_KEY", &["API_KEY", "KEY", "TOKEN"]),
@@ -262,13 +265,13 @@ const ENDS: [(&str, &[&str]); 5] = [
     ("ID", &["ID", "MODEL", "NAME", "MODEL_ID", "MODEL_NAME"]),
 ];
 
-/// Ends that are too short to be recognised by most of their letters.
+/// Suffixes too short for fuzzy matching.
 const SHORT_ENDS: [&str; 2] = ["ID", "WIRE"];
 
-/// Letters by which a misspelt name may differ.
+/// Maximum edit distance of a misspelt name.
 const SLIPS: usize = 2;
 
-/// Keys that people have, and the addresses that take them.
+/// Prefixes of well-known key variables, and the providers' base URLs.
 const PROVIDERS: [(&str, &str); 7] = [
     ("OPENROUTER", "https://openrouter.ai/api/v1"),
     ("GEMINI", "https://generativelanguage.googleapis.com/v1beta/openai"),
@@ -279,18 +282,18 @@ const PROVIDERS: [(&str, &str); 7] = [
     ("TOGETHER", "https://api.together.xyz/v1"),
 ];
 
-/// Keys that are enough, where no model is named.
+/// Keys that work without naming a model.
 const ENOUGH: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 
-/// Something in this shell's environment that has no effect.
+/// A setting in this shell's environment that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ShellNote {
-    /// The variables.
+    /// Names of the variables.
     #[serde(rename = "variables")]
     pub(crate) names: Vec<String>,
-    /// The finding, in a sentence.
+    /// Finding, in one sentence.
     pub(crate) message: String,
-    /// The way out.
+    /// Hint on how to fix it.
     pub(crate) hint: String,
 }
 
@@ -299,15 +302,15 @@ impl ShellNote {
         Self { names: names.iter().map(|name| (*name).to_owned()).collect(), message, hint }
     }
 
-    /// Both in one line.
+    /// Message and hint in one line.
     pub(crate) fn line(&self) -> String {
         format!("{}: {}", self.message, self.hint)
     }
 }
 
 impl Daemon {
-    /// Variables of this shell that have no effect, the most important first; nothing where all is well. A key of a
-    /// provider is worth a word only where the built-in model answers.
+    /// Variables of this shell without effect, the most important first. Unused provider keys are only reported if the
+    /// built-in model is in use.
     pub(crate) fn shell_notes(&self, has_builtin: bool) -> Vec<ShellNote> {
         let shell = variables().filter(|(_, value)| !value.trim().is_empty()).collect();
         self.client.hello().started_with.as_ref().map_or_else(Vec::new, |known| notes(&shell, known, has_builtin))
@@ -343,7 +346,7 @@ fn differing(shell: &BTreeMap<String, String>, known: &StartVariables) -> Vec<Sh
         .collect()
 }
 
-/// Names that are nearly one that has an effect.
+/// Names similar to a variable that has an effect.
 fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNote> {
     let known: Vec<String> = known_names().collect();
     let strange = shell.keys().filter(|name| !known.contains(name));
@@ -357,9 +360,9 @@ fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNot
         .collect()
 }
 
-/// The variable that a name was meant for.
+/// Returns the variable that a name was probably meant to be.
 fn meant(name: &str, has_builtin: bool) -> Option<String> {
-    // A name of another program is not one of ours because it is short.
+    // A short name may belong to another program.
     let written = squeezed(name);
     if !(written.starts_with("MOD") && written.len() > "MODEL".len() + SLIPS) {
         return None;
@@ -375,13 +378,12 @@ fn meant(name: &str, has_builtin: bool) -> Option<String> {
     for (end, forms) in ENDS {
         for (place, meant) in places.clone() {
             for form in forms.iter().filter(|form| !(place == "BASE" && **form == "URL")) {
-                // In words for the same thing, nothing is left to guess.
-                // Few letters are too few to be misspelt: `MODEL_BASE_DIR` is somebody else's.
+                // Aliases must match exactly, and so must short suffixes: `MODEL_BASE_DIR` belongs to another program.
                 let slips = if *form == end && !SHORT_ENDS.contains(&end) { SLIPS } else { 0 };
                 consider(format!("MODEL_{place}_{form}"), slips, format!("MODEL_{meant}_{end}"));
             }
         }
-        // Without a place, `MODEL_ID` and `MODEL_NAME` are those of many programs.
+        // Without a slot, `MODEL_ID` and `MODEL_NAME` are used by many programs.
         if has_builtin && !SHORT_ENDS.contains(&end) {
             consider(format!("MODEL_{end}"), 1, format!("MODEL_{}_{end}", PLACES[0]));
         }
@@ -389,9 +391,9 @@ fn meant(name: &str, has_builtin: bool) -> Option<String> {
     nearest.map(|(_, meant)| meant)
 }
 
-/// Keys of providers that nothing uses.
+/// Keys of providers that are not used.
 fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
-    // The daemon uses them from its next start on.
+    // The daemon uses these after its next start.
     if let Some(key) = ENOUGH.into_iter().find(|key| shell.contains_key(*key)) {
         let message = format!("found {key}, which the daemon was started without");
         return vec![ShellNote::new(&[key], message, "agentctl stop, then start again".to_owned())];
@@ -411,7 +413,7 @@ fn known_names() -> impl Iterator<Item = String> {
     PLACES.into_iter().flat_map(|place| ENDS.map(|(end, _)| format!("MODEL_{place}_{end}")))
 }
 
-/// A name without what people forget or add most.
+/// Normalizes a name: upper case, without underscores.
 fn squeezed(name: &str) -> String {
     name.chars().filter(|letter| *letter != '_').map(|letter| letter.to_ascii_uppercase()).collect()
 }

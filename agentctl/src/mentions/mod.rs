@@ -1,7 +1,7 @@
-//! Files that a person mentions in words: `#report.pdf`, `#notes/my plan.md`, `#src/main.rs:10-40`, `#src/`, `#tests/**/*.rs`,
-//! `#"odd name?.txt"`. They mean the same in a chat, in `run` and in an editor. What names no file is only text.
+//! File mentions in a message: `#report.pdf`, `#notes/my plan.md`, `#src/main.rs:10-40`, `#src/`, `#tests/**/*.rs`,
+//! `#"odd name?.txt"`. They work the same in a chat, in `run` and in an editor. A `#` that names no file stays text.
 //!
-//! - [`target`]: what one `#` names; the files that a pattern or a folder stands for; what goes with the words.
+//! - [`target`]: resolves one mention, expands patterns and folders, and collects what is attached to the message.
 
 mod target;
 
@@ -14,14 +14,14 @@ use agentd_core::folder::Mounts;
 
 pub(crate) use self::target::{Bundle, Mention, MentionSource};
 
-/// Bytes after a `#` that are searched for a path.
+/// Maximum bytes after a `#` that are searched for a path.
 const MAX_PATH: usize = 1024;
 
-/// Marks that end a sentence or a parenthesis, and seldom a name.
+/// Characters that end a sentence or a parenthesis, and rarely a name.
 const CLOSING: &str = ".,;:!?()[]{}\"'…。，；：！？（）「」";
 
-/// The files that a text mentions, each once, in order. In code nothing is a mention. Relative paths begin at `base`; an empty
-/// one is the current folder.
+/// Finds the files mentioned in a text, in order and without duplicates. Code contains no mentions. Relative paths
+/// start at `base`; an empty one is the current folder.
 pub(crate) fn find(text: &str, base: &Path) -> Vec<Mention> {
     let mut found: Vec<Mention> = Vec::new();
     for line in lines_of_words(text) {
@@ -34,7 +34,7 @@ pub(crate) fn find(text: &str, base: &Path) -> Vec<Mention> {
     found
 }
 
-/// Words behind a `#` that look like paths and name no file, each once. In code nothing does.
+/// Words after a `#` that look like paths but name no file, without duplicates. Code is skipped.
 pub(crate) fn missing(text: &str, base: &Path) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
     for line in lines_of_words(text) {
@@ -48,7 +48,7 @@ pub(crate) fn missing(text: &str, base: &Path) -> Vec<String> {
     missing
 }
 
-/// The lines of a text outside of code blocks.
+/// Lines of a text outside of code blocks.
 fn lines_of_words(text: &str) -> impl Iterator<Item = &str> {
     let mut in_fence = false;
     text.lines().filter(move |line| {
@@ -58,7 +58,7 @@ fn lines_of_words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The first word of a text, if it looks like a path: there is a letter in it, and a dot or a slash.
+/// Returns the first word of a text if it looks like a path: it contains a letter, and a dot or a slash.
 fn path_like(text: &str) -> Option<String> {
     let word = text.split(char::is_whitespace).next()?;
     let word = word.trim_end_matches(|letter: char| CLOSING.contains(letter)).trim_start_matches(['"', '\'']);
@@ -69,7 +69,7 @@ fn path_like(text: &str) -> Option<String> {
     is_path.then(|| word.to_owned())
 }
 
-/// The path by which tools see a file or folder that lies in a folder of the session; none of any other.
+/// Path by which tools see a file or folder of the session; `None` if it is outside of the session's folders.
 pub(crate) fn of_tools(path: &Path, mounts: &Mounts) -> Option<String> {
     let meant = fs::canonicalize(path).ok()?;
     mounts.names().find_map(|(name, mount)| {
@@ -78,13 +78,13 @@ pub(crate) fn of_tools(path: &Path, mounts: &Mounts) -> Option<String> {
     })
 }
 
-/// The beginnings of what stands behind a `#`: at the start of a word, outside of code.
+/// Positions after each `#` that starts a word, outside of inline code.
 pub(crate) fn starts(line: &str) -> impl Iterator<Item = usize> {
     let mut in_code = false;
     let mut before = ' ';
     line.char_indices().filter_map(move |(index, letter)| {
         in_code ^= letter == '`';
-        // Not every script puts spaces between words.
+        // Not every script separates words by spaces.
         let starts_word = before.is_whitespace() || !before.is_ascii() || "([{\"'".contains(before);
         let begins = letter == '#' && !in_code && starts_word;
         before = letter;
@@ -92,7 +92,7 @@ pub(crate) fn starts(line: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A path as a person types it: the shell that would have put the home folder in front is not here.
+/// Expands a typed path: `~/` is replaced here, because no shell did it.
 pub(crate) fn typed_path(path: &str) -> PathBuf {
     let path = path.trim_matches(['"', '\'']);
     match (path.strip_prefix("~/"), std::env::home_dir()) {

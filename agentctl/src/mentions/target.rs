@@ -1,6 +1,7 @@
-//! Targets of a mention: the things that one `#` names. A pattern or a folder stands for the files that git would know, without
-//! hidden ones. And what goes with the words: those of the session's folders are named as tools see them, lines are quoted, and all
-//! other files are copied.
+//! Targets of mentions. A pattern or a folder expands to the files that git would track, without hidden ones.
+//!
+//! Files in the session's folders are mentioned by their tool paths, line ranges are quoted, and all other files are
+//! copied.
 
 use std::{
     fs::{self, File},
@@ -18,35 +19,35 @@ use ignore::WalkBuilder;
 
 use super::{CLOSING, MAX_PATH, of_tools, typed_path};
 
-/// One `#` that names something.
+/// A mention that refers to something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mention {
-    /// The words behind the `#`, without quotes.
+    /// Text after the `#`, without quotes.
     pub(crate) written: String,
-    /// The thing that they name.
+    /// Target of the mention.
     pub(crate) target: MentionTarget,
 }
 
-/// Something on the disk that a `#` names.
+/// A file or folder that a mention refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MentionTarget {
-    /// A file.
+    /// A file as a whole.
     File(PathBuf),
-    /// Lines of a file.
+    /// A range of lines in a file.
     Lines { path: PathBuf, lines: LineRange },
-    /// A folder with what is in it.
+    /// A folder with its content.
     Folder(PathBuf),
-    /// The files that a pattern fits.
+    /// Files that match a pattern.
     Pattern(MatchedFiles),
-    /// A file whose name begins with a dot, or that lies in such a folder: those hold secrets, so a mention is not enough.
+    /// A file with a hidden component in its path. Such files often hold secrets, so a mention does not attach them.
     Hidden(PathBuf),
 }
 
-/// The mention that the beginning of a text is: the longest that there is, for names may have spaces.
+/// Parses the mention at the start of a text. The longest match wins, because names may contain spaces.
 pub(super) fn at(text: &str, base: &Path) -> Option<Mention> {
     if let Some(quote) = text.chars().next().filter(|first| matches!(first, '"' | '\'')) {
         let quoted = text[1..].split_once(quote)?.0;
-        // A quoted name is meant as it stands, but for lines behind it.
+        // A quoted name is taken literally, except for line numbers at its end.
         let target = on_disk(quoted, base).or_else(|| lines_of(quoted, base))?;
         return Some(Mention { written: quoted.to_owned(), target });
     }
@@ -62,13 +63,13 @@ pub(super) fn at(text: &str, base: &Path) -> Option<Mention> {
     None
 }
 
-/// Without what ends a sentence, else without the last word.
+/// Removes trailing punctuation, or else the last word.
 fn shorter(candidate: &str) -> &str {
     let bare = candidate.trim_end_matches(|letter: char| CLOSING.contains(letter));
     if bare.len() < candidate.len() {
         return bare;
     }
-    // The last word may be glued to the name by punctuation, as in `#a.txt,b`.
+    // Punctuation may join the name and the next word, as in `#a.txt,b`.
     let cut =
         candidate.char_indices().rev().find(|(_, letter)| letter.is_whitespace() || ",;:，；：。".contains(*letter));
     cut.map_or("", |(index, _)| candidate[..index].trim_end())
@@ -80,12 +81,12 @@ fn on_disk(written: &str, base: &Path) -> Option<MentionTarget> {
     if metadata.is_file() {
         return Some(if is_hidden(&path, base) { MentionTarget::Hidden(path) } else { MentionTarget::File(path) });
     }
-    // A word alone, as `#todo`, is more often a word than a folder.
+    // A single word such as `#todo` rarely refers to a folder.
     let is_folder = metadata.is_dir() && written.contains('/') && !is_hidden(&path, base);
     is_folder.then_some(MentionTarget::Folder(path))
 }
 
-/// Lines of a file: `a.rs:10`, `a.rs:10-40`.
+/// Parses lines of a file: `a.rs:10` or `a.rs:10-40`.
 fn lines_of(written: &str, base: &Path) -> Option<MentionTarget> {
     let (path, lines) = written.rsplit_once(':')?;
     let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
@@ -100,20 +101,20 @@ fn lines_of(written: &str, base: &Path) -> Option<MentionTarget> {
     }
 }
 
-/// Files that a pattern fits; a word with blanks in it is none.
+/// Files that match a pattern. Text with white space is not a pattern.
 fn matches(written: &str, base: &Path) -> Option<MentionTarget> {
     let is_pattern = written.contains('*') && !written.contains(char::is_whitespace);
     let matched = is_pattern.then(|| matching(&base.join(typed_path(written))))??;
     Some(MentionTarget::Pattern(matched))
 }
 
-/// Also where a link leads to such a file. A folder above `base` may be hidden; that is theirs.
+/// Returns true if the path or the target of its links is hidden. Hidden folders above `base` do not count.
 fn is_hidden(path: &Path, base: &Path) -> bool {
     let here = if base.as_os_str().is_empty() { std::env::current_dir().ok() } else { Some(base.to_owned()) };
     let written_hidden =
         has_hidden(path.strip_prefix(base).unwrap_or(path)) && (path.is_relative() || path.starts_with(base));
     let real = here.and_then(|here| fs::canonicalize(here).ok());
-    // Where everything lies in a hidden folder, that is no reason: only what is below the folder where the person is.
+    // Only components below the current folder count, so that working within a hidden folder is possible.
     let leads_hidden = fs::canonicalize(path).is_ok_and(|meant| {
         has_hidden(real.as_deref().and_then(|here| meant.strip_prefix(here).ok()).unwrap_or(&meant))
     });
@@ -124,31 +125,31 @@ fn has_hidden(path: &Path) -> bool {
     path.components().any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")))
 }
 
-/// Files that one mention stands for at the most. More of them are a folder to look around in, not files to hand over.
+/// Maximum number of files for one mention. With more, the user should show a folder instead.
 pub(crate) const MAX_FILES: usize = 50;
 
-/// Entries that are looked at for one mention.
+/// Maximum number of entries visited for one mention.
 const MAX_VISITED: usize = 50_000;
 
-/// Depth of folders that are looked into.
+/// Maximum depth of visited folders.
 const MAX_DEPTH: usize = 32;
 
-/// Files that a mention stands for.
+/// Files that a mention expands to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct MatchedFiles {
-    /// Their paths, sorted.
+    /// Paths of the files, sorted.
     pub(crate) files: Vec<PathBuf>,
-    /// Set if there are more.
+    /// True if there are more files.
     pub(crate) is_cut: bool,
 }
 
-/// The files that a pattern fits; none where it is no pattern, or fits no file.
+/// Expands a pattern. Returns `None` if it is invalid or matches no file.
 fn matching(pattern: &Path) -> Option<MatchedFiles> {
-    // What stands before the first part with a star is a folder; only below it is anything looked for.
+    // The part before the first component with a star is a folder; only files below it are searched.
     let has_star = |part: &Component<'_>| part.as_os_str().as_encoded_bytes().contains(&b'*');
     let root: PathBuf = pattern.components().take_while(|part| !has_star(part)).collect();
     let below: PathBuf = pattern.components().skip_while(|part| !has_star(part)).collect();
-    // Links do not lead out of the pattern's folder, and neither does the pattern itself.
+    // Neither links nor the pattern itself may lead outside of that folder.
     let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
     let glob = GlobBuilder::new(below.to_str().filter(|_| is_plain)?).literal_separator(true).build().ok()?;
     let depth = if below.components().any(|part| part.as_os_str() == "**") { MAX_DEPTH } else { 1 };
@@ -178,27 +179,27 @@ fn walk(root: &Path, glob: Option<&GlobMatcher>, depth: usize) -> MatchedFiles {
     found
 }
 
-/// Files of one folder or pattern that are copied. A session that works with more of them sees the folder.
+/// Maximum number of files copied for one folder or pattern. With more, the session should see the folder.
 const MAX_COPIES: usize = 20;
 
-/// Size of a file at the most of which lines are quoted, in bytes.
+/// Maximum size of a file from which lines are quoted, in bytes.
 const MAX_QUOTED: u64 = 64 << 20;
 
-/// The place where words with mentions come from.
+/// Origin of a text with mentions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MentionSource {
-    /// A chat.
+    /// A message in a chat.
     Chat,
-    /// An editor.
+    /// A prompt of an editor.
     Editor,
-    /// A command line of a person.
+    /// A command line typed by a user.
     Terminal,
-    /// A command line of a program. The words may be somebody else's, so only files of the project go with them.
+    /// A command line run by a program. Its text may come from others, so only files of the project are attached.
     Program,
 }
 
 impl MentionSource {
-    /// The way to hand over a file that a mention does not.
+    /// Hint on how to attach a file that a mention does not attach.
     fn way(self, written: &str) -> String {
         match self {
             Self::Chat => format!("; /upload {written} hands it over all the same"),
@@ -208,21 +209,21 @@ impl MentionSource {
     }
 }
 
-/// Files and lines that go with words.
+/// Files and lines attached to a message.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Bundle {
-    /// Lines for the model: mentions, and their paths for tools.
+    /// Lines for the model that map mentions to tool paths.
     pub(crate) named: Vec<String>,
     /// Files to copy into the session.
     pub(crate) copies: Vec<PathBuf>,
-    /// Lines that are quoted.
+    /// Line ranges that are quoted.
     pub(crate) selections: Vec<Selection>,
-    /// Remarks for the person.
+    /// Remarks for the user.
     pub(crate) notes: Vec<String>,
 }
 
 impl Bundle {
-    /// Collects what mentions bring to a session that sees these folders.
+    /// Collects what the mentions attach in a session with these folders.
     pub(crate) fn collect(mentions: Vec<Mention>, mounts: &Mounts, source: MentionSource) -> Self {
         let mut bundle = Self::default();
         let collector = Collector { mounts, source };
@@ -260,7 +261,7 @@ impl Collector<'_> {
                 None => self.copies(&written, &walk(path, None, MAX_DEPTH), bundle),
             },
             MentionTarget::Pattern(matched) => self.matched(&written, matched, bundle),
-            // A file of the project is seen as it is, hidden or not: approvals guard it there.
+            // In the project, hidden files are visible anyway and guarded by approvals.
             MentionTarget::Hidden(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is {named}")),
                 None => bundle.note(format!("#{written} is hidden and stays here{}", self.source.way(&written))),
@@ -270,7 +271,7 @@ impl Collector<'_> {
 
     fn file(&self, written: &str, path: &Path, bundle: &mut Bundle) {
         match self.of_tools(path) {
-            // It is there already, and what is done with it is done to the file itself.
+            // The session sees the file already, so tools work on the original.
             Some(named) => bundle.named.push(format!("#{written} is {named}")),
             None if self.reaches_out() => bundle.copies.push(path.to_owned()),
             None => bundle.note(self.out_of_reach(written)),
@@ -309,7 +310,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Files from elsewhere, if they are few.
+    /// Copies files from outside of the session's folders, up to a limit.
     fn copies(&self, written: &str, matched: &MatchedFiles, bundle: &mut Bundle) {
         let MatchedFiles { files, is_cut } = matched;
         if *is_cut || files.len() > MAX_COPIES {
@@ -331,7 +332,7 @@ impl Collector<'_> {
         of_tools(path, self.mounts).map(|named| path::shown(&named).into_owned())
     }
 
-    /// Returns whether files from elsewhere go with these words.
+    /// Returns true if files outside of the session's folders may be attached.
     fn reaches_out(&self) -> bool {
         self.source != MentionSource::Program
     }
@@ -341,9 +342,9 @@ impl Collector<'_> {
     }
 }
 
-/// Lines of a file.
+/// Quoted lines of a file.
 struct Quote {
-    /// The lines that it is, up to the end of the file.
+    /// Quoted range, limited by the end of the file.
     lines: LineRange,
     text: String,
     is_cut: bool,

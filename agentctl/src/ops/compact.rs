@@ -1,4 +1,4 @@
-//! `agentctl compact`: replaces the older part of a history by a summary, and takes that back.
+//! Compaction: replaces the older part of a history by a summary, and reports it or its undo.
 
 use std::io;
 
@@ -33,25 +33,25 @@ use crate::{
     turn::{self, NonInteractive, Renderer, Signals, SocketLine},
 };
 
-/// Ways in which a summary is written.
+/// Values of the summary strategy.
 pub(crate) const STRATEGIES: [Choice<CompactionStrategy>; 3] = [
     ("auto", "As fits the window", CompactionStrategy::Auto),
     ("compact", "In detail: paths, commands and results", CompactionStrategy::Compact),
     ("summarize", "Short: what is needed to go on", CompactionStrategy::Summarize),
 ];
 
-/// Outcome of a turn that compacts.
+/// Outcome of a compaction turn.
 #[derive(Debug)]
 pub(crate) struct CompactOutcome {
-    /// Report of what was kept and dropped; none where there was nothing to do, or it came to no end.
+    /// Report of the compaction; `None` if there was nothing to do or it did not complete.
     pub(crate) report: Option<CompactionReport>,
     pub(crate) result: TurnResult,
 }
 
-/// Runs a turn that compacts and does nothing else.
+/// Runs a turn that only compacts.
 ///
 /// # Errors
-/// When the daemon refuses it or is lost, or the person left.
+/// If the daemon refuses the turn or is lost, or the user left.
 pub(crate) async fn compact(
     daemon: &Daemon,
     session: SessionId,
@@ -75,10 +75,10 @@ pub(crate) async fn compact(
 }
 
 impl CompactOutcome {
-    /// Tells a person.
+    /// Prints the outcome for people.
     ///
     /// # Errors
-    /// When standard output is closed.
+    /// If standard output is closed.
     pub(crate) fn print(&self) -> anyhow::Result<()> {
         let look = TerminalStyle::detect();
         match &self.report {
@@ -89,7 +89,7 @@ impl CompactOutcome {
         Ok(())
     }
 
-    /// The exit code of it.
+    /// Exit code of the outcome.
     pub(crate) fn exit(&self) -> Exit {
         Exit::of_turn(&self.result, Interactivity::Attended)
     }
@@ -121,10 +121,10 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
     lines
 }
 
-/// Tells that a compaction was taken back.
+/// Reports that a compaction was undone.
 ///
 /// # Errors
-/// When standard output is closed.
+/// If standard output is closed.
 pub(crate) fn tell_undone(
     session: SessionId,
     window: Window,
@@ -141,7 +141,7 @@ pub(crate) fn tell_undone(
     })
 }
 
-/// Follows the turn and keeps the report of what it did.
+/// Renderer that follows the turn and stores its compaction report.
 struct Watch {
     shown: Option<Human<io::Stdout, io::Stderr>>,
     report: Option<CompactionReport>,
@@ -160,7 +160,7 @@ impl Renderer for Watch {
         self.shown.as_mut().map_or(Ok(()), |human| human.event(event))
     }
 
-    /// The command tells what came of it.
+    /// Prints no result, because the command reports the outcome itself.
     fn finish(&mut self, _: &TurnResult) -> io::Result<()> {
         self.pause()
     }

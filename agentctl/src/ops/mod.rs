@@ -1,4 +1,5 @@
-//! What commands and the chat do alike: pinned rules and files of a session; in files of their own compaction, rewind and undo.
+//! Operations shared by commands and the chat: pinned rules and file transfer here; compaction, rewind and undo in
+//! submodules.
 
 pub(crate) mod compact;
 pub(crate) mod rewind;
@@ -11,18 +12,18 @@ use agentd_proto::client::Client;
 
 use crate::{daemon::Daemon, failure::Failure};
 
-/// The pinned rules of a session.
+/// Loads the pinned rules of a session.
 ///
 /// # Errors
-/// When there is no such session, or the connection fails.
+/// If the session does not exist, or the connection fails.
 pub(crate) async fn pins(daemon: &Daemon, session: &str) -> anyhow::Result<Vec<String>> {
     Ok(daemon.client.session(session).await?.session.settings.pins)
 }
 
-/// Pins a rule behind those that there are.
+/// Appends a pinned rule and returns all of them.
 ///
 /// # Errors
-/// When it is too long, they are too many, or the connection fails.
+/// If the rule is too long, there are too many, or the connection fails.
 pub(crate) async fn add_pin(daemon: &Daemon, session: &str, rule: &str) -> anyhow::Result<Vec<String>> {
     let mut pins = self::pins(daemon, session).await?;
     pins.push(rule.to_owned());
@@ -30,10 +31,10 @@ pub(crate) async fn add_pin(daemon: &Daemon, session: &str, rule: &str) -> anyho
     Ok(pins)
 }
 
-/// Removes the rule of that number, counted from 1.
+/// Removes the rule with this number, counted from 1.
 ///
 /// # Errors
-/// When there is none of that number, or the connection fails.
+/// If no rule has this number, or the connection fails.
 pub(crate) async fn remove_pin(daemon: &Daemon, session: &str, number: usize) -> anyhow::Result<String> {
     let mut pins = self::pins(daemon, session).await?;
     let Some(at) = number.checked_sub(1).filter(|at| *at < pins.len()) else {
@@ -45,11 +46,11 @@ pub(crate) async fn remove_pin(daemon: &Daemon, session: &str, number: usize) ->
     Ok(removed)
 }
 
-/// Hands the pieces of a file on, one after the other; of an empty file `take` gets one empty piece. A file that
-/// changes meanwhile is none that anybody wrote.
+/// Passes a file to `take` piece by piece and returns its size; an empty file is one empty piece. A file that changes
+/// meanwhile is an error, because the pieces would not form any version of it.
 ///
 /// # Errors
-/// When it cannot be read, or was changed meanwhile.
+/// If the file cannot be read, or was changed meanwhile.
 pub(crate) async fn each_piece(
     client: &Client,
     session: &str,

@@ -1,8 +1,8 @@
-//! Going back in a session: its files, its talk, or both, as they were before a turn.
+//! Rewinding a session: its files, its conversation, or both, to the state before a turn.
 //!
-//! Files are taken back as `agentctl undo` does, all turns together. The talk goes on in a copy of what came before, which takes the
-//! session's name; the session itself stays as it is, under another name. So nothing is lost by it, and it is taken back by going on
-//! there.
+//! Files are restored as by `agentctl undo`, for all turns at once. The conversation continues in a copy of the earlier
+//! part, which takes the session's name; the session itself stays unchanged under another name. Nothing is lost, and
+//! resuming the old session reverts the rewind.
 
 use agentd_core::{
     folder::AddedFolder,
@@ -17,23 +17,23 @@ use crate::{
     failure::Failure,
 };
 
-/// Characters of a title that stay in the name of a session that was left.
+/// Maximum characters of the title in the new name of the old session.
 const MAX_TITLE: usize = 120;
 
-/// A point to go back to.
+/// Target of a rewind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RewindPoint {
-    /// Before the turn of that number, from 1.
+    /// Before the turn with this number, from 1.
     Before(u64),
-    /// Before so many of the last turns.
+    /// Before the last N turns.
     Steps(u64),
 }
 
 impl RewindPoint {
-    /// The number of the first turn that is left behind, of so many.
+    /// Resolves the number of the first turn to drop; `turns` is the number of turns in the session.
     ///
     /// # Errors
-    /// When there is no such turn.
+    /// If there is no such turn.
     pub(crate) fn turn(self, turns: u64) -> Result<u64, Failure> {
         let turn = match self {
             Self::Before(turn) => turn,
@@ -47,10 +47,11 @@ impl RewindPoint {
     }
 }
 
-/// Takes back what that turn and all after it did to files, brings it back, or foresees that. None where they changed none.
+/// Undoes or restores the file changes of this turn and all later ones, or previews that. The report is empty if there
+/// are none.
 ///
 /// # Errors
-/// When a turn is open, or the changes cannot be read.
+/// If a turn is open, or the changes cannot be read.
 pub(crate) async fn files(
     daemon: &Daemon,
     session: SessionId,
@@ -63,10 +64,10 @@ pub(crate) async fn files(
     Ok(daemon.client.undo(&session.to_string(), &request).await?)
 }
 
-/// Goes on in a copy of what came before that turn, and returns it. The copy takes the name of the session.
+/// Continues in a copy of the conversation before this turn, and returns its id. The copy takes the session's name.
 ///
 /// # Errors
-/// When the session cannot be copied.
+/// If the session cannot be copied.
 pub(crate) async fn talk(daemon: &Daemon, view: &SessionView, turn: u64) -> anyhow::Result<SessionId> {
     let summary = &view.session.summary;
     let (id, title) = (summary.id.to_string(), summary.title.as_str());
@@ -78,13 +79,13 @@ pub(crate) async fn talk(daemon: &Daemon, view: &SessionView, turn: u64) -> anyh
     let left = format!("{known} (before the rewind to turn {turn})");
     match daemon.client.rename_session(&id, &left).await {
         Ok(()) => Ok(new),
-        // A name is a help, and no part of what was asked for.
+        // The new name only helps the user; failing to set it does not fail the rewind.
         Err(error) if matches!(error.kind, ClientErrorKind::Answered(_)) => Ok(new),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A session that begins as that one did.
+/// An empty session with the settings of another one.
 fn anew(settings: &SessionSettings, title: &str) -> NewSession {
     NewSession {
         title: Some(title.to_owned()).filter(|title| !title.is_empty()),

@@ -1,4 +1,4 @@
-//! `agentctl undo`: takes back what a turn did to files.
+//! Undo of a turn's file changes: arguments and reports of `agentctl undo`.
 
 use agentd_core::{
     Timestamp,
@@ -19,25 +19,25 @@ use crate::{
     },
 };
 
-/// The part that is shown of the diff of a file that was left alone. What is only foreseen is shown whole.
+/// Shown part of the diff of a file that was left alone. Previews are shown completely.
 const OF_CONFLICT: Room = Room { rows: 200, columns: usize::MAX };
 
-/// A turn as a person names it: a number, or an id.
+/// Parses a turn number or id.
 ///
 /// # Errors
-/// It is neither.
+/// If the text is neither.
 pub(crate) fn turn(text: &str) -> Result<TurnChoice, String> {
     let number = text.parse().ok().filter(|number| *number > 0).map(TurnChoice::Number);
     let id = || text.parse::<TurnId>().ok().map(TurnChoice::Id);
     number.or_else(id).ok_or_else(|| format!("{text:?} is neither the number of a turn nor the id of one"))
 }
 
-/// Shows a report: what is done to each file, with diffs where it is only foreseen and of what was not done.
+/// Prints a report per file, with diffs for previews and for changes that were not made.
 pub(crate) fn print(report: &UndoReport) -> anyhow::Result<()> {
     report::lines(lines(report, TerminalStyle::detect().out_color))
 }
 
-/// The same on standard error, for commands whose standard output is something else.
+/// Like `print`, on standard error, for commands with other standard output.
 pub(crate) fn tell(report: &UndoReport) {
     for line in lines(report, TerminalStyle::detect().err_color) {
         crate::terminal::note(&line);
@@ -80,7 +80,7 @@ fn told(file: &UndoneFile, preview: bool) -> String {
     if file.reason.is_some() { format!("{done}, but {}", reason()) } else { done.to_owned() }
 }
 
-/// The report in one line.
+/// Summary of the report in one line.
 pub(crate) fn summary(report: &UndoReport) -> String {
     let number = |outcome| report.files.iter().filter(|file| file.outcome == outcome).count();
     let [done, conflicts, failed] = [UndoOutcome::Done, UndoOutcome::Conflict, UndoOutcome::Failed].map(number);
@@ -101,7 +101,7 @@ pub(crate) fn exit(report: &UndoReport) -> Exit {
     if report.is_whole() { Exit::Done } else { Exit::Failed }
 }
 
-/// The question whether to do what was foreseen.
+/// Question that asks to confirm a previewed undo.
 pub(crate) fn question(session_id: SessionId, preview: &UndoReport) -> Interrupt {
     Interrupt {
         id: InterruptId::generate(),

@@ -1,23 +1,23 @@
-//! Lines that a person is asked for, shown as they are typed or not.
+//! Line input from the terminal, with or without echo.
 
 use std::io::{self, BufRead as _, Read as _, Write as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr};
 
-/// Ctrl-C, as a terminal sends it that makes no signal of it.
+/// Ctrl-C as a byte, from a terminal that does not turn it into a signal.
 const CTRL_C: u8 = 3;
 
-/// A key that the terminal does not know (`_POSIX_VDISABLE`, of Linux).
+/// Value that disables a control character (`_POSIX_VDISABLE` on Linux).
 const DISABLED: u8 = 0;
 
-/// Asks, and reads a line that the terminal shows as it is typed; none where it was left with Ctrl-C or Ctrl-D. Whoever asks may
-/// have something to put back then, so Ctrl-C does not end the program.
+/// Prompts for a line with echo. Returns `None` on Ctrl-C or Ctrl-D. Ctrl-C does not end the program, because the
+/// caller may have state to restore.
 ///
 /// # Errors
-/// When the terminal cannot be read or written.
+/// If the terminal cannot be read or written.
 pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
     let changed = ChangedTerminal::begin(|terminal| {
-        // No signal, but the end of the line, as Enter is.
+        // Ctrl-C ends the line like Enter, instead of sending a signal.
         terminal.control_chars[SpecialCharacterIndices::VINTR as usize] = DISABLED;
         terminal.control_chars[SpecialCharacterIndices::VEOL as usize] = CTRL_C;
     });
@@ -49,23 +49,23 @@ pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
     Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-/// The one that a person names by its number, counted from 1.
+/// Returns the item with the entered number, counted from 1.
 pub(crate) fn numbered<'a, T>(said: &str, offered: &'a [T]) -> Option<&'a T> {
     offered.get(said.trim().parse::<usize>().ok()?.checked_sub(1)?)
 }
 
-/// Asks for a yes.
+/// Asks for confirmation.
 ///
 /// # Errors
-/// When the terminal cannot be read or written.
+/// If the terminal cannot be read or written.
 pub(crate) fn agreed(question: &str) -> io::Result<bool> {
     Ok(line(question)?.is_some_and(|answer| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
 }
 
-/// Asks, and reads a line that the terminal does not show; none where it was left with Ctrl-C or Ctrl-D.
+/// Prompts for a line without echo. Returns `None` on Ctrl-C or Ctrl-D.
 ///
 /// # Errors
-/// When the terminal cannot be read or written.
+/// If the terminal cannot be read or written.
 pub(crate) fn hidden(question: &str) -> io::Result<Option<String>> {
     let hidden = ChangedTerminal::begin(|terminal| {
         terminal.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::ISIG);
@@ -79,7 +79,7 @@ pub(crate) fn hidden(question: &str) -> io::Result<Option<String>> {
     Ok(line)
 }
 
-/// A line of a terminal that shows nothing; none where it was left with Ctrl-C or Ctrl-D.
+/// Reads a line in raw mode. Returns `None` on Ctrl-C or Ctrl-D.
 fn hidden_line() -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     for byte in io::stdin().lock().bytes() {
@@ -90,7 +90,7 @@ fn hidden_line() -> io::Result<Option<String>> {
             // Ctrl-U.
             21 => bytes.clear(),
             8 | 127 => {
-                // The whole letter goes, not its last byte.
+                // Removes the whole character, not only its last byte.
                 while bytes.pop().is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000) {}
             }
             byte if byte >= b' ' => bytes.push(byte),
@@ -100,7 +100,7 @@ fn hidden_line() -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// The terminal in another mode. Dropping this puts it back.
+/// A terminal in another mode, restored on drop.
 struct ChangedTerminal(Termios);
 
 impl ChangedTerminal {
@@ -115,7 +115,7 @@ impl ChangedTerminal {
 
 impl Drop for ChangedTerminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs no mode.
+        // Fails only if the terminal is gone.
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.0);
     }
 }

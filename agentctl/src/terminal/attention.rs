@@ -1,5 +1,5 @@
-//! What a terminal takes besides text: the bell or a notification, where it is known to show one; the title of its window, while
-//! a conversation lives; and its clipboard, which programs write with OSC 52.
+//! Terminal features besides text: the bell or a desktop notification, the window title during a chat, and the
+//! clipboard, which is written with OSC 52.
 
 use std::{
     env,
@@ -14,22 +14,22 @@ use super::{look::TerminalStyle, sanitize::clean_line};
 /// Environment variable with `bell`, `osc9` or `off`.
 const VARIABLE: &str = "AGENTCTL_NOTIFY";
 
-/// Characters of a notification.
+/// Maximum number of characters in a notification.
 const LONGEST: usize = 120;
 
-/// The way in which a person who looks elsewhere is called.
+/// Way to call the user's attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attention {
-    /// Nobody is called.
+    /// No signal at all.
     Off,
-    /// The bell, which terminals and tmux show in their own way.
+    /// The bell, which terminals and tmux show in their own ways.
     Bell,
-    /// A notification of the desktop, as iTerm2 defined it: `OSC 9 ; text BEL`.
+    /// A desktop notification as defined by iTerm2: `OSC 9 ; text BEL`.
     Notification,
 }
 
 impl Attention {
-    /// The way of this process's terminal, or that of the variable.
+    /// Way for this process's terminal, unless the variable overrides it.
     pub(crate) fn of_terminal() -> Self {
         let is_seen = io::stdin().is_terminal() && TerminalStyle::detect().err_terminal;
         if is_seen { Self::choose(|name| env::var_os(name)) } else { Self::Off }
@@ -43,7 +43,7 @@ impl Attention {
             () if is(VARIABLE, &["off", "none", "0"]) => Self::Off,
             () if is(VARIABLE, &["bell"]) => Self::Bell,
             () if is(VARIABLE, &["osc9"]) => Self::Notification,
-            // tmux keeps notifications to itself, and shows a bell.
+            // tmux does not pass notifications on, but shows a bell.
             () if variable("TMUX").is_some() => Self::Bell,
             () if is("TERM_PROGRAM", &["iTerm.app", "WezTerm", "ghostty"]) || is("TERM", &["xterm-kitty"]) => {
                 Self::Notification
@@ -52,7 +52,7 @@ impl Attention {
         }
     }
 
-    /// Calls the person, with a few words of why.
+    /// Calls the user, with a short reason.
     pub(crate) fn call(self, why: &str) {
         let _ = write(&self.sequence(why));
     }
@@ -66,18 +66,18 @@ impl Attention {
     }
 }
 
-/// Characters of a title.
+/// Maximum number of characters in a title.
 const LONGEST_TITLE: usize = 80;
 
-/// The window's title. The one before it comes back at the end, where the terminal keeps it.
+/// The window title. The previous one is restored at the end if the terminal supports it.
 #[derive(Debug, Default)]
 pub(crate) struct WindowTitle {
-    /// None where there is no window.
+    /// Current title; `None` without a window.
     shown: Option<String>,
 }
 
 impl WindowTitle {
-    /// Takes the title of a terminal that has one.
+    /// Saves the current title, if the terminal has one.
     pub(crate) fn take() -> Self {
         if !TerminalStyle::detect().err_terminal {
             return Self::default();
@@ -86,7 +86,7 @@ impl WindowTitle {
         Self { shown: Some(String::new()) }
     }
 
-    /// Shows a title, unless it stands there.
+    /// Shows a title, unless it is shown already.
     pub(crate) fn set(&mut self, title: &str) {
         let Some(shown) = &mut self.shown else { return };
         let title = harmless(title, LONGEST_TITLE);
@@ -109,26 +109,26 @@ fn harmless(text: &str, longest: usize) -> String {
     clean_line(text).chars().filter(|c| !c.is_control()).take(longest).collect()
 }
 
-/// Fails where the terminal is gone, which hears nothing then and has no title.
+/// Writes a sequence to standard error. Fails if the terminal is gone.
 fn write(sequence: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
     err.write_all(sequence.as_bytes())?;
     err.flush()
 }
 
-/// Bytes of text that are copied at the most: with more, many terminals take nothing.
+/// Maximum bytes of copied text. Many terminals ignore longer ones.
 pub(crate) const LARGEST: usize = 74_000;
 
-/// Puts a text on the clipboard. Whether the terminal takes it, it does not say.
+/// Copies a text to the clipboard. The terminal does not report success.
 ///
 /// # Errors
-/// When the terminal is gone.
+/// If the terminal is gone.
 pub(crate) fn copy(text: &str) -> io::Result<()> {
     write(&sequence(text, env::var_os("TMUX").is_some()))
 }
 
-/// The sequence. tmux takes it for its own buffer, and hands through what is wrapped for the terminal around it: which of both
-/// it does is a setting.
+/// Builds the sequence. tmux uses the plain one for its own buffer and passes the wrapped one to the outer terminal;
+/// its settings decide which of them takes effect.
 fn sequence(text: &str, in_tmux: bool) -> String {
     let plain = format!("\x1b]52;c;{}\x07", STANDARD.encode(text));
     if in_tmux { format!("{plain}\x1bPtmux;\x1b{plain}\x1b\\") } else { plain }

@@ -1,7 +1,7 @@
-//! What the terminal can do, asked once, and how large it is, asked whenever it matters.
+//! Capabilities of the terminal, detected once, and its size, queried when needed.
 //!
-//! A plain terminal (`TERM=dumb`, or none) obeys nothing: it is sent words and newlines, and no escape at all. People who
-//! have a terminal read to them ask for one with `chat --plain` ([`become_plain`]).
+//! A plain terminal (`TERM=dumb`, or no `TERM`) supports no control sequences: it only receives text and newlines.
+//! People who use a screen reader request one with `chat --plain` ([`become_plain`]).
 
 use std::{
     env,
@@ -13,34 +13,34 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 
-/// Environment variable of the terminal's kind.
+/// Environment variable with the terminal type.
 const KIND: &str = "TERM";
-/// The kind that obeys nothing.
+/// Terminal type without control sequences.
 const DUMB: &str = "dumb";
-/// Environment variable with the kind that the terminal had before this process called it plain.
+/// Environment variable with the original terminal type, set before switching to a plain one.
 const KIND_BEFORE: &str = "AGENTCTL_TERM";
 
-/// Capabilities of the client's two outputs.
+/// Capabilities of standard output and standard error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalStyle {
-    /// Standard output is a terminal, of whatever kind: words are written there as they come.
+    /// Standard output is a terminal of any type: text is streamed there.
     pub(crate) out_shown: bool,
-    /// Standard output is a terminal that obeys cursor movements: Markdown may be repainted there.
+    /// Standard output supports cursor movements: Markdown may be repainted there.
     pub(crate) out_terminal: bool,
-    /// Colours on standard output.
+    /// Standard output supports colours.
     pub(crate) out_color: bool,
-    /// Standard error is a terminal, of whatever kind.
+    /// Standard error is a terminal of any type.
     pub(crate) err_shown: bool,
-    /// Standard error is a terminal that obeys cursor movements: a spinner may turn there.
+    /// Standard error supports cursor movements: a spinner may be shown there.
     pub(crate) err_terminal: bool,
-    /// Colours on standard error.
+    /// Standard error supports colours.
     pub(crate) err_color: bool,
-    /// The terminal's columns and rows now; people change them while a turn runs.
+    /// Current columns and rows of the terminal, which may change while a turn runs.
     pub(crate) size: fn() -> (usize, usize),
 }
 
 impl TerminalStyle {
-    /// Detects those of this process. Heeds `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb`.
+    /// Detects the capabilities. Respects `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb`.
     pub(crate) fn detect() -> Self {
         let is_smart = !is_plain();
         let (out_shown, err_shown) = (io::stdout().is_terminal(), io::stderr().is_terminal());
@@ -55,19 +55,18 @@ impl TerminalStyle {
         }
     }
 
-    /// Columns for lines on the terminal; a usual number where there is none.
+    /// Columns for lines on the terminal; 100 without a terminal.
     pub(crate) fn columns(&self) -> usize {
         if self.out_shown || self.err_shown { (self.size)().0 } else { 100 }
     }
 }
 
-/// True for a terminal that obeys no cursor movements.
+/// Returns true for a terminal without cursor movements.
 pub(crate) fn is_plain() -> bool {
     env::var_os(KIND).is_none_or(|kind| kind == DUMB)
 }
 
-/// Starts this program again, in place of this process, on a terminal that is taken for a plain one. It comes back only
-/// where that fails, and says why.
+/// Replaces this process by the same program on a plain terminal. Returns only if that fails, with the error.
 pub(crate) fn become_plain() -> io::Error {
     let mut arguments = env::args_os();
     let mut command = Command::new("/proc/self/exe");
@@ -80,14 +79,14 @@ pub(crate) fn become_plain() -> io::Error {
     command.args(arguments).env(KIND, DUMB).env_remove("CLICOLOR_FORCE").exec()
 }
 
-/// The terminal's kind, for a program that has it for itself.
+/// Original terminal type, for programs that take over the terminal.
 pub(crate) fn kind_for_programs() -> Option<OsString> {
     env::var_os(KIND_BEFORE).or_else(|| env::var_os(KIND))
 }
 
 fn terminal_size() -> (usize, usize) {
     match crossterm::terminal::size() {
-        // Some terminals in containers and pipes say 0.
+        // Some terminals in containers and pipes report 0.
         Ok((columns @ 1.., rows @ 1..)) => (usize::from(columns), usize::from(rows)),
         _ => (80, 24),
     }

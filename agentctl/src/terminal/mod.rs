@@ -1,9 +1,10 @@
-//! The terminal: what it can do, the colours and widths of text, and text made harmless for it.
+//! The terminal: its capabilities, colours and text widths, and sanitizing of text.
 //!
-//! - [`attention`]: the bell, notifications, the window's title, and what is copied.
-//! - [`look`], [`paint`]: what the terminal can do, the colours, and the widths of text.
-//! - [`sanitize`]: no prose of a model or a tool reaches a terminal but through it. What a person decides on goes through
-//!   [`agentd_core::visible`] instead, which leaves nothing out.
+//! - [`ask`]: line input, with or without echo.
+//! - [`attention`]: the bell, notifications, the window title and the clipboard.
+//! - [`look`], [`paint`]: capabilities of the terminal, colours, and text widths.
+//! - [`sanitize`]: every prose text of a model or a tool passes through it before a terminal shows it. Text that a user
+//!   decides on uses [`agentd_core::visible`] instead, which omits nothing.
 
 pub(crate) mod ask;
 pub(crate) mod attention;
@@ -13,22 +14,22 @@ pub(crate) mod sanitize;
 
 use std::io::{IsTerminal as _, Write as _, stderr, stdin};
 
-/// Returns whether there is a person to be asked.
+/// Returns true if a user can be asked.
 pub(crate) fn is_attended() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
-/// Tells the person something that is not the answer.
+/// Prints a message for the user on standard error.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{}", fitted(&sanitize::clean(text)));
 }
 
-/// Tells the person several things, a line each.
+/// Prints messages for the user on standard error, one per line.
 pub(crate) fn note_lines(lines: impl IntoIterator<Item = impl AsRef<str>>) {
     lines.into_iter().for_each(|line| note(&sanitize::clean_line(line.as_ref())));
 }
 
-/// A text for standard error: broken between words where that is a terminal, so that no word or id is cut in two.
+/// Text for standard error, wrapped between words if that is a terminal, so that no word or id is split.
 pub(crate) fn fitted(text: &str) -> String {
     let look = look::TerminalStyle::detect();
     if !look.err_shown {

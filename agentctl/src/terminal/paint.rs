@@ -1,23 +1,23 @@
-//! The few colours of the client, and how wide text is.
+//! Colours of the client, text widths, and formatting of durations, numbers and money.
 
 use agentd_core::usage::Usage;
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Style that should not draw the eye: tool lines, usage, reasoning.
+/// Style of secondary text: tool lines, usage, reasoning.
 pub(crate) const QUIET: Style = Style::new().dimmed();
-/// Style of what matters in a quiet line.
+/// Style of emphasis in a quiet line.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// Style of failures.
+/// Style of errors and failures.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// Style of warnings.
+/// Style of warnings and questions.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// Style of success, and of lines that a diff adds.
+/// Style of success, and of added lines in a diff.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Code, and where in a file a diff is.
+/// Style of code, and of positions in a diff.
 pub(crate) const CODE: Style = AnsiColor::Cyan.on_default();
 
-/// The text in a style, or as it is where there is no colour.
+/// Applies a style, if colours are enabled.
 pub(crate) fn paint(color: bool, style: Style, text: &str) -> String {
     if color && !style.is_plain() && !text.is_empty() {
         format!("{}{text}{}", style.render(), style.render_reset())
@@ -26,19 +26,19 @@ pub(crate) fn paint(color: bool, style: Style, text: &str) -> String {
     }
 }
 
-/// The columns that a text takes.
+/// Number of columns that a text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The columns that a character takes at the most, on any terminal: characters of ambiguous width are
-/// counted as wide, and parts of a joined emoji one by one. Whoever must know on which row the cursor
-/// is breaks lines by this measure, so that no terminal breaks them anywhere else.
+/// Maximum number of columns that a character takes on any terminal: ambiguous characters count as wide, and parts of a
+/// joined emoji are counted separately. Code that must know the cursor's row wraps lines by this measure, so that no
+/// terminal wraps them elsewhere.
 pub(crate) fn widest(c: char) -> usize {
     c.width_cjk().unwrap_or(0)
 }
 
-/// A line in rows of at most so many columns, broken at spaces where that is possible.
+/// Wraps a line into rows of at most `columns`, at spaces if possible.
 pub(crate) fn fold(line: &str, columns: usize) -> Vec<String> {
     let mut rows = vec![String::new()];
     for word in line.split_inclusive(' ') {
@@ -53,7 +53,7 @@ pub(crate) fn fold(line: &str, columns: usize) -> Vec<String> {
     rows.into_iter().map(|row| row.trim_end().to_owned()).collect()
 }
 
-/// The start of a text that fits in so many columns, with an ellipsis where something was left out.
+/// Truncates a text to `columns`, with an ellipsis if something was removed.
 pub(crate) fn clip(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -72,14 +72,14 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
     clipped
 }
 
-/// The end of a text that fits in so many columns.
+/// Longest suffix of a text that fits in `columns`.
 pub(crate) fn tail(text: &str, columns: usize) -> &str {
     let starts = text.char_indices().rev().map(|(at, _)| at);
     let start = starts.take_while(|at| width(&text[*at..]) <= columns).last();
     &text[start.unwrap_or(text.len())..]
 }
 
-/// A duration for people.
+/// Formats a duration given in milliseconds.
 pub(crate) fn duration(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis} ms"),
@@ -89,13 +89,13 @@ pub(crate) fn duration(millis: u64) -> String {
     }
 }
 
-/// A number for people, with a comma every three digits.
+/// Formats a number with a comma every three digits.
 pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
     digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect::<Vec<_>>().join(",")
 }
 
-/// Money for people: cents, and more digits where there are no cents.
+/// Formats money in dollars and cents, with more digits for amounts below a cent.
 pub(crate) fn dollars(microusd: u64) -> String {
     let parts = microusd.div_ceil(100);
     if parts >= 10_000 || parts == 0 {
@@ -106,7 +106,7 @@ pub(crate) fn dollars(microusd: u64) -> String {
     }
 }
 
-/// Money of some calls for people, with what is not known of it. None where nothing was asked.
+/// Formats the cost of calls, including unpriced ones. Returns `None` if no call was made.
 pub(crate) fn money(usage: &Usage) -> Option<String> {
     match (usage.cost_microusd, usage.unpriced_calls) {
         (None, 0) => None,

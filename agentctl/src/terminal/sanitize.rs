@@ -1,42 +1,42 @@
-//! Takes the teeth out of text before a terminal sees it.
+//! Removes control sequences from text before a terminal shows it.
 //!
-//! Words of models and output of tools are hostile: an escape sequence can rename the window, write the
-//! clipboard, move the cursor up and repaint an approval. So no such text reaches standard output or the
-//! terminal except through here. The output holds no control character but newline and tab, whatever the
-//! input and however it was split into chunks. Escape sequences are dropped whole; characters that reorder
-//! or hide text (bidirectional overrides, tag characters) are written out as `<U+202E>`.
+//! Text from models and tools is hostile: an escape sequence can rename the window, write the clipboard, or move
+//! the cursor up and repaint an approval. All such text must pass through here before it reaches standard output or
+//! the terminal. The result contains no control characters but newline and tab, for any input and any split into
+//! chunks. Escape sequences are removed completely; characters that reorder or hide text (bidirectional overrides,
+//! tag characters) are written as `<U+202E>`.
 //!
-//! This is for prose. Nothing that a person decides on, or that ran, goes through here, for it leaves
-//! things out: that is shown by [`agentd_core::visible`].
+//! Only for prose, because it omits text. Anything that a user decides on, or that ran, is shown by
+//! [`agentd_core::visible`] instead.
 
-/// Maximum length of a control string (OSC, DCS, APC, PM, SOS) before it is taken for plain text again. Without the
-/// limit, one that is never ended would swallow the rest of the answer.
+/// Maximum length of a control string (OSC, DCS, APC, PM, SOS), after which it is treated as text again. Without the
+/// limit, an unterminated one would swallow the rest of the answer.
 const LONGEST_STRING: usize = 4096;
 
-/// Where in an escape sequence the last chunk ended.
+/// Parser state at the end of the previous chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
-    /// Plain text.
+    /// Outside of escape sequences.
     #[default]
     Ground,
     /// After ESC, or ESC and intermediate characters.
     Escape,
     /// In a control sequence (CSI), until its final character.
     Sequence,
-    /// In a control string, after so many characters, until ST, BEL or the end of the line.
+    /// In a control string of this length so far, until ST, BEL or the end of the line.
     String(usize),
-    /// After an ESC in a control string: a backslash makes it ST.
+    /// After an ESC in a control string: a backslash completes ST.
     StringEscape,
 }
 
-/// Cleans text that comes in chunks, beginning in plain text; a sequence that is split over two chunks is recognised.
+/// Sanitizes text that comes in chunks. Sequences split over two chunks are recognised.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sanitizer {
     state: State,
 }
 
 impl Sanitizer {
-    /// The chunk, without what a terminal would obey.
+    /// Returns the chunk without control sequences.
     pub(crate) fn push(&mut self, chunk: &str) -> String {
         let mut out = String::with_capacity(chunk.len());
         for c in chunk.chars() {
@@ -46,17 +46,17 @@ impl Sanitizer {
     }
 }
 
-/// A whole text, cleaned.
+/// Sanitizes a complete text.
 pub(crate) fn clean(text: &str) -> String {
     Sanitizer::default().push(text)
 }
 
-/// A whole text, cleaned and on one line: every run of white space is one space.
+/// Sanitizes a complete text and collapses white space, so that it is one line.
 pub(crate) fn clean_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Reads one character, writes what is left of it, and says where we are then.
+/// Processes one character, appends what remains of it, and returns the new state.
 fn step(state: State, c: char, out: &mut String) -> State {
     match state {
         State::Ground => ground(c, out),
@@ -70,7 +70,7 @@ fn step(state: State, c: char, out: &mut String) -> State {
         State::Sequence => match c {
             ' '..='?' => State::Sequence,
             '@'..='~' => State::Ground,
-            // Not a sequence after all. What follows is text, and may begin the next sequence.
+            // Not a valid sequence. This character is text, or starts the next sequence.
             _ => ground(c, out),
         },
         State::String(length) => match c {
@@ -82,7 +82,7 @@ fn step(state: State, c: char, out: &mut String) -> State {
         },
         State::StringEscape => match c {
             '\\' => State::Ground,
-            // Terminals take the ESC for the end of the string and the start of a sequence.
+            // Terminals treat this ESC as the end of the string and the start of a sequence.
             _ => step(State::Escape, c, out),
         },
     }
@@ -98,7 +98,7 @@ fn ground(c: char, out: &mut String) -> State {
         _ if c.is_control() => {}
         _ if deceives(c) => {
             use std::fmt::Write as _;
-            // Writing to a string cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(out, "<U+{:04X}>", u32::from(c));
         }
         _ => out.push(c),
@@ -106,7 +106,7 @@ fn ground(c: char, out: &mut String) -> State {
     State::Ground
 }
 
-/// Returns whether the character changes the order of those around it, or carries text that is not visible.
+/// Returns true if the character reorders the text around it or carries invisible text.
 fn deceives(c: char) -> bool {
     matches!(c,
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

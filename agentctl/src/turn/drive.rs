@@ -1,4 +1,4 @@
-//! The loop of a client around one turn.
+//! The client's event loop for one turn: renders events, asks the user, and handles keys and signals.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -33,44 +33,45 @@ use crate::{
     terminal::{attention::Attention, sanitize::clean_line},
 };
 
-/// Maximum number of events that are stored while a person thinks. Beyond it pieces of text are dropped: the items come
-/// whole later.
+/// Maximum number of queued events while the user answers a question. Beyond it, text deltas are dropped; the completed
+/// items follow later.
 const BACKLOG: usize = 10_000;
 
-/// Leaves a turn of somebody else's, where it is all that is typed.
+/// Input that leaves another client's turn, if nothing else is typed.
 const LEAVE: &str = "q";
 
-/// The time after which a person may have turned to something else.
+/// Duration after which the user may have turned to something else.
 const LONG_TURN: Duration = Duration::from_secs(10);
 
-/// The time that a turn may take to end when the client was told to. Those who supervise it kill it some time after.
+/// Time limit for the turn to end after the client was signalled to. Supervisors kill the client some time later.
 const END_PATIENCE: Duration = Duration::from_secs(8);
 
-/// The time for which words to the turn are waited for once the client was told to end.
+/// Time limit for a steering message in flight once the client was signalled to end.
 const STEER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The person before the client, as far as they can reach it while a turn runs.
+/// The user of this client, as far as they can be reached while a turn runs.
 pub(crate) struct Person<'a> {
     pub(crate) asker: &'a mut dyn Asker,
     pub(crate) signals: &'a mut Signals,
     pub(crate) keyboard: &'a Keyboard,
-    /// The words that may be added to the turn as they are; others wait for its end.
+    /// Returns true for text that can be added to the running turn. Other text waits for its end.
     pub(crate) may_steer: fn(&str) -> bool,
-    /// The way in which they are called when they are asked something, and when a long turn ends.
+    /// Way to notify the user of questions and of the end of a long turn.
     pub(crate) attention: Attention,
-    /// The turn is somebody else's: Ctrl-C asks before it cancels it, and Ctrl-D or `q` leaves it.
+    /// True if another client started the turn: Ctrl-C asks before cancelling, and Ctrl-D or `q` leaves it.
     pub(crate) is_guest: bool,
 }
 
-/// Follows a turn until it has ended, and hands back what it came to.
+/// Follows a turn until it has ended, and returns its result.
 ///
-/// The first Ctrl-C cancels the turn and goes on reading, because the turn's end tells what was done; the second one
-/// leaves. Esc cancels too, and never leaves. Other signals do as [`Signals`] says. None is returned where the line ended
-/// without the turn's end: nothing was running, the person left a turn of somebody else's, or put an answer off and has
-/// something else to do ([`Asker::leaves`]).
+/// The first Ctrl-C cancels the turn but keeps reading, because the end of the turn reports what was done; the second
+/// one leaves. Esc also cancels, but never leaves. Other signals are handled as configured in [`Signals`].
+///
+/// Returns `None` if the line ended without the end of the turn: nothing was running, the user left another client's
+/// turn, or postponed an answer to do something else ([`Asker::leaves`]).
 ///
 /// # Errors
-/// A [`Failure`] when the daemon is lost or refuses, or the person left; an [`std::io::Error`] of the renderer.
+/// A [`Failure`] if the daemon is lost or refuses, or the user left; an [`std::io::Error`] of the renderer.
 pub(crate) async fn drive<L: Line>(
     line: &mut L,
     renderer: &mut dyn Renderer,
@@ -102,7 +103,7 @@ pub(crate) async fn drive<L: Line>(
     drop(hold);
     keyboard.typed(TypeAhead::end_turn);
     if followed.is_err() {
-        // What moves must not outlive the turn; why it ends is told by the failure.
+        // Animations must not outlive the turn. The failure itself reports why it ended.
         let _ = renderer.leave();
     }
     followed
@@ -112,25 +113,25 @@ struct Driver<'a, L> {
     line: &'a mut L,
     signals: &'a mut Signals,
     keyboard: &'a Keyboard,
-    /// Keys are read all the time, not for questions only.
+    /// True if keys are read during the whole turn, not only for questions.
     shows_keys: bool,
     may_steer: fn(&str) -> bool,
     attention: Attention,
     begun: Instant,
     is_guest: bool,
-    /// A Ctrl-C cancels nothing yet: it asks for another one.
+    /// True if the next Ctrl-C only asks for confirmation.
     unconfirmed: bool,
-    /// Events that came while a person was asked.
+    /// Events received while the user was asked.
     backlog: VecDeque<Event>,
-    /// Questions asked here, so that a line that was reconnected asks nothing twice.
+    /// Questions already asked, so that a reconnect does not repeat them.
     asked: HashSet<InterruptId>,
-    /// Set once the turn was told to end.
+    /// True once the turn was cancelled.
     cancelled: bool,
-    /// Until when Esc is not for the turn: a question has just gone away.
+    /// Until then Esc is ignored, because a question has just disappeared.
     deaf_until: Option<Instant>,
-    /// Until when it may take to end.
+    /// Deadline for the end of a cancelled turn.
     due: Option<Instant>,
-    /// When the turn is left, if the line is still the `q` that was typed.
+    /// Time when the turn is left, if the typed `q` is still alone.
     leaving: Option<Instant>,
 }
 
@@ -140,7 +141,7 @@ impl<L: Line> Driver<'_, L> {
         renderer: &mut dyn Renderer,
         asker: &mut dyn Asker,
     ) -> anyhow::Result<Option<TurnResult>> {
-        // What was typed before the turn had begun is for it.
+        // Text typed before the start of the turn belongs to it.
         self.steer(renderer).await?;
         let mut last = None;
         while let Some(event) = self.next(renderer).await? {
@@ -185,14 +186,14 @@ impl<L: Line> Driver<'_, L> {
         Ok(last)
     }
 
-    /// The next event, older ones first.
+    /// Returns the next event; queued ones come first.
     async fn next(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<Option<Event>> {
         if let Some(event) = self.backlog.pop_front() {
             return Ok(Some(event));
         }
         loop {
             tokio::select! {
-                // In this order, so that a stream that never pauses cannot drown Ctrl-C, nor the keys.
+                // In this order, so that a busy stream starves neither Ctrl-C nor the keys.
                 biased;
                 signal = self.signals.next() => self.told_to_end(signal, renderer).await?,
                 () = or_never(self.due.map(sleep_until)) => return Err(self.left("the turn has not ended in time").into()),
@@ -215,7 +216,7 @@ impl<L: Line> Driver<'_, L> {
                     _ => {
                         let is_leave = self.is_guest && press.key == Key::Char('q');
                         let is_alone = is_leave && !self.keyboard.typed(|typed| typed.is_writing());
-                        // The first letter of a message, unless nothing follows.
+                        // A `q` may start a message, so wait briefly for more.
                         self.leaving = is_alone.then(|| Instant::now() + STILLNESS);
                         self.keyboard.typed(|typed| typed.press(press));
                         self.steer(renderer).await?;
@@ -224,7 +225,7 @@ impl<L: Line> Driver<'_, L> {
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
                     Some(Arrival::Child(event)) => renderer.child(&event)?,
-                    // None is held here.
+                    // This client provides no files.
                     Some(Arrival::FileRequested(..)) => {}
                     Some(Arrival::Note(note)) => renderer.note(&note)?,
                     Some(Arrival::Lost) => renderer.lost()?,
@@ -234,14 +235,14 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    /// Leaves a turn that goes on.
+    /// Leaves a turn that continues.
     fn leave(&self, renderer: &mut dyn Renderer) -> anyhow::Result<Option<Event>> {
         renderer.leave()?;
         renderer.note(&format!("left; the turn continues: {}", self.line.attach_command()))?;
         Ok(None)
     }
 
-    /// Gives the turn what was typed for it. What it does not take waits for its end.
+    /// Sends typed text to the turn. Rejected text waits for the end of the turn.
     async fn steer(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         while let Some(text) = self.keyboard.typed(TypeAhead::next_steer) {
             self.give(text, renderer).await?;
@@ -250,7 +251,7 @@ impl<L: Line> Driver<'_, L> {
         Ok(())
     }
 
-    /// A terminal that takes no words is found out by the next event.
+    /// Shows the typed text. Errors are ignored: a closed terminal is detected by the next event.
     fn show_typed(&self, renderer: &mut dyn Renderer) {
         if self.shows_keys {
             self.keyboard.typed(|typed| renderer.typed(typed).ok());
@@ -267,7 +268,7 @@ impl<L: Line> Driver<'_, L> {
                 taken = &mut steer => given = taken.is_ok(),
             }
             if heard.is_some() {
-                // The daemon may have it already: what was not heard of would be said twice.
+                // The daemon may have received it already, and queueing it too would send it twice.
                 given = timeout(STEER_PATIENCE, steer).await.is_ok_and(|taken| taken.is_ok());
             }
         }
@@ -278,7 +279,7 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    /// Sets the session to its next mode. It holds for the turn's next call.
+    /// Switches the session to its next mode, which applies from the turn's next call on.
     async fn next_mode(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         tokio::select! {
             biased;
@@ -290,7 +291,7 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    /// Cancels the turn, or leaves it: where that was done before, or the turn is to go on.
+    /// Cancels the turn. Leaves it if it was cancelled before or should continue.
     async fn told_to_end(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         if self.cancelled {
             return Err(self.left("left before the turn had ended").into());
@@ -316,12 +317,12 @@ impl<L: Line> Driver<'_, L> {
                 "ending: cancelling the turn"
             }
         })?;
-        // A line that is broken right now is taken up again by `next`, and cancels then.
+        // If the line is broken now, `next` reconnects and cancels then.
         self.line.cancel().await;
         Ok(())
     }
 
-    /// The client ends before its turn, which was told to.
+    /// Failure if the client ends before the cancelled turn.
     fn left(&self, why: &str) -> Failure {
         Failure {
             exit: self.signals.exit(Exit::Cancelled),
@@ -331,8 +332,8 @@ impl<L: Line> Driver<'_, L> {
         }
     }
 
-    /// Hands the person's answer on, and tells whether it is settled with that. An answer that comes too late is no
-    /// failure of the turn; one that the daemon will not have, such as an edit that the rules deny, is no answer yet.
+    /// Sends the user's answer and returns true if the question is settled. A late answer does not fail the turn. An
+    /// answer that the daemon rejects, such as an edit denied by the rules, leaves the question open.
     async fn answer(
         &mut self,
         interrupt: &Interrupt,
@@ -349,7 +350,7 @@ impl<L: Line> Driver<'_, L> {
         Ok(failure.kind != ErrorKind::InvalidInput)
     }
 
-    /// Asks the person, unless somebody else answers first. False where they left the question open.
+    /// Asks the user, unless another client answers first. Returns false if the user left the question open.
     async fn ask(
         &mut self,
         interrupt: &Interrupt,
@@ -376,7 +377,7 @@ impl<L: Line> Driver<'_, L> {
                     self.told_to_end(signal, renderer).await?;
                     return Ok(true);
                 }
-                // The row of the question tells of it.
+                // The question's line shows that the text was sent.
                 text = self.keyboard.next_steer() => self.give(text, renderer).await?,
                 answer = &mut asking => {
                     drop(asking);
@@ -390,12 +391,12 @@ impl<L: Line> Driver<'_, L> {
                 arrival = self.line.next() => {
                     let event = match arrival? {
                         Some(Arrival::Event(event)) => event,
-                        // A renderer that shows them has no question on its screen.
+                        // A renderer that shows subagents has no question on its screen.
                         Some(Arrival::Child(event)) => {
                             renderer.child(&event)?;
                             continue;
                         }
-                        // It would be written over the question. If the line stays broken, the answer will tell.
+                        // A note would overwrite the question. If the line stays broken, sending the answer reports it.
                         Some(Arrival::Note(_) | Arrival::Lost | Arrival::FileRequested(..)) => continue,
                         None => return Ok(true),
                     };
@@ -406,7 +407,7 @@ impl<L: Line> Driver<'_, L> {
                     }
                     if settled {
                         drop(asking);
-                        // An Esc that was meant for the question cancels nothing.
+                        // An Esc meant for the question must not cancel the turn.
                         self.deaf_until = Some(Instant::now() + STILLNESS);
                         elsewhere.map_or(Ok(()), |note| renderer.note(&note))?;
                         return Ok(true);
@@ -417,12 +418,12 @@ impl<L: Line> Driver<'_, L> {
     }
 }
 
-/// The words for a mode that was set.
+/// Message about a changed mode.
 pub(crate) fn mode_note(mode: SessionMode) -> String {
     format!("mode: {mode} · {}", mode.description())
 }
 
-/// The words for an answer that another client has given.
+/// Message about an answer from another client.
 fn answered_elsewhere(event: &Event, interrupt: &Interrupt) -> Option<String> {
     let EventKind::InterruptResolved { interrupt_id, answer, by: AnsweredBy::Client(client), .. } = &event.kind else {
         return None;
@@ -441,7 +442,7 @@ fn answered_elsewhere(event: &Event, interrupt: &Interrupt) -> Option<String> {
     (*interrupt_id == interrupt.id).then(|| format!("{what}, from {from}"))
 }
 
-/// Returns whether the interrupt needs no answer any more after this event.
+/// Returns true if the interrupt needs no answer after this event.
 fn settles(event: &Event, interrupt: &Interrupt) -> bool {
     match &event.kind {
         EventKind::InterruptResolved { interrupt_id, .. } => *interrupt_id == interrupt.id,

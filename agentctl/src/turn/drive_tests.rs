@@ -12,18 +12,18 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::{samples, turn::AtEnd};
 
-/// Next event of the daemon, or of the person meanwhile.
+/// Next event in a script, from the daemon or the user.
 enum Beat {
     Say(Box<EventKind>),
     Note,
     Silence,
     Signal(EndSignal),
-    /// Esc, after that time.
+    /// Esc, pressed after this delay.
     Escape(Duration, Keyboard),
     Fail(Failure),
 }
 
-/// A line that plays a script, and notes what it is told.
+/// A line that plays a script and records the calls to it.
 struct Script {
     session: SessionId,
     turn: TurnId,
@@ -90,7 +90,7 @@ impl Line for Script {
     }
 }
 
-/// Notes what it is shown.
+/// A renderer that records what it is shown.
 #[derive(Default)]
 struct Shown(Vec<String>);
 
@@ -116,7 +116,7 @@ impl Renderer for Shown {
     }
 }
 
-/// A person who gives this answer, or thinks for ever.
+/// A user who gives this answer, or never answers.
 struct Person(Option<Answer>);
 
 impl Asker for Person {
@@ -165,7 +165,7 @@ async fn play(beats: impl FnOnce(TurnId) -> Vec<Beat>, person: Option<Answer>, p
     play_typing(&Keyboard::none(), beats, person, pending).await
 }
 
-/// With keys.
+/// Plays a script with a keyboard.
 async fn play_typing(
     keyboard: &Keyboard,
     beats: impl FnOnce(TurnId) -> Vec<Beat>,
@@ -202,14 +202,14 @@ async fn turns_are_followed_to_their_end() {
     check(|turn| vec![Beat::Note, end(turn), end(turn)], None, &[], &["note", ended]).await;
     let answered: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), resolved(turn), end(turn)];
     check(answered, approve.clone(), &["Approve"], &[raised, settled, ended]).await;
-    // An answer from elsewhere, or the end of the turn, ends the asking; what was asked once is asked no more.
+    // An answer from elsewhere or the end of the turn dismisses a question; a repeated question is not asked again.
     let elsewhere: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), Beat::Note, resolved(turn), end(turn)];
     check(elsewhere, None, &[], &[raised, "note", settled, ended]).await;
     check(|turn| vec![ask(turn), end(turn)], None, &[], &[raised, ended]).await;
     check(|turn| vec![ask(turn), ask(turn), end(turn)], approve.clone(), &["Approve"], &[raised, raised, ended]).await;
     let long_ago = play(|turn| vec![ask(turn), end(turn)], approve, false).await;
     assert!(long_ago.told.is_empty());
-    // Ctrl-C cancels and reads on, while a question is asked too. What somebody else cancelled is told as such.
+    // Ctrl-C cancels and keeps reading, also during a question. A cancellation by another client is reported as such.
     let cancelled: fn(TurnId) -> Vec<Beat> =
         |turn| vec![Beat::Signal(EndSignal::Interrupt), end_by(StopReason::Cancelled, turn)];
     check(cancelled, None, &["cancel"], &["note", ended]).await;
@@ -249,7 +249,7 @@ async fn an_esc_that_was_meant_for_a_question_cancels_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_will_not_end_is_left_after_a_while() {
-    // Behind the signal the line is silent for ever.
+    // After the signal, no more events arrive.
     let outcome = play(|_| vec![Beat::Signal(EndSignal::Terminate), Beat::Silence], None, true).await;
     assert_eq!(Failure::from_any(&outcome.ended.unwrap_err()).exit, Exit::Terminated);
 }

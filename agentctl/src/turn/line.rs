@@ -1,5 +1,5 @@
-//! The line to one turn: events in, answers and cancels out. A line that broke is taken up again where it was. Events of
-//! subagents come between those of the session for which they work.
+//! The line to one turn: receives events, and sends answers and cancellations. A broken line is resumed after the last
+//! event. Events of subagents are interleaved with those of their parent session.
 
 use std::time::{Duration, Instant};
 
@@ -27,79 +27,79 @@ use crate::{
     report::short_id,
 };
 
-/// Time limit for a daemon that went away to come back: a restart by systemd takes a second or two, and the reading of
-/// a large journal some more.
+/// Time limit for the daemon to come back: a restart by systemd takes a second or two, reading a large journal a bit
+/// longer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The time in which whoever looks after the daemon starts it again, such as systemd. After that we do.
+/// Time for a supervisor such as systemd to restart the daemon. After that, this client starts it.
 const OTHERS_TURN: Duration = Duration::from_secs(3);
 
-/// The pause between two tries to reach it.
+/// Delay between connection attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Event of a line.
+/// Something received from a line.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A fact about the turn.
+    /// An event of the session.
     Event(Box<Event>),
-    /// A fact about a subagent: its own, and nothing that the turn waits for.
+    /// An event of a subagent. The turn never waits for it.
     Child(Box<Event>),
-    /// A tool asks about a file that this client holds; the answer goes to the sender.
+    /// A tool requests a file held by this client; the answer goes to the sender.
     FileRequested(ClientFileRequest, TurnSender),
-    /// Something about the line itself that the person should know.
+    /// A message about the line itself for the user.
     Note(String),
-    /// The daemon is gone, and is waited for.
+    /// The daemon is gone; the line waits for it.
     Lost,
 }
 
-/// The line to one turn.
+/// A connection to one turn.
 pub(crate) trait Line: Send {
-    /// Next event; None after the last, and ever after. Dropping the wait loses nothing.
+    /// Returns the next event; `None` after the last one, also if called again. This method is cancel safe.
     fn next(&mut self) -> impl Future<Output = Result<Option<Arrival>, Failure>> + Send;
 
-    /// Answers an interrupt.
+    /// Sends the answer to an interrupt.
     fn answer(&mut self, id: InterruptId, answer: Answer) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Adds something to the turn: the model reads it before its next step. Dropping the wait may or may not undo it.
+    /// Adds text to the turn, which the model reads before its next step. If dropped, the text may or may not arrive.
     fn steer(&mut self, text: String) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Sets the session to the mode that follows its own, for the turn's next call, and tells which that is.
+    /// Switches the session to the mode after its current one, for the turn's next call, and returns it.
     fn next_mode(&mut self) -> impl Future<Output = Result<SessionMode, Failure>> + Send;
 
-    /// Cancels the turn, now or as soon as the line is whole again.
+    /// Cancels the turn now, or as soon as the line is connected again.
     fn cancel(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Returns whether an interrupt still waits: what is replayed may have been answered long ago.
+    /// Returns true if an interrupt is still pending. Replayed interrupts may have been answered long ago.
     fn is_pending(&mut self, id: InterruptId) -> impl Future<Output = bool> + Send;
 
-    /// Returns whether the line has ended when this turn has.
+    /// Returns true if the line ends with this turn.
     fn ends_with(&self, turn: TurnId) -> bool;
 
-    /// The command that follows the session from another terminal.
+    /// Command that follows the session from another terminal.
     fn attach_command(&self) -> String;
 }
 
-/// The line over the daemon's socket.
+/// A line over the daemon's socket.
 #[derive(Debug)]
 pub(crate) struct SocketLine {
     client: Client,
     place: DaemonPlace,
     session: SessionId,
-    /// The turn that was started here; none for a line that only listens.
+    /// Turn started by this client; `None` for a line that only listens.
     turn: Option<TurnId>,
     source: Source,
-    /// The daemon said that it stops, so that somebody wanted that.
+    /// True if the daemon announced its stop, which was therefore intended.
     was_stopped: bool,
-    /// The number of the last stored event that came in.
+    /// Number of the last stored event received.
     last_seq: u64,
-    /// Set if older events may come, whose interrupts may have their answers.
+    /// True if old events may be replayed, whose interrupts may be answered already.
     replays: bool,
-    /// The name in which interrupts are answered.
+    /// Client name used for answers.
     answers_as: String,
     cancelled: bool,
-    /// The subagents, where their events are wanted, too.
+    /// Subagents, if their events are wanted.
     children: Option<Children>,
-    /// An event that waits for what subagents have to tell before it.
+    /// Event that waits for pending subagent events, which come first.
     held: Option<Box<Event>>,
 }
 
@@ -107,27 +107,27 @@ pub(crate) struct SocketLine {
 enum Source {
     /// The stream that started the turn.
     Turn(Box<TurnStream>),
-    /// A subscription.
+    /// A subscription to the session.
     Events(Box<EventStream>),
-    /// The connection is gone.
+    /// The connection is lost.
     Broken { since: Instant },
-    /// All was told.
+    /// The last event was received.
     Over,
 }
 
 impl SocketLine {
-    /// Starts a turn, with parts of the input beside its words.
+    /// Starts a turn, with additional input parts.
     ///
     /// # Errors
-    /// When the daemon refuses it or is lost.
+    /// If the daemon refuses it or is lost.
     pub(crate) async fn start(daemon: &Daemon, request: StartRequest, parts: Vec<InputPart>) -> Result<Self, Failure> {
         Ok(Self::started(daemon, daemon.client.turn_with_parts(request, parts, daemon.variables()).await?))
     }
 
-    /// Starts a turn, or joins the one that runs, as a client that holds files of the project where it has access to some.
+    /// Starts a turn or joins the running one. With `files`, this client also serves files of the project.
     ///
     /// # Errors
-    /// As of [`Self::start`].
+    /// As for [`Self::start`].
     pub(crate) async fn start_holding(
         daemon: &Daemon,
         request: StartRequest,
@@ -142,10 +142,10 @@ impl SocketLine {
         Self { turn, replays: false, ..Self::new(daemon, session, Source::Turn(Box::new(stream)), 0) }
     }
 
-    /// Listens to a session above an event number, until its live turn has ended.
+    /// Subscribes to a session after an event number, until its live turn has ended.
     ///
     /// # Errors
-    /// When the daemon refuses it or is lost.
+    /// If the daemon refuses it or is lost.
     pub(crate) async fn attach(daemon: &Daemon, session: SessionId, after_seq: u64) -> Result<Self, Failure> {
         let stream = daemon.client.subscribe(&session.to_string(), after_seq, true).await?;
         Ok(Self::new(daemon, session, Source::Events(Box::new(stream)), after_seq))
@@ -168,37 +168,37 @@ impl SocketLine {
         }
     }
 
-    /// The same, with the events of subagents.
+    /// Adds the events of subagents.
     pub(crate) fn with_children(self) -> Self {
         Self { children: Some(Children::default()), ..self }
     }
 
-    /// The same, answering interrupts in this name.
+    /// Sets the client name used for answers.
     #[cfg(feature = "mcp-serve")]
     pub(crate) fn answering_as(self, client: String) -> Self {
         Self { answers_as: client, ..self }
     }
 
-    /// The session.
+    /// Session of the line.
     pub(crate) fn session(&self) -> SessionId {
         self.session
     }
 
-    /// The number of the last stored event that came in.
+    /// Number of the last stored event received.
     pub(crate) fn last_seq(&self) -> u64 {
         self.last_seq
     }
 
-    /// The turn that was started here.
+    /// Turn started by this client, if any.
     pub(crate) fn turn(&self) -> Option<TurnId> {
         self.turn
     }
 
-    /// Waits for the daemon and goes on listening after the last event that was heard.
+    /// Waits for the daemon and resubscribes after the last event received.
     async fn take_up(&mut self, since: Instant) -> Result<(), Failure> {
         loop {
             match self.subscribe_again().await {
-                // Whoever stopped it does not want it back from here.
+                // If the daemon was stopped on purpose, it is not started again.
                 Err(error)
                     if error.kind == ClientErrorKind::NotRunning
                         && !self.was_stopped
@@ -221,7 +221,7 @@ impl SocketLine {
         let session = self.session.to_string();
         let stream = client.subscribe(&session, self.last_seq, true).await?;
         if self.cancelled {
-            // It may have ended meanwhile: then there is nothing to cancel, and its end is heard.
+            // An error means that the turn has ended meanwhile; its end is received anyway.
             let _ = client.cancel_turn(&session, self.turn).await;
         }
         self.client = client;
@@ -239,7 +239,7 @@ impl SocketLine {
     }
 }
 
-/// Returns whether an error only says that the connection is gone or the daemon is going.
+/// Returns true if the error means that the connection is lost or the daemon is stopping.
 pub(crate) fn is_break(error: &ClientError) -> bool {
     use ClientErrorKind as Kind;
     matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))
@@ -328,7 +328,7 @@ impl Line for SocketLine {
 
     async fn cancel(&mut self) {
         self.cancelled = true;
-        // Where this fails the line is broken, which `next` finds out, or the turn has ended by itself.
+        // On failure the line is broken, which `next` handles, or the turn has ended.
         let _ = match &self.source {
             Source::Turn(stream) => stream.sender().cancel().await,
             Source::Events(_) => self.client.cancel_turn(&self.session.to_string(), self.turn).await,
@@ -341,7 +341,7 @@ impl Line for SocketLine {
             return true;
         }
         let session = self.session.to_string();
-        // If nobody can tell, it is asked: an answer too many is refused, one too few lets the turn wait.
+        // If unknown, ask: a surplus answer is rejected, but a missing one leaves the turn waiting.
         let pending = self.client.interrupts(Some(&session)).await;
         pending.map_or(true, |pending| pending.iter().any(|interrupt| interrupt.id == id))
     }
@@ -355,7 +355,7 @@ impl Line for SocketLine {
     }
 }
 
-/// The subagents that are under way.
+/// Subagents that are in progress.
 #[derive(Debug, Default)]
 struct Children {
     known: Vec<Child>,
@@ -364,18 +364,19 @@ struct Children {
 #[derive(Debug)]
 struct Child {
     subagent: Subagent,
-    /// The number of its last stored event that came in.
+    /// Number of the last stored event received from it.
     seen: u64,
-    /// Its events as they come; none where it could not be listened to yet.
+    /// Live events; `None` until the subscription succeeds.
     live: Option<EventStream>,
-    /// Those that had not come when its work was over, and the number of the last of them. What comes behind it belongs to no
-    /// work that is over.
+    /// Stream of the remaining events once its work is over, and the number of the last one. Later events belong to
+    /// other work.
     rest: Option<(EventStream, u64)>,
 }
 
 impl Children {
-    /// Does what an event of the parent asks for, and returns what is told before it: of a subagent whose work is over, the
-    /// next of all that is left to tell. The same event is brought again until nothing is. Dropping the wait loses nothing.
+    /// Handles an event of the parent and returns the next subagent event to deliver before it. When a subagent's work
+    /// is over, these are its remaining events. Call it again with the same event until it returns `None`. This
+    /// method is cancel safe.
     pub(crate) async fn before(&mut self, client: &Client, event: &Event) -> Option<Event> {
         match &event.kind {
             EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
@@ -397,14 +398,14 @@ impl Children {
         None
     }
 
-    /// Listens to those that are not listened to yet. One that has not begun is tried again with the next event.
+    /// Subscribes to subagents without a stream. A session that does not exist yet is retried with the next event.
     async fn listen(&mut self, client: &Client) {
         for child in self.known.iter_mut().filter(|child| child.live.is_none()) {
             child.live = client.subscribe(&child.subagent.session_id.to_string(), child.seen, false).await.ok();
         }
     }
 
-    /// The next event of any of them; never where none is listened to.
+    /// Returns the next event of any subagent. Never completes without a subscription.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
             let live = self.known.iter_mut().enumerate();
@@ -421,11 +422,11 @@ impl Children {
             match heard {
                 Ok(Some(event)) => {
                     child.note(&event);
-                    // The others have their turn first.
+                    // Rotates, so that the other streams are polled first next time.
                     self.known[index..].rotate_left(1);
                     return event;
                 }
-                // What is missing comes when its work is over.
+                // Missing events are delivered when its work is over.
                 Ok(None) | Err(_) => child.live = None,
             }
         }
@@ -439,7 +440,8 @@ impl Child {
         }
     }
 
-    /// The next of what is left to tell when its work is over; none when all is told, or nothing can be heard of it.
+    /// Returns the next remaining event after its work is over. `None` if there are no more, or the session is
+    /// unreachable.
     async fn left(&mut self, client: &Client) -> Option<Event> {
         if self.rest.is_none() {
             self.live = None;

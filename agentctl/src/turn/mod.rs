@@ -1,12 +1,13 @@
-//! Turns as a client lives through them, shared by `run`, `attach` and `chat`.
+//! Following turns, shared by `run`, `attach` and `chat`.
 //!
-//! - [`mod@line`]: the line to one turn. Events come in, answers and cancels go out, and a line that broke is taken
-//!   up again where it was. Events of subagents come between those of the session for which they work.
-//! - [`mod@drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon; what is typed meanwhile is
-//!   kept ([`crate::keyboard`]).
-//! - [`ForeseeingAsker`]: what an edit would do is shown before it is the answer, with another yes or no.
-//! - [`signals`]: Ctrl-C and other ways to be told to end, as something to wait for.
-//! - [`BuiltinNotice`]: tells the person when the small built-in model answers, because it is easily taken for more than it is.
+//! - [`mod@line`]: the connection to one turn: events, answers and cancellations. A broken line is resumed after the
+//!   last event. Events of subagents are interleaved with those of their parent session.
+//! - [`mod@drive`]: passes events to a [`Renderer`], interrupts to an [`Asker`] and Ctrl-C to the daemon; text typed
+//!   meanwhile is stored ([`crate::keyboard`]).
+//! - [`ForeseeingAsker`]: previews the effect of an edited call and asks for confirmation.
+//! - [`signals`]: Ctrl-C and termination signals as a future.
+//! - [`BuiltinNotice`]: notifies the user that the small built-in model answers, whose abilities are easily
+//!   overestimated.
 
 mod drive;
 pub(crate) mod line;
@@ -33,68 +34,68 @@ pub(crate) use drive::{Person, drive, mode_note};
 pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};
 
-/// Said when the daemon is gone.
+/// Notice about a lost connection.
 pub(crate) const LOST: &str = "the connection to the daemon was lost; waiting for it to come back";
 
-/// Shows a turn as it happens. Calls come in the order of the events; each event comes once.
+/// Shows a turn as it happens. Methods are called in the order of events; each event is delivered once.
 ///
-/// A renderer around another one overrides [`Renderer::inner`]: without it, what it does not take itself is lost.
+/// A wrapper around another renderer overrides [`Renderer::inner`]; otherwise, calls that it does not handle are lost.
 pub(crate) trait Renderer: Send {
-    /// The renderer around which this one is: it gets all calls that this one does not take.
+    /// Wrapped renderer, which receives all calls that this one does not handle.
     fn inner(&mut self) -> Option<&mut dyn Renderer> {
         None
     }
 
-    /// Shows one event. `TurnEnded` comes here too, before [`Renderer::finish`].
+    /// Shows one event. `TurnEnded` is passed here too, before [`Renderer::finish`].
     ///
     /// # Errors
-    /// When nothing can be written any more; a broken pipe ends the client quietly.
+    /// If nothing can be written any more; a broken pipe ends the client quietly.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
-    /// Shows one event of a subagent, where those are wanted ([`SocketLine::with_children`]).
+    /// Shows one event of a subagent, if enabled by [`SocketLine::with_children`].
     ///
     /// # Errors
-    /// As [`Renderer::event`].
+    /// As for [`Renderer::event`].
     fn child(&mut self, event: &Event) -> io::Result<()> {
         self.inner().map_or(Ok(()), |inner| inner.child(event))
     }
 
-    /// Shows what the turn came to. Nothing of the turn follows.
+    /// Shows the result of the turn. No more events of the turn follow.
     ///
     /// # Errors
-    /// As [`Renderer::event`].
+    /// As for [`Renderer::event`].
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
         self.inner().map_or(Ok(()), |inner| inner.finish(result))
     }
 
-    /// Takes everything that moves off the screen: the turn goes on unseen.
+    /// Clears animations from the screen, because the turn continues unseen.
     ///
     /// # Errors
-    /// As [`Renderer::event`].
+    /// As for [`Renderer::event`].
     fn leave(&mut self) -> io::Result<()> {
         self.inner().map_or(Ok(()), Renderer::leave)
     }
 
-    /// Takes away what moves, for a question follows on the same screen.
+    /// Clears animations, because a question follows on the same screen.
     ///
     /// # Errors
-    /// As [`Renderer::event`].
+    /// As for [`Renderer::event`].
     fn pause(&mut self) -> io::Result<()> {
         self.inner().map_or(Ok(()), Renderer::pause)
     }
 
-    /// Shows what is typed while the turn runs, where there is a place for it.
+    /// Shows text typed while the turn runs, if there is a place for it.
     ///
     /// # Errors
-    /// As [`Renderer::event`].
+    /// As for [`Renderer::event`].
     fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
         self.inner().map_or(Ok(()), |inner| inner.typed(typed))
     }
 
-    /// Tells that the daemon is gone and waited for.
+    /// Shows that the connection to the daemon is lost.
     ///
     /// # Errors
-    /// As [`Renderer::event`].
+    /// As for [`Renderer::event`].
     fn lost(&mut self) -> io::Result<()> {
         match self.inner() {
             Some(inner) => inner.lost(),
@@ -102,10 +103,10 @@ pub(crate) trait Renderer: Send {
         }
     }
 
-    /// Shows one line of the client itself, such as that the daemon is gone and waited for. The text is ours.
+    /// Shows one line of the client itself. The text is trusted and not sanitized.
     ///
     /// # Errors
-    /// As [`Renderer::event`].
+    /// As for [`Renderer::event`].
     fn note(&mut self, text: &str) -> io::Result<()> {
         use io::Write as _;
         match self.inner() {
@@ -115,22 +116,22 @@ pub(crate) trait Renderer: Send {
     }
 }
 
-/// Asks the person who sits before this client.
+/// Asks the user of this client.
 pub(crate) trait Asker: Send {
-    /// Asks until there is an answer that fits ([`Answer::misfit`]). None leaves the interrupt pending, for another
-    /// client or another day.
+    /// Asks until there is a valid answer ([`Answer::misfit`]). `None` leaves the interrupt pending, for another client
+    /// or for later.
     ///
-    /// The future is dropped before it is done when another client answered or the turn ended: it then takes its
-    /// question off the screen and leaves the terminal as it found it. The renderer is not called while it runs.
+    /// The future is dropped early if another client answered or the turn ended. It must then remove its question from
+    /// the screen and restore the terminal. The renderer is not called while the future runs.
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>>;
 
-    /// Returns whether the turn is left to wait, and no longer followed, when the person puts an answer off.
+    /// Returns true if postponing an answer also stops following the turn.
     fn leaves(&self) -> bool {
         false
     }
 }
 
-/// Asks nobody: interrupts stay pending, and other clients answer them.
+/// Asks nothing: interrupts stay pending for other clients.
 #[derive(Debug, Default)]
 pub(crate) struct NonInteractive;
 
@@ -140,10 +141,10 @@ impl Asker for NonInteractive {
     }
 }
 
-/// The most that is said of this shell's environment, in lines.
+/// Maximum number of lines about this shell's environment.
 const MOST_NOTES: usize = 2;
 
-/// Notice about the built-in model, and how to get a better one: with what is set already, where something is.
+/// Notice about the built-in model with hints for a better one, based on variables that are already set.
 pub(crate) fn builtin_notice(daemon: &Daemon) -> String {
     let is = "This is the small built-in model: it runs without a network and makes mistakes.";
     let notes: Vec<String> = daemon.shell_notes(true).iter().take(MOST_NOTES).map(ShellNote::line).collect();
@@ -156,16 +157,16 @@ pub(crate) fn builtin_notice(daemon: &Daemon) -> String {
     )
 }
 
-/// Says it before the first turn that the built-in model answers.
+/// Renderer that shows a notice before the first turn of the built-in model.
 pub(crate) struct BuiltinNotice {
     inner: Box<dyn Renderer>,
     builtin: Vec<ModelInfo>,
-    /// None once it was said.
+    /// The notice; `None` once it was shown.
     notice: Option<String>,
 }
 
 impl BuiltinNotice {
-    /// Around a renderer, with the models as the daemon lists them.
+    /// Wraps a renderer; `slots` are the models as listed by the daemon.
     pub(crate) fn new(inner: Box<dyn Renderer>, slots: Vec<SlotInfo>, daemon: &Daemon) -> Self {
         let builtin: Vec<_> = slots.into_iter().map(|slot| slot.model).filter(|model| model.embedded).collect();
         let notice = (!builtin.is_empty()).then(|| builtin_notice(daemon));
@@ -189,35 +190,35 @@ impl Renderer for BuiltinNotice {
     }
 }
 
-/// An asker whose edits are shown before they are given.
+/// Asker that previews an edited call before it is sent as the answer.
 pub(crate) struct ForeseeingAsker<A> {
     asker: A,
     client: Client,
 }
 
 impl<A: Asker> ForeseeingAsker<A> {
-    /// Asks by this asker, and the daemon of this client what an edit would do.
+    /// Wraps an asker; `client` requests the previews.
     pub(crate) fn new(asker: A, client: Client) -> Self {
         Self { asker, client }
     }
 
     async fn decide(&mut self, interrupt: &Interrupt) -> Option<Answer> {
         let mut shown = interrupt.clone();
-        // The arguments of which the person is shown what they would do, where these are no longer the model's.
+        // Edited arguments whose preview is being shown.
         let mut edited = None;
         loop {
             let answer = self.asker.ask(&shown).await?;
             match (answer, &edited) {
                 (Answer::Edit { args }, _) => match self.client.foresee(interrupt.id, &args).await {
                     Ok(mut ask) => {
-                        // The call is the person's own by now.
+                        // The edited call comes from the user.
                         if let Ask::Approval { reason, .. } = &mut ask {
                             *reason = if reason.is_empty() { EDITED.to_owned() } else { format!("{EDITED}; {reason}") };
                         }
                         shown.ask = ask;
                         edited = Some(args);
                     }
-                    // It is asked again, as it stood.
+                    // Asks again with the unchanged preview.
                     Err(error) => {
                         let Failure { message, hint, .. } = Failure::from(error);
                         crate::terminal::note(&message);
@@ -241,7 +242,7 @@ impl<A: Asker> Asker for ForeseeingAsker<A> {
     }
 }
 
-/// Waits for something, or for ever where there is nothing to wait for.
+/// Awaits the future, or waits forever if there is none.
 pub(crate) async fn or_never<T>(something: Option<impl Future<Output = T>>) -> T {
     match something {
         Some(something) => something.await,
@@ -249,5 +250,5 @@ pub(crate) async fn or_never<T>(something: Option<impl Future<Output = T>>) -> T
     }
 }
 
-/// Said of a call that is the person's own by now.
+/// Reason shown for a call that the user edited.
 pub(crate) const EDITED: &str = "you changed it, and this is what would run now";

@@ -1,7 +1,7 @@
-//! The signals that tell the client to end, as something to wait for.
+//! Signals that end the client, as a future.
 //!
-//! A thread hears them, so that the client ends also while it is blocked: by a further signal that tells it the same, or
-//! some time after one that leaves nothing to wait for.
+//! Threads receive them, so that even a blocked client ends: on a repeated signal, or some time after a signal that
+//! leaves nothing to wait for.
 
 use std::{
     fs, io,
@@ -25,28 +25,28 @@ use crate::{
     keyboard::{TerminalAtStart, wait_until_gone},
 };
 
-/// The signals that are remembered. Two are enough: the first cancels the turn, the second ends the client.
+/// Number of buffered signals. Two are enough: the first cancels the turn, the second ends the client.
 const REMEMBERED: usize = 4;
 
-/// Time in which a client that is to end at once may still leave in order.
+/// Time for an orderly exit before the process is ended.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Two of a kind within this time are one: `timeout` sends its signal to the process and to its group.
+/// Equal signals within this time count as one: `timeout` signals both the process and its group.
 const SAME: Duration = Duration::from_millis(250);
 
-/// A signal that tells the client to end.
+/// A signal that ends the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndSignal {
-    /// Ctrl-C.
+    /// SIGINT, sent by Ctrl-C.
     Interrupt,
-    /// From `kill`, `timeout`, or whoever supervises the client.
+    /// SIGTERM from `kill`, `timeout` or a supervisor.
     Terminate,
-    /// The terminal is gone.
+    /// SIGHUP: the terminal is gone.
     HangUp,
 }
 
 impl EndSignal {
-    /// The code with which a client ends that it ended.
+    /// Exit code of a client ended by this signal.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Self::Interrupt => Exit::Cancelled,
@@ -56,19 +56,19 @@ impl EndSignal {
     }
 }
 
-/// The fate of the turn where the client is told to end by something else than Ctrl-C, which always cancels it.
+/// Effect of a termination signal on the turn. Ctrl-C always cancels it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtEnd {
-    /// It is the client's own: it ends with it.
+    /// The turn belongs to the client and is cancelled.
     Cancel,
-    /// The same, but where the terminal goes it goes on: closing a window loses nothing.
+    /// The turn is cancelled, but continues if the terminal is closed: closing a window loses nothing.
     CancelUnlessHungUp,
-    /// It goes on.
+    /// The turn continues without the client.
     Leave,
 }
 
 impl AtEnd {
-    /// Returns true if this one cancels the turn.
+    /// Returns true if this signal cancels the turn.
     pub(super) fn cancels(self, signal: EndSignal) -> bool {
         match (signal, self) {
             (EndSignal::Interrupt, _) | (EndSignal::Terminate, Self::CancelUnlessHungUp) | (_, Self::Cancel) => true,
@@ -77,29 +77,29 @@ impl AtEnd {
     }
 }
 
-/// The signals, as long as this lives. The first one of a kind does not end the process by itself any more.
+/// Receives the signals. While it lives, the first signal of a kind does not end the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     heard: mpsc::Receiver<EndSignal>,
-    /// The client is stopping already.
+    /// True while the client is stopping.
     stopping: Arc<AtomicBool>,
     pub(super) at_end: AtEnd,
-    /// One that came when nobody waited for it, and still holds.
+    /// A signal that arrived between turns and is still valid.
     kept: Option<EndSignal>,
-    /// The first that told the client to end its turn.
+    /// First signal of the current turn.
     first: Option<EndSignal>,
 }
 
 impl Signals {
-    /// Listens from now on. A hang-up that whoever started the client has ignored stays ignored (`nohup`).
+    /// Starts listening. An ignored SIGHUP stays ignored (`nohup`).
     ///
     /// # Errors
-    /// When the system has no room for one more signal handler.
+    /// If the signal handlers cannot be installed.
     pub(crate) fn listen(at_end: AtEnd) -> io::Result<Self> {
         Ok(Self::started(at_end)?.1)
     }
 
-    /// The same, with the way to tell them from elsewhere.
+    /// Starts listening, and returns a sender for signals from other sources.
     fn started(at_end: AtEnd) -> io::Result<(SyncSender<EndSignal>, Self)> {
         let (sender, heard) = mpsc::channel(REMEMBERED);
         let signals = Self::from_heard(heard, at_end);
@@ -107,7 +107,7 @@ impl Signals {
         let watch = EndWatch { sender, stopping, at_end, terminal: TerminalAtStart::remember() };
         let (source, came) = sync_channel(REMEMBERED);
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        // Listening to a hang-up would undo that it is ignored.
+        // Installing a handler would undo that SIGHUP is ignored.
         let kinds = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|kind| *kind != SIGHUP || !ignores_hangup(&status));
         let (mut signals_of_system, passed) = (iterator::Signals::new(kinds)?, source.clone());
         thread::Builder::new().name("agentctl-signals".to_owned()).spawn(move || {
@@ -122,11 +122,11 @@ impl Signals {
         Ok((source, signals))
     }
 
-    /// The same for a client that is nothing without its terminal: a terminal that is gone ends it, also where the hang-up
-    /// is ignored or was sent to somebody else.
+    /// Starts listening for a client that needs its terminal: a closed terminal ends it, even if SIGHUP is ignored or
+    /// was sent to another process.
     ///
     /// # Errors
-    /// As [`Signals::listen`] does, or when the thread that watches cannot be started.
+    /// As for [`Signals::listen`], or the watching thread cannot be started.
     pub(crate) fn of_terminal(at_end: AtEnd) -> io::Result<Self> {
         let (sender, signals) = Self::started(at_end)?;
         thread::Builder::new().name("agentctl-hangup".to_owned()).spawn(move || {
@@ -136,24 +136,24 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Nobody tells: what cancels comes another way.
+    /// Receives no signals; the turn is cancelled by other means.
     #[cfg(feature = "mcp-serve")]
     pub(crate) fn never() -> Self {
         Self::from_heard(mpsc::channel(REMEMBERED).1, AtEnd::Cancel)
     }
 
-    /// Signals that come from somewhere.
+    /// Receives signals from a channel.
     pub(crate) fn from_heard(heard: mpsc::Receiver<EndSignal>, at_end: AtEnd) -> Self {
         Self { heard, stopping: Arc::default(), at_end, kept: None, first: None }
     }
 
-    /// Waits for the next one. Dropping the wait loses none.
+    /// Waits for the next signal. This method is cancel safe.
     pub(crate) async fn next(&mut self) -> EndSignal {
         let next = match self.kept.take() {
             Some(kept) => kept,
             None => match self.heard.recv().await {
                 Some(heard) => heard,
-                // Nobody can tell any more: then nobody ever does.
+                // All senders are gone, so no signal can arrive.
                 None => std::future::pending().await,
             },
         };
@@ -161,7 +161,7 @@ impl Signals {
         next
     }
 
-    /// Waits for one that ends the client whatever it does: at a prompt any but Ctrl-C.
+    /// Waits for a signal that ends the client. At a prompt, Ctrl-C is ignored.
     pub(crate) async fn told_to_end(&mut self, at_prompt: bool) -> EndSignal {
         loop {
             match self.next().await {
@@ -171,12 +171,12 @@ impl Signals {
         }
     }
 
-    /// Notes whether the client is stopping: then the next signal ends it, whatever it waits for.
+    /// Records if the client is stopping. The next signal then ends it, even if it is blocked.
     pub(crate) fn set_stopping(&self, stopping: bool) {
         self.stopping.store(stopping, Ordering::Relaxed);
     }
 
-    /// The code of a client whose turn ended like this: one that was cancelled by a signal ends by that.
+    /// Exit code of the client; a cancellation caused by a signal gets the code of that signal.
     pub(crate) fn exit(&self, exit: Exit) -> Exit {
         match (exit, self.first) {
             (Exit::Cancelled, Some(first)) => first.exit(),
@@ -184,7 +184,7 @@ impl Signals {
         }
     }
 
-    /// Forgets the presses of Ctrl-C that nobody waited for, so that one meant for the last turn does not cancel the next.
+    /// Discards buffered Ctrl-C presses, so that one meant for the last turn does not cancel the next.
     pub(crate) fn forget(&mut self) {
         self.first = None;
         self.set_stopping(false);
@@ -196,7 +196,7 @@ impl Signals {
     }
 }
 
-/// Passes the signals on, and ends the process where that is not enough.
+/// Forwards the signals, and ends the process if the client does not react.
 struct EndWatch {
     sender: mpsc::Sender<EndSignal>,
     stopping: Arc<AtomicBool>,
@@ -226,7 +226,7 @@ impl EndWatch {
             }
             last = Some((signal, Instant::now()));
             let is_further = is_ending || self.is_stopping();
-            // Nothing takes in the one before, so nothing would take in this one.
+            // The previous signal is still buffered, so the client would not receive this one either.
             let is_unheard = self.sender.capacity() < REMEMBERED && (is_interrupt || is_further);
             if is_unheard || due.is_some() || self.sender.is_closed() {
                 self.end(signal);
@@ -249,11 +249,11 @@ impl EndWatch {
     }
 }
 
-/// True where a process, of which the kernel says this, was started with the hang-up ignored.
+/// Returns true if `/proc/self/status` shows that SIGHUP is ignored.
 fn ignores_hangup(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // Signals are counted from one, and a hang-up is the first.
+    // Bit 0 is signal 1, SIGHUP.
     mask.is_some_and(|mask| mask & 1 == 1)
 }
 

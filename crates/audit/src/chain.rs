@@ -1,13 +1,13 @@
-//! A line of the log: its number, the hash of the line before it, the entry, and its own hash. Pure.
+//! Format of a log line: its number, the hash of the previous line, the entry and its own hash. Pure.
 //!
-//! A line is `{"n":7,"prev":"…","at":…,"hash":"…"}`. The hash is the SHA-256 of all bytes before `,"hash"`, which hold
-//! the hash of the line before. Bytes are compared as they stand: nothing is parsed and written again, so there is no
-//! second way to write a line that has the same hash.
+//! A line is `{"n":7,"prev":"…","at":…,"hash":"…"}`. The hash is the SHA-256 of all bytes before `,"hash"`, which
+//! include the hash of the previous line. Bytes are compared as stored: nothing is parsed and written again, so no
+//! second spelling of a line has the same hash.
 
 use agentd_core::audit::AuditHead;
 use sha2::{Digest as _, Sha256};
 
-/// Stand-in for a hash before the first line.
+/// Previous hash of the first line.
 pub const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Hexadecimal digits of a hash.
@@ -18,17 +18,17 @@ const BEFORE_PREVIOUS: &str = ",\"prev\":\"";
 const BEFORE_HASH: &str = ",\"hash\":\"";
 const AFTER_HASH: &str = "\"}";
 
-/// The SHA-256 of some bytes, in hexadecimal digits.
+/// SHA-256 of `bytes` as hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Before the first line.
+/// Head of an empty log.
 pub fn beginning() -> AuditHead {
     AuditHead { n: 0, hash: NO_HASH.to_owned() }
 }
 
-/// The line, with its newline, that goes behind `head`, and the head that it makes. `entry` is a JSON object.
+/// Returns the line that follows `head`, with its newline, and the new head. `entry` is a JSON object.
 pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
     let n = head.n + 1;
     let fields = entry.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
@@ -42,21 +42,21 @@ pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
     (line, AuditHead { n, hash })
 }
 
-/// A line that has the form of one; whether it holds is another question.
+/// A well-formed line. [`SealedLine::holds`] checks its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedLine<'a> {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub n: u64,
-    /// The hash of the line before it, as it says.
+    /// Hash of the previous line, as recorded in this one.
     pub previous: &'a str,
-    /// Its own hash, as it says.
+    /// Hash of this line, as recorded.
     pub hash: &'a str,
-    /// All that the hash is of.
+    /// Bytes covered by the hash.
     body: &'a [u8],
 }
 
 impl<'a> SealedLine<'a> {
-    /// Reads a line without its newline. None where it has not the form of a line.
+    /// Parses a line without its newline. Returns `None` if it is malformed.
     pub fn read(line: &'a [u8]) -> Option<Self> {
         let rest = line.strip_suffix(AFTER_HASH.as_bytes())?;
         let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(HASH_DIGITS)?)?;
@@ -70,12 +70,12 @@ impl<'a> SealedLine<'a> {
         Some(Self { n, previous: digits_of(previous)?, hash: digits_of(hash)?, body })
     }
 
-    /// Returns whether the hash is that of the line.
+    /// Returns true if the recorded hash matches the line.
     pub fn holds(&self) -> bool {
         sha256(self.body) == self.hash
     }
 
-    /// The head that it makes.
+    /// Head of a log that ends with this line.
     pub fn head(&self) -> AuditHead {
         AuditHead { n: self.n, hash: self.hash.to_owned() }
     }
@@ -86,13 +86,13 @@ fn digits_of(hash: &[u8]) -> Option<&str> {
     hash.iter().all(is_digit).then(|| std::str::from_utf8(hash).ok())?
 }
 
-/// The line of the witness file that names a head.
+/// Formats the content of the witness file for `head`.
 pub(crate) fn write_witness(head: &AuditHead) -> String {
-    // Of one length, so that a new one covers the old one whole.
+    // Fixed length, so that a new witness overwrites the old one completely.
     format!("{:020} {}\n", head.n, head.hash)
 }
 
-/// The head that a witness file names. None where it is no witness.
+/// Parses the content of a witness file. Returns `None` if it is invalid.
 pub(crate) fn read_witness(text: &str) -> Option<AuditHead> {
     let (n, hash) = text.strip_suffix('\n')?.split_once(' ')?;
     let hash = digits_of(hash.as_bytes()).filter(|hash| hash.len() == HASH_DIGITS)?;

@@ -1,20 +1,21 @@
-//! The audit log: one line of JSON for everything that was decided and done, in files that only grow.
+//! The audit log: one line of JSON for every decision and action, in append-only files.
 //!
-//! What it promises: an entry that was acknowledged is on the disk; each line holds the hash of the one before it, so
-//! that whoever changes, removes, moves or inserts a line breaks the chain; secrets are taken out before anything is
-//! written. What it cannot promise: there is no key, so who may write the files, the witness `audit.head` included, can
-//! write a whole new log that holds together. Only a hash that was noted elsewhere (the daemon tells it to its own log
-//! at each start, stop and new file, keeps it in memory while it runs, and in the journal) tells such a log from the true one.
+//! Guarantees: an acknowledged entry is on the disk. Each line holds the hash of the previous one, so changing,
+//! removing, moving or inserting a line breaks the chain. Secrets are removed before anything is written.
+//!
+//! Limits: there is no key, so anyone who can write the files, including the witness `audit.head`, can write a complete
+//! new log that verifies. Only a hash noted elsewhere distinguishes the two. The daemon logs it at each start,
+//! stop and rotation, keeps it in memory while it runs, and stores it in the journal.
 //!
 //! - [`AuditLog`] (`log`): the front; it implements the ports [`agentd_core::ports::Audit`] and
-//!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] says where and how big.
-//! - `writer`: the one thread that writes; what waits is written and synced together. `place`: the files as it finds
-//!   and leaves them, what a crash tore off, the next file when one is full.
+//!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] sets the folder and the file size.
+//! - `writer`: the single writer thread; pending entries are written and synced together. `place`: opening and
+//!   rotating the files, and repair after a crash.
 //! - [`chain`]: a line, its number and its hash, pure. `shape`: an entry without secrets and of bounded size, pure.
-//! - [`verify`]: whether the chain holds, and what can be known where it does not. [`read`]: lines, for those who judge
-//!   them again, and each call once, for those who list them; and which files make up the log.
-//! - `trim`: the oldest files, removed by age and size.
-//! - [`redact`]: what looks like a secret, pure; the daemon's own log uses it too.
+//! - [`verify`]: checks the chain and reports each break. [`read`]: lists the files of the log, and reads raw lines or
+//!   one record per call.
+//! - `trim`: removes the oldest files by age and size.
+//! - [`redact`]: detects likely secrets, pure; the daemon's own log uses it too.
 
 pub mod chain;
 mod log;

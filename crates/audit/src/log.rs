@@ -1,4 +1,4 @@
-//! The front of the log.
+//! Async front of the audit log. Commands go through a bounded queue to the writer thread; reads use blocking tasks.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,30 +25,30 @@ use crate::{
     writer::{Clean, Command, End, Thread},
 };
 
-/// Entries that wait for the writer at the most; beyond, callers wait to hand theirs over.
+/// Capacity of the writer's queue; callers wait when it is full.
 const QUEUE: usize = 1024;
-/// Bytes after which a file is set aside and the log goes on in a new one.
+/// Default size at which a file is rotated, in bytes.
 const ROTATE_AT: u64 = 64 << 20;
-/// Reads of the end until it stands still, when it is compared with the file.
+/// Maximum number of attempts to observe an unchanged end of the log while comparing it with the file.
 const LOOKS: usize = 10;
 
-/// Where the log is, and what it needs.
+/// Configuration of an [`AuditLog`].
 #[derive(Clone)]
 pub struct AuditConfig {
-    /// The folder of `audit.jsonl`. Only one log may be open on it; the lock of the data folder sees to that.
+    /// Folder of `audit.jsonl`. Only one log may be open on it, which the lock of the data folder ensures.
     pub folder: PathBuf,
-    /// Bytes after which the log goes on in a new file.
+    /// Size at which a file is rotated, in bytes.
     pub rotate_at: u64,
-    /// Head of the log when it was last stored elsewhere: the log must reach that far.
+    /// Head of the log as last stored elsewhere. The log must reach at least this line.
     pub noted: Option<AuditHead>,
-    /// Takes secrets out of a text.
+    /// Removes secrets from a text.
     pub clean: Arc<dyn Fn(&str) -> String + Send + Sync>,
-    /// The time, for what the log tells of itself.
+    /// Clock for the log's own entries.
     pub clock: Arc<dyn Clock>,
 }
 
 impl AuditConfig {
-    /// A log in this folder.
+    /// Configuration with defaults for a log in `folder`.
     pub fn new(
         folder: impl Into<PathBuf>,
         clean: impl Fn(&str) -> String + Send + Sync + 'static,
@@ -58,23 +58,23 @@ impl AuditConfig {
     }
 }
 
-/// The open log.
+/// An open audit log.
 pub struct AuditLog {
     folder: PathBuf,
-    /// Head as stored elsewhere, when the log was opened.
+    /// Head stored elsewhere when the log was opened.
     noted: Option<AuditHead>,
-    /// Bounded: when the disk is slow, callers wait.
+    /// Bounded, so that callers wait while the disk is slow.
     queue: mpsc::Sender<Command>,
-    /// Taken by the first close, which waits for the thread's end.
+    /// Taken by the first `close`, which joins the thread.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl AuditLog {
-    /// Opens the log, making it where there is none. What is not as it was left is told in the log and does not stop it.
-    /// Blocks for a moment.
+    /// Opens the log and creates it if missing. Damage is recorded in the log and does not prevent opening.
+    /// Blocks briefly.
     ///
     /// # Errors
-    /// The folder or its files cannot be written.
+    /// If the folder or its files cannot be written.
     pub fn open(config: AuditConfig) -> Result<Self, AuditError> {
         let AuditConfig { folder, rotate_at, noted, clean, clock } = config;
         let refuse = |error| while_doing("open", &folder, error);
@@ -99,7 +99,7 @@ impl AuditLog {
             unsynced: false,
             failing: false,
         };
-        // A runtime of its own only to wait with a deadline; what the thread does blocks.
+        // This runtime is only used to wait with a timeout; the work of the thread itself blocks.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(refuse)?;
         let thread = std::thread::Builder::new()
             .name("audit-write".into())
@@ -108,36 +108,37 @@ impl AuditLog {
         Ok(Self { folder, noted, queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// The last line: noted elsewhere, it proves later that nothing up to it was changed.
+    /// Last line of the log. Noted elsewhere, it proves later that nothing up to it was changed.
     ///
     /// # Errors
-    /// The log was closed.
+    /// If the log was closed.
     pub async fn head(&self) -> Result<AuditHead, AuditError> {
         Ok(self.end().await?.head)
     }
 
-    /// The last line, where all up to it is known to be on the disk.
+    /// Last line of the log, or `None` if not everything up to it is known to be on the disk.
     pub async fn synced_head(&self) -> Option<AuditHead> {
         self.end().await.ok().filter(|end| end.synced).map(|end| end.head)
     }
 
-    /// Removes the oldest files that were set aside, as far as the limits say. Each is told in the log before it is removed, so
-    /// that the log goes on being whole. A trial removes nothing.
+    /// Removes the oldest rotated files until `limits` are met. Each removal is recorded in the log first, so that the
+    /// chain stays verifiable. A trial removes nothing.
     ///
     /// # Errors
-    /// A file cannot be read or removed, or the log cannot be written. What was not told is still there.
+    /// If a file cannot be read or removed, or the log cannot be written. A file whose removal was not recorded still
+    /// exists.
     pub async fn trim(&self, limits: TrimLimits) -> Result<TrimReport, AuditError> {
         let trimmed = self.ask(|reply| Command::Trim(limits, reply)).await?;
         trimmed.map_err(|error| while_doing("remove old files of", &self.folder, error))
     }
 
-    /// Writes what waits and ends. Says where the log ends, where all up to there is known to be on the disk. A second close
-    /// has nothing to do.
+    /// Writes pending entries and stops the thread. Returns the last line if everything up to it is known to be on the
+    /// disk. A second close does nothing.
     pub async fn close(&self) -> Option<AuditHead> {
         let closed = self.ask(Command::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // Neither a panic of the thread nor a runtime that is going down changes that it is over.
+            // Neither a panic of the thread nor a runtime that is shutting down matters: the thread has ended.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
         closed.ok().filter(|end| end.synced).map(|end| end.head)
@@ -153,14 +154,13 @@ impl AuditLog {
         answer.await.map_err(|_| gone())
     }
 
-    /// Size of the file beyond what this process has written. None when that cannot be told, because the log is too
-    /// busy to stand still.
+    /// Bytes at the end of the file that this process did not write. `None` if the log kept changing during the check.
     async fn foreign_bytes(&self) -> Option<u64> {
         for _ in 0..LOOKS {
             let before = self.end().await.ok()?;
             let about = tokio::fs::symlink_metadata(self.folder.join(crate::read::CURRENT)).await;
             if before == self.end().await.ok()? {
-                // A file that is gone or shorter shows in the chain.
+                // A missing or shorter file breaks the chain, which `verify` reports.
                 return Some(about.map_or(0, |about| about.len()).saturating_sub(before.size?));
             }
         }
@@ -187,7 +187,7 @@ impl Audit for AuditLog {
 impl AuditReader for AuditLog {
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>> {
         async move {
-            // What was noted before shall be seen.
+            // Flushes entries noted before this call, so that the result includes them.
             self.end().await?;
             blocking("read", &self.folder, move |folder| read::newest(folder, &query)).await
         }

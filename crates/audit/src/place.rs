@@ -1,8 +1,8 @@
-//! The files as the writer finds and leaves them.
+//! Opening, appending to and rotating the files of the log.
 //!
-//! What a crash can do to the log is to leave the last line half written, or the witness a little behind. Both are
-//! looked for at the start. Everything else that is not as it was left is the work of somebody else: it is told in the
-//! log, nothing is mended over it, and the chain goes on from where it was, so that the break stays to be seen.
+//! A crash can leave the last line incomplete or the witness a little behind; opening the log checks for both.
+//! Any other difference was made by another program. It is recorded in the log but never repaired: the chain continues
+//! from the last known head, so that the break stays visible.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -22,22 +22,22 @@ use crate::{
     read::{self, CURRENT, LONGEST_LINE, WITNESS},
 };
 
-/// The end of the log, ready to be written on.
+/// End of the log, ready for appending.
 pub(crate) struct LogEnd {
     folder: PathBuf,
     medium: Box<dyn Medium>,
-    /// Device and inode of the file, to know it again.
+    /// Device and inode of the current file, to detect a replacement.
     identity: (u64, u64),
-    /// Its size; what is beyond it is not ours.
+    /// Size of the current file; bytes beyond it were written by another program.
     pub(crate) size: u64,
-    /// The last line.
+    /// Last line of the log.
     pub(crate) head: AuditHead,
     witness: File,
 }
 
 impl LogEnd {
-    /// Opens the log's end, making the log where there is none. `known` is the last line as this process remembers it,
-    /// where it does; `noted` is as far as somebody else was told that it is. Also tells what was found other than it was left.
+    /// Opens the end of the log and creates missing files. `known` is the last line in the memory of this process, if
+    /// any; `noted` is the last line stored elsewhere. Also returns the damage found.
     pub(crate) fn open(
         folder: &Path,
         known: Option<&AuditHead>,
@@ -84,20 +84,20 @@ impl LogEnd {
         };
         place.sync()?;
         if is_new {
-            // From here on it is written over in place, so that a crash of the machine leaves an old one or a new one.
+            // Overwritten in place from here on, so that a machine crash leaves either the old or the new witness.
             place.sync_witness()?;
         }
         sync_folder(folder)?;
         Ok((place, found))
     }
 
-    /// Returns whether the file is still where it was, and no other process has written to it.
+    /// Returns true if the current file is in place and no other process has written to it.
     pub(crate) fn is_as_it_was_left(&self) -> bool {
         fs::symlink_metadata(self.folder.join(CURRENT))
             .is_ok_and(|about| (about.dev(), about.ino()) == self.identity && about.len() == self.size)
     }
 
-    /// Adds lines, the last of which is `head`. After an error some of them may be there: see [`Self::take_back`].
+    /// Appends lines, the last of which is `head`. After an error some bytes may be written: see [`Self::take_back`].
     pub(crate) fn append(&mut self, lines: &str, head: AuditHead) -> io::Result<()> {
         self.medium.append(lines.as_bytes())?;
         self.size += lines.len() as u64;
@@ -105,8 +105,8 @@ impl LogEnd {
         Ok(())
     }
 
-    /// Takes away what was added and not acknowledged. If that fails, whoever looks next finds a file that is longer
-    /// than it was left.
+    /// Removes bytes that were appended but not acknowledged. If that fails, the next check finds the file longer than
+    /// expected.
     pub(crate) fn take_back(&mut self, size: u64, head: AuditHead) {
         if let Err(error) = self.medium.cut_to(size) {
             tracing::error!("could not take back what was half written to the audit log: {error}");
@@ -114,19 +114,18 @@ impl LogEnd {
         (self.size, self.head) = (size, head);
     }
 
-    /// Returns when everything is on the disk. Only then the witness names it: it may be behind the log, but never
-    /// before it.
+    /// Syncs the file, then updates the witness. The witness may lag behind the log, but is never ahead of it.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.medium.sync()?;
         self.witness.write_all_at(chain::write_witness(&self.head).as_bytes(), 0)
     }
 
-    /// Makes sure that the witness is on the disk as well.
+    /// Syncs the witness as well.
     pub(crate) fn sync_witness(&self) -> io::Result<()> {
         self.witness.sync_all()
     }
 
-    /// Sets the file aside and begins a new one. Returns the name of the one that was set aside.
+    /// Rotates the current file and starts a new one. Returns the name of the rotated file.
     pub(crate) fn turn_page(&mut self, now: Timestamp) -> io::Result<String> {
         self.sync()?;
         let name = free_name(&self.folder, now, "jsonl");
@@ -146,8 +145,8 @@ impl LogEnd {
     }
 }
 
-/// The head to go on from, and a word about what does not fit what was left. Nobody remembers more than was on the disk;
-/// some remember less.
+/// Chooses the head to continue from and reports heads that do not match the file. A remembered head was always on the
+/// disk, but it may be older than the last line.
 fn agree(told: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
     let last = last.unwrap_or_else(chain::beginning);
     let (mut go_on, mut furthest) = (last.clone(), last.n);
@@ -170,12 +169,12 @@ fn agree(told: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut
     go_on
 }
 
-/// The log's own word that it is not as it was left.
+/// Fact that the log is not as the daemon left it.
 pub(crate) fn damaged(found: impl Into<String>, problem: Option<AuditProblem>) -> AuditFact {
     AuditFact::LogDamaged { found: found.into(), bytes: 0, sha256: None, kept_as: None, problem }
 }
 
-/// Opens a file for writing that nobody else may read, making it where it is missing.
+/// Opens a file for writing with mode 0600, creating it if missing.
 fn own(path: &Path, append: bool) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)
@@ -184,7 +183,7 @@ fn own(path: &Path, append: bool) -> io::Result<File> {
         .write(true)
         .append(append)
         .mode(0o600)
-        // A link could lead to a file that is worth something, a pipe would never open.
+        // A link could point to a valuable file, and opening a pipe would block forever.
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits())
         .open(path)?;
     let about = file.metadata()?;
@@ -207,14 +206,14 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The name of a new file beside the log, by the time.
+/// Unused name for a new file next to the log, derived from the time.
 fn free_name(folder: &Path, now: Timestamp, ending: &str) -> String {
     let stem = format!("audit-{}", now.strftime("%Y%m%dT%H%M%S%.6fZ"));
     let name = |n: u32| if n == 1 { format!("{stem}.{ending}") } else { format!("{stem}-{n}.{ending}") };
     (1..).map(name).find(|name| fs::symlink_metadata(folder.join(name)).is_err()).unwrap_or(stem)
 }
 
-/// Keeps the bytes of a line that was never finished, and so never acknowledged.
+/// Saves the bytes of an incomplete line, which was never acknowledged.
 fn set_aside(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact> {
     let name = free_name(folder, now, "torn");
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(folder.join(&name))?;
@@ -232,27 +231,27 @@ fn set_aside(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact
 
 /// The last lines of a file.
 pub(crate) struct Tail {
-    /// Bytes up to the last newline.
+    /// Bytes up to and including the last newline.
     whole: u64,
-    /// Bytes after it.
+    /// Bytes after the last newline, if any.
     pub(crate) torn: Option<Vec<u8>>,
-    /// The last line, if it holds.
+    /// The last line, if its hash matches.
     pub(crate) last: Option<AuditHead>,
-    /// The last lines that hold, as far as they were read.
+    /// Valid lines among those that were read.
     heads: Vec<AuditHead>,
 }
 
 impl Tail {
     pub(crate) fn of(file: &mut File) -> io::Result<Self> {
         let size = file.metadata()?.len();
-        // Twice the longest line: a torn one and a whole one fit.
+        // Twice the longest line, so that an incomplete and a complete one fit.
         let mut read = 2 * LONGEST_LINE;
         loop {
             let from = size.saturating_sub(read);
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
             file.take(size - from).read_to_end(&mut bytes)?;
-            // Without a newline in it, what is torn is longer than any line of ours: it is looked for further up.
+            // No newline found: the incomplete line is longer than any valid one. Read further back.
             match bytes.iter().rposition(|byte| *byte == b'\n') {
                 None if from > 0 => read = read.saturating_mul(4),
                 newline => return Ok(Self::read(&bytes, from, newline.map_or(0, |at| at + 1))),
@@ -274,7 +273,7 @@ impl Tail {
     }
 }
 
-/// The line with the highest number that holds, in all files: for when the end of the newest file does not tell.
+/// Valid line with the highest number in all files. Used if the newest file does not end with a valid line.
 fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
     let mut last: Option<AuditHead> = None;
     for name in read::all(folder)? {
@@ -292,15 +291,15 @@ fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
     Ok(last)
 }
 
-/// A file that grows at its end; a trait, so that tests can have a disk that fills up in the middle of a line.
+/// An append-only file. A trait, so that tests can simulate a disk that fills up within a line.
 pub(crate) trait Medium: Send {
-    /// Adds bytes. After an error some of them may be there.
+    /// Appends bytes. After an error some of them may be written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Takes away what was added beyond this size.
+    /// Truncates the file to `size` bytes.
     fn cut_to(&mut self, size: u64) -> io::Result<()>;
 
-    /// Returns when everything is on the disk.
+    /// Waits until all data is on the disk.
     fn sync(&mut self) -> io::Result<()>;
 }
 

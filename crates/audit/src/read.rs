@@ -1,5 +1,5 @@
-//! Entries, for those who judge them again; and records: each call once, with its decision and what came of it. Files are read from
-//! the newest to the oldest, and only as many as are needed.
+//! Reading the log: raw entries for replaying decisions, and records that join each call's decision with its outcome.
+//! Records are read from the newest file backwards, and only as many files as needed.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,16 +17,15 @@ use nix::fcntl::OFlag;
 
 use crate::chain::SealedLine;
 
-/// Lines of one answer at the most.
+/// Maximum number of records in one answer.
 const MOST_LINES: usize = 10_000;
-/// Bytes of one answer at the most; a message of the wire holds twice as much.
+/// Maximum bytes of records in one answer; the message limit of the protocol is twice that.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Shows every line of the log, oldest first, to whoever judges them again. What is no line is passed over: whether the
-/// log holds is asked of [`crate::verify`].
+/// Calls `see` for every line of the log, oldest first. Malformed lines are skipped; [`crate::verify`] reports them.
 ///
 /// # Errors
-/// The folder or a file cannot be read.
+/// If the folder or a file cannot be read.
 pub fn each(folder: &Path, mut see: impl FnMut(AuditLine)) -> io::Result<()> {
     for (_, file) in opened(folder)? {
         each_of(file?, &mut |_, line| see(line))?;
@@ -46,24 +45,24 @@ fn each_of(file: File, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> 
     Ok(())
 }
 
-/// Key that joins an end to its decision.
+/// Key that joins the end of a call to its decision.
 type Key = (Option<SessionId>, Option<CallId>);
 
-/// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
+/// Returns the newest records that match `query`, oldest first. Fewer are returned if they would exceed the size limit.
 ///
 /// # Errors
-/// The folder or a file cannot be read.
+/// If the folder or a file cannot be read.
 pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<AuditRecord>> {
     let limit = query.limit.clamp(1, MOST_LINES);
     let mut found: VecDeque<FoundRecord> = VecDeque::new();
-    // Ends whose decisions stand in a file that is older.
+    // Ends whose decisions are in an older file.
     let mut ends: HashMap<Key, RecordedEnd> = HashMap::new();
     let mut last_start = 0;
     for (_, file) in opened(folder)?.into_iter().rev() {
         let mut page = Page::new(query, limit - found.len());
         each_of(file?, &mut |size, line| page.take(size, line))?;
         last_start = last_start.max(page.last_start);
-        // Nothing older can match.
+        // Older files have no matching records.
         let reached = query.since.is_some_and(|since| page.first_at.is_some_and(|first| first < since));
         let mut of_file = page.close(&mut ends);
         of_file.append(&mut found);
@@ -81,7 +80,7 @@ pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<Audit
     Ok(found.into_iter().skip(skip).map(|found| found.settle(last_start)).collect())
 }
 
-/// A record on its way.
+/// A record whose outcome is not settled yet.
 struct FoundRecord {
     size: usize,
     line: AuditLine,
@@ -89,7 +88,7 @@ struct FoundRecord {
 }
 
 impl FoundRecord {
-    /// The record, now that it is known when the daemon last began.
+    /// Settles the outcome: that of an unfinished call from before `last_start`, the daemon's last start, is unknown.
     fn settle(self, last_start: u64) -> AuditRecord {
         let Self { line, ended, .. } = self;
         let outcome = match &line.entry.fact {
@@ -103,14 +102,14 @@ impl FoundRecord {
     }
 }
 
-/// One file, read from its first line to its last.
+/// Records of one file, read from start to end.
 struct Page<'a> {
     query: &'a RecordQuery,
     room: usize,
     found: VecDeque<FoundRecord>,
-    /// Number of records dropped at the front, for want of room.
+    /// Number of records dropped at the front for lack of room.
     dropped: usize,
-    /// Calls without an end so far; those that are wanted with their place among all records of the file.
+    /// Calls without an end so far. Wanted ones have their index among all records of the file.
     open: HashMap<Key, Option<usize>>,
     /// Ends without a decision in this file.
     strays: HashMap<Key, RecordedEnd>,
@@ -150,7 +149,7 @@ impl<'a> Page<'a> {
         let is_call = matches!(line.entry.fact, AuditFact::CallDecided(_));
         let wanted = self.query.wants(&line);
         if is_call {
-            // A call that is decided again, after a restart, leaves its first decision without an end.
+            // A call decided again after a restart leaves its first decision without an end.
             self.open.insert(key, wanted.then_some(self.dropped + self.found.len()));
         }
         if wanted {
@@ -170,7 +169,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The records, with ends out of files that are newer. Ends for older files are left in `ends`.
+    /// Returns the records, joined with ends from newer files. Ends of calls in older files are added to `ends`.
     fn close(mut self, ends: &mut HashMap<Key, RecordedEnd>) -> VecDeque<FoundRecord> {
         for (key, place) in std::mem::take(&mut self.open) {
             if let Some(ended) = ends.remove(&key) {
@@ -182,18 +181,18 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The file that is written now.
+/// Name of the current file.
 pub(crate) const CURRENT: &str = "audit.jsonl";
-/// The file that names the last line, so that a cut end shows.
+/// Name of the file that records the last line, so that truncation is detected.
 pub(crate) const WITNESS: &str = "audit.head";
 
-/// Bytes that a line may have to be read as one. What the log writes is far smaller.
+/// Maximum length of a line in bytes. Lines written by the log are far shorter.
 pub(crate) const LONGEST_LINE: u64 = 1 << 20;
 
-/// Tries to open all files before another one is begun.
+/// Maximum number of attempts to open all files without a change of the list meanwhile.
 const LOOKS: u32 = 100;
 
-/// Opens a file to read it: a plain file, and no link that could lead elsewhere, or a pipe that never ends.
+/// Opens a regular file for reading. Rejects links, which could point elsewhere, and pipes, which never end.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -206,8 +205,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Names of all files of the log in the folder: those that were set aside when they were full, in the order of their lines, and
-/// the one that is written now, where there is one.
+/// Names of all files of the log: rotated ones in the order of their lines, then the current one if it exists.
 pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
     let mut aside = Vec::new();
     let mut current = None;
@@ -220,7 +218,7 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
             aside.push((first_number(&entry.path()), name));
         }
     }
-    // One whose first line cannot be read goes by its name, which is the time at which it was set aside.
+    // A file with an unreadable first line is sorted by its name, the time of its rotation.
     aside.sort_by(|(a, one), (b, other)| match (a, b) {
         (Some(a), Some(b)) => (a, one).cmp(&(b, other)),
         _ => one.cmp(other),
@@ -228,11 +226,11 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
     Ok(aside.into_iter().map(|(_, name)| name).chain(current).collect())
 }
 
-/// A file of the log by its name, opened.
+/// Name of a log file and the result of opening it.
 pub(crate) type OpenLogFile = (String, io::Result<File>);
 
-/// All files of the log, as they stood together at one moment. The file that is written now gets another name when it is
-/// full, and the oldest are removed: opened one by one, lines in between could seem to be gone.
+/// Opens all files of the log as one consistent set. The current file is renamed on rotation and the oldest are
+/// removed, so opening them one by one could make lines appear missing.
 pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
     let mut listed = all(folder)?;
     for _ in 0..LOOKS {
@@ -252,18 +250,18 @@ fn first_number(path: &Path) -> Option<u64> {
     Some(SealedLine::read(line.strip_suffix(b"\n")?)?.n)
 }
 
-/// A line as it was found.
+/// A line as read from a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LogLine {
-    /// A line, without its newline.
+    /// A complete line, without its newline.
     Line(Vec<u8>),
-    /// More bytes without a newline than a line can have.
+    /// A line that exceeds the maximum length.
     TooLong,
-    /// The file ends without a newline; this many bytes stand behind the last one.
+    /// Number of bytes after the last newline, at the end of the file.
     Torn(u64),
 }
 
-/// The next line of a file. None at the end.
+/// Reads the next line of a file. Returns `None` at the end.
 pub(crate) fn next_line(from: &mut impl io::BufRead) -> io::Result<Option<LogLine>> {
     let mut line = Vec::new();
     from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
@@ -277,7 +275,7 @@ pub(crate) fn next_line(from: &mut impl io::BufRead) -> io::Result<Option<LogLin
     }
 }
 
-/// Goes on behind the next newline, without keeping what stands before it.
+/// Skips to the byte after the next newline without storing the bytes.
 fn skip_line(from: &mut impl io::BufRead, mut skipped: u64) -> io::Result<LogLine> {
     loop {
         let buffer = from.fill_buf()?;

@@ -1,15 +1,15 @@
-//! What looks like a secret, and what takes its place. Pure.
+//! Detection and masking of likely secrets. Pure.
 //!
-//! Known secrets are for whoever knows them, and come in as a function; here is what can be seen from the outside: the
-//! forms of well-known keys, what stands behind `password=`, and values below names that say so.
+//! Callers that know actual secrets mask them with a function of their own. This module recognises secrets by form:
+//! well-known key formats, text after `password=`, and values under names such as `api_key`.
 
 use regex::Regex;
 use serde_json::Value;
 
-/// Mask of a secret.
+/// Replacement for a secret.
 pub const MASK: &str = "[redacted]";
 
-/// Names of secrets, in the middle of a longer name too.
+/// Name parts of secrets; they also match within a longer name.
 const NAMES: [&str; 10] = [
     "password",
     "passwd",
@@ -23,20 +23,20 @@ const NAMES: [&str; 10] = [
     "cookie",
 ];
 
-/// Names of secrets in text, the same words as a pattern. A plural is a count: `max_tokens=5`.
+/// Pattern of secret names in text. A plural is a count and does not match: `max_tokens=5`.
 const WORDS: &str =
     "(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)";
 
-/// A value: quoted, quoted inside of JSON that is itself a text, or up to the next blank or separator.
+/// Pattern of a value: quoted, quoted within JSON inside a string, or up to the next blank or separator.
 const VALUE: &str = r#"(?:"[^"]*"|'[^']*'|\\"[^"\\]*\\"|[^\s"'&,;|)\\]+)"#;
 
-/// Finds secrets by their form.
+/// Patterns that recognise secrets by their form.
 #[derive(Debug, Clone)]
 pub struct Patterns(Vec<Regex>);
 
 impl Default for Patterns {
     fn default() -> Self {
-        // The group `keep` stays, and so does `end`; what stands between them goes.
+        // The groups `keep` and `end` stay; the text between them is masked.
         let patterns = [
             r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)".to_owned(),
             r#"(?i)(?<keep>authorization[\\"']*\s*[:=]\s*[\\"']*(?:(?:bearer|basic|digest|token)\s+)?)[^"'\s,\\]+"#
@@ -53,13 +53,13 @@ impl Default for Patterns {
             r"\bxox[abeprs]-[A-Za-z0-9-]{10,}".to_owned(),
             r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*".to_owned(),
         ];
-        // That all of them can be compiled is held by a test.
+        // A test checks that all patterns compile.
         Self(patterns.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect())
     }
 }
 
 impl Patterns {
-    /// The text without what looks like a secret.
+    /// Returns `text` with likely secrets masked.
     pub fn clean(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for pattern in &self.0 {
@@ -71,15 +71,15 @@ impl Patterns {
     }
 }
 
-/// Returns whether a value below this name is a secret by its name.
+/// Returns true if a field with this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    // Tokens in the plural are what models count.
+    // `tokens` in the plural is a count.
     NAMES.iter().any(|secret| name.contains(secret)) || name.replace("tokens", "").contains("token")
 }
 
-/// Takes secrets out of every text of a value: out of names, numbers and nested values too. What stands below a name
-/// that says that it is a secret goes whole.
+/// Removes secrets from all texts of a value, including names, numbers and nested values. A value under a secret name
+/// is masked completely.
 pub fn scrub(value: &mut Value, clean: &dyn Fn(&str) -> String) {
     match value {
         Value::Null | Value::Bool(_) => {}
@@ -93,7 +93,7 @@ pub fn scrub(value: &mut Value, clean: &dyn Fn(&str) -> String) {
         Value::Array(items) => {
             let mut is_secret = false;
             for item in items {
-                // An argument behind a flag that is named as secrets are.
+                // An argument after a flag with a secret name.
                 let flag = item.as_str().filter(|text| text.starts_with('-') && !text.contains('='));
                 let is_flag = flag.is_some_and(is_secret_name);
                 if is_secret && item.is_string() {

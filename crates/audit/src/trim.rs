@@ -1,8 +1,8 @@
-//! The oldest files of the log, removed by age and size.
+//! Removal of the oldest files of the log by age and size.
 //!
-//! Before a file goes, the log tells its last line, and waits for the disk. So the chain that begins behind it is known to
-//! begin there, and a crash in between leaves a file too many, never a gap that nobody has told of. A file that is not as
-//! the log left it stays, and so do those after it: what was done to it shall be seen.
+//! Before a file is removed, its last line is recorded in the log and synced. The chain is then known to begin after
+//! that line, and a crash in between leaves a surplus file, never an unrecorded gap. A file that was modified is not
+//! removed, nor are those after it, so that the damage stays visible.
 
 use std::{
     fs::{self, File},
@@ -18,23 +18,23 @@ use crate::{
     writer::Thread,
 };
 
-/// Limits of what may stay.
+/// Limits for the files that remain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrimLimits {
-    /// Files that were set aside before this go.
+    /// Files rotated before this time are removed.
     pub before: Option<Timestamp>,
-    /// The oldest go until all together have no more bytes than this. The file that is written now is counted and stays.
+    /// Maximum total size in bytes; the oldest files are removed first. The current file counts but is never removed.
     pub max_bytes: Option<u64>,
-    /// Nothing is removed: it is only told what would be.
+    /// True if files are only counted, not removed.
     pub trial: bool,
 }
 
-/// Removed files.
+/// Number and size of the removed files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TrimReport {
-    /// Files.
+    /// Number of removed files.
     pub files: u64,
-    /// Their bytes.
+    /// Total size of the removed files, in bytes.
     pub bytes: u64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
             break;
         }
         let tail = Tail::of(&mut File::open(&path)?)?;
-        // Its last line, where that holds and nothing stands behind it.
+        // The last line, if it is valid and nothing follows it.
         let Some(through) = tail.last.filter(|_| tail.torn.is_none()) else {
             tracing::warn!("{name} is old, and stays: it is not as the audit log left it");
             break;
@@ -88,14 +88,14 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
     Ok(trimmed)
 }
 
-/// When a file was set aside, by its name: its own time may be that of a copy.
+/// Rotation time of a file, parsed from its name. The modification time may be that of a copy.
 fn set_aside(name: &str) -> Option<Timestamp> {
     let stamp = name.strip_prefix("audit-")?.get(..15)?;
     let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
     at.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp())
 }
 
-/// Pieces that crashes had torn off.
+/// Incomplete lines saved after crashes.
 fn torn(folder: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut torn = Vec::new();
     for entry in fs::read_dir(folder)? {

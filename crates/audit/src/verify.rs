@@ -1,9 +1,9 @@
-//! Whether the chain holds, and what can be known where it does not.
+//! Verification of the chain.
 //!
-//! A changed line does not fit its hash; a removed, moved or inserted one breaks the row of numbers and the hashes that
-//! point back. That the end is missing shows only by somebody who remembers the last line: the witness beside the log,
-//! the daemon while it runs, or a person who noted a hash. Without a key, a log that was written anew as a whole, the
-//! witness with it, holds; only a hash that was noted elsewhere tells it from the true one.
+//! A changed line does not match its hash; a removed, moved or inserted one breaks the numbering and the links to
+//! previous hashes. A missing end can only be detected with a remembered last line: from the witness file, from the
+//! running daemon, or from a noted hash. There is no key, so a log that was rewritten completely, including the
+//! witness, verifies; only a hash noted elsewhere reveals it.
 
 use std::{
     fs,
@@ -18,24 +18,24 @@ use crate::{
     read::{self, LogLine, WITNESS},
 };
 
-/// Findings that are told; the rest is counted.
+/// Maximum number of reported findings; the rest is only counted.
 const MOST_FINDINGS: usize = 100;
 
-/// Expectations of the log beside its files.
+/// Expectations from outside the log files.
 #[derive(Debug, Clone, Default)]
 pub struct ExpectedLog {
-    /// Lines that somebody remembers: the last one, as the daemon that writes it does, and others.
+    /// Remembered lines, such as the last one of the daemon that writes the log.
     pub heads: Vec<AuditHead>,
     /// A hash that was noted elsewhere.
     pub noted: Option<String>,
-    /// Set if lines may be added meanwhile, so that the last may be seen half written.
+    /// True if the log is being written, so that the last line may be incomplete.
     pub growing: bool,
 }
 
-/// Reads the whole log and tells whether it holds. Blocks, and changes nothing.
+/// Reads the whole log and reports every break of the chain. Blocks and changes nothing.
 ///
 /// # Errors
-/// The folder cannot be read. A file that cannot be read is a finding.
+/// If the folder cannot be read. A file that cannot be read is a finding.
 pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
     let witness = read_witness(folder);
     let mut walk = Walk::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());
@@ -55,7 +55,7 @@ pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
     Ok(walk.end(witness.is_some()))
 }
 
-/// Adds that somebody else has written behind the last line.
+/// Adds a finding that another program appended `bytes` to the log.
 pub(crate) fn add_foreign(report: &mut AuditReport, bytes: u64) {
     report.findings.push(AuditFinding {
         file: read::CURRENT.to_owned(),
@@ -71,28 +71,28 @@ fn read_witness(folder: &Path) -> Option<AuditHead> {
     is_plain.then(|| fs::read_to_string(path).ok()).flatten().and_then(|text| chain::read_witness(&text))
 }
 
-/// The way through the lines.
+/// State of one pass over all lines.
 struct Walk {
     file: String,
-    /// The line in the file.
+    /// Number of the current line within its file.
     line: u64,
-    /// The last line of the chain so far; none before the first.
+    /// Last line of the chain so far; `None` before the first.
     last: Option<AuditHead>,
-    /// Lines that somebody remembers.
+    /// Lines remembered outside the log files.
     remembered: Vec<AuditHead>,
     noted: Option<String>,
-    /// Where the log begins, if not with its first line.
+    /// First line of the log, if it is not line 1.
     begins: Option<Beginning>,
-    /// The last lines of files that the log itself tells to have removed.
+    /// Last lines of files whose removal is recorded in the log.
     trimmed: Vec<AuditHead>,
     report: AuditReport,
 }
 
-/// The first line of a log whose beginning is not there.
+/// First line of a log whose beginning is missing.
 struct Beginning {
     file: String,
     line: u64,
-    /// Head before it.
+    /// Head before that line.
     before: AuditHead,
 }
 
@@ -150,7 +150,7 @@ impl Walk {
         let n = sealed.n;
         if !sealed.holds() {
             self.find(AuditProblem::Changed, format!("line {n} was changed: its hash is another"));
-            // The next line may still point to what this one was.
+            // The next line may still link to the original version of this one.
             self.last = Some(sealed.head());
             return;
         }
@@ -169,7 +169,7 @@ impl Walk {
         self.report.head = sealed.head();
     }
 
-    /// Takes note of what the log tells of itself.
+    /// Collects what the log records about itself: damage and removed files.
     fn hear(&mut self, line: &[u8]) {
         let is_own = |kind: &[u8]| line.windows(kind.len()).any(|window| window == kind);
         if !is_own(b"\"kind\":\"log_damaged\"") && !is_own(b"\"kind\":\"log_trimmed\"") {
@@ -186,7 +186,7 @@ impl Walk {
         }
     }
 
-    /// Returns whether the chain continues with this line; a line that does not belong here is passed over.
+    /// Returns true if the chain continues with this line. A line that does not belong here is skipped.
     fn follows(&mut self, sealed: &SealedLine<'_>) -> bool {
         let n = sealed.n;
         let (wanted, before) = match &self.last {
@@ -232,7 +232,7 @@ impl Walk {
         self.report
     }
 
-    /// Reports whether the lines before the first were removed as the log tells, or are missing.
+    /// Reports if the lines before the first were trimmed, as recorded in the log, or are missing.
     fn tell_beginning(&mut self) {
         let Some(Beginning { file, line, before }) = self.begins.take() else { return };
         let first = before.n + 1;

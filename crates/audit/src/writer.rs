@@ -1,8 +1,8 @@
-//! The one thread that writes.
+//! The single writer thread.
 //!
-//! It takes everything that waits, writes it at once and waits for the disk once. What nobody waits for (notes) is
-//! written at once too, but may stay in the system's memory for a moment, until the next entry that somebody waits for
-//! or until nothing more comes: calls that only look shall cost no disk.
+//! It collects all pending entries, writes them together and syncs once. Entries without a waiting caller (notes) are
+//! written at once too, but are synced later: with the next awaited entry, or when the queue stays empty. Read-only
+//! calls thus cost no disk sync.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -20,58 +20,58 @@ use crate::{
     trim::{TrimLimits, TrimReport, trim},
 };
 
-/// Entries that one write may hold.
+/// Maximum number of entries in one write.
 const MAX_BATCH: usize = 256;
-/// Time that a note may wait for company on its way to the disk.
+/// Maximum time until a note is synced.
 const NOTE_DELAY: Duration = Duration::from_millis(200);
 
 pub(crate) type Clean = Arc<dyn Fn(&str) -> String + Send + Sync>;
 type Reply = oneshot::Sender<Result<(), AuditError>>;
 
-/// Commands of the thread.
+/// Commands of the writer thread.
 pub(crate) enum Command {
-    /// To keep an entry; without a reply it is a note.
+    /// Writes an entry; without a reply it is a note.
     Keep(Box<AuditEntry>, Option<Reply>),
-    /// Where the log ends, everything before this written.
+    /// Returns the end of the log after writing all earlier entries.
     End(oneshot::Sender<End>),
-    /// To remove what was set aside long ago.
+    /// Removes old files within the given limits.
     Trim(TrimLimits, oneshot::Sender<std::io::Result<TrimReport>>),
-    /// To end in good order, and to say where the log ends.
+    /// Stops the thread and returns the end of the log.
     Close(oneshot::Sender<End>),
 }
 
-/// Where the log ends.
+/// End of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct End {
-    /// The last line.
+    /// Last line of the log.
     pub(crate) head: AuditHead,
-    /// Bytes of the file that is written now; none while it cannot be opened.
+    /// Size of the current file in bytes; `None` while it cannot be opened.
     pub(crate) size: Option<u64>,
-    /// Set once all of it is on the disk.
+    /// True if everything up to `head` is on the disk.
     pub(crate) synced: bool,
 }
 
-/// The thread's own side.
+/// State of the writer thread.
 pub(crate) struct Thread {
     pub(crate) folder: PathBuf,
     pub(crate) rotate_at: u64,
     pub(crate) clean: Clean,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commands: mpsc::Receiver<Command>,
-    /// None after the disk has failed in a way that leaves open what the file holds; it is then looked at again.
+    /// `None` after a disk failure that leaves the content of the file unknown. The file is then opened again.
     pub(crate) place: Option<LogEnd>,
-    /// The last line, as this process remembers it.
+    /// Last line in the memory of this process.
     pub(crate) head: AuditHead,
-    /// Facts of the log about itself, written before anything else.
+    /// Facts of the log about itself, written before other entries.
     pub(crate) own: Vec<AuditFact>,
-    /// Set while notes are written that are not yet known to be on the disk.
+    /// True while notes are written but not synced.
     pub(crate) unsynced: bool,
-    /// Set if the last write failed: then the next failure is no news.
+    /// True if the last write failed; further failures are not logged.
     pub(crate) failing: bool,
 }
 
 impl Thread {
-    /// Runs until it is closed or nobody is left who could ask.
+    /// Runs until closed or until all senders are dropped.
     pub(crate) async fn run(mut self) {
         if !self.own.is_empty() {
             self.keep(Vec::new());
@@ -101,7 +101,7 @@ impl Thread {
         }
     }
 
-    /// Does what waits. False when it was told to end.
+    /// Processes all pending commands. Returns false on `Close`.
     fn take(&mut self, first: Command) -> bool {
         let mut batch = Vec::new();
         let mut next = Some(first);
@@ -110,7 +110,7 @@ impl Thread {
                 Command::Keep(entry, reply) => batch.push((entry, reply)),
                 Command::End(reply) => {
                     self.keep(std::mem::take(&mut batch));
-                    // Whoever stopped waiting needs no answer; so below.
+                    // The caller may have stopped waiting; the same applies below.
                     let _ = reply.send(self.end());
                 }
                 Command::Trim(limits, reply) => {
@@ -134,18 +134,18 @@ impl Thread {
         End { head: self.head.clone(), size: self.place.as_ref().map(|place| place.size), synced: self.place.is_some() }
     }
 
-    /// Keeps a fact of the log's own, on the disk when this returns.
+    /// Writes and syncs a fact of the log about itself.
     pub(crate) fn keep_own(&mut self, fact: AuditFact) -> std::io::Result<()> {
         self.own.push(fact.clone());
         let kept = self.write(&[], true);
         if kept.is_err() {
-            // It was to be told before something is done, which is not done now.
+            // The action that this fact announces does not happen now.
             self.own.retain(|own| *own != fact);
         }
         kept
     }
 
-    /// Keeps all entries, and tells those who wait.
+    /// Writes all entries and answers their callers.
     fn keep(&mut self, batch: Vec<(Box<AuditEntry>, Option<Reply>)>) {
         if batch.is_empty() && self.own.is_empty() {
             return;
@@ -163,7 +163,7 @@ impl Thread {
         }
         let waited_for = replies.iter().any(Option::is_some) || !self.own.is_empty();
         match self.write(&entries, waited_for) {
-            // What is too much for the disk together may find room alone.
+            // A batch that does not fit on the disk may fit in parts.
             Err(_) if entries.len() > 1 => {
                 for (entry, reply) in entries.iter().zip(replies) {
                     let outcome = self.write(std::slice::from_ref(entry), reply.is_some());
@@ -185,7 +185,7 @@ impl Thread {
         tell(reply, outcome.as_ref().err().map(ToString::to_string));
     }
 
-    /// Writes the entries, all or none, behind what the log has to tell of itself.
+    /// Writes all entries or none, after the pending facts of the log about itself.
     fn write(&mut self, entries: &[String], durable: bool) -> std::io::Result<()> {
         let now = self.clock.now();
         if self.place.as_ref().is_some_and(|place| !place.is_as_it_was_left()) {
@@ -212,7 +212,7 @@ impl Thread {
         let mut head = place.head.clone();
         let mut lines = String::new();
         let own = self.own.iter().filter_map(|fact| {
-            // The log's own facts hold nothing that could fail here.
+            // Serializing the log's own facts cannot fail.
             shape(AuditEntry::general(now, fact.clone()), &*self.clean).ok()
         });
         for entry in own.collect::<Vec<_>>().iter().chain(entries) {
@@ -223,7 +223,7 @@ impl Thread {
         let (before, size) = (place.head.clone(), place.size);
         let written = place.append(&lines, head).and_then(|()| if durable { place.sync() } else { Ok(()) });
         if let Err(error) = written {
-            // After a failed sync nobody knows what is on the disk: it is taken back, and the file is looked at anew.
+            // The disk content is unknown after a failed sync, so the write is undone and the file opened again.
             place.take_back(size, before);
             self.place = None;
             return Err(error);
@@ -243,7 +243,7 @@ impl Thread {
             && let Err(error) = place.sync()
         {
             tracing::error!("notes of the audit log may not be on the disk: {error}");
-            // Nobody knows what the file holds: it is looked at before anything more is written.
+            // The content of the file is unknown, so it is opened again before the next write.
             self.place = None;
         }
     }
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// A disk with so much room, or one that cannot say whether it has kept what it was given.
+    /// A disk with limited room, or with a failing sync.
     struct Small {
         file: File,
         room: Arc<AtomicU64>,
@@ -364,7 +364,7 @@ mod tests {
             assert_eq!(keep(&mut thread, 1), [false], "room for {room} bytes");
             assert_eq!(lines(folder.path()), 1);
         }
-        // With room again, it goes on by itself.
+        // With room again, writing recovers without a restart.
         assert_eq!(keep(&mut thread, 2), [true, true]);
         assert_eq!(lines(folder.path()), 3);
     }

@@ -1,4 +1,4 @@
-//! The files of one session: `trace.jsonl`, and older ones with a number.
+//! The files of one session: `trace.jsonl` and numbered older ones.
 
 use std::{
     collections::VecDeque,
@@ -17,11 +17,11 @@ use crate::{
     writer::SentExchange,
 };
 
-/// Bodies that later ones can refer to, and the bytes that they have together.
+/// Maximum number of bodies that later ones can refer to, and their total bytes.
 const BASES: usize = 6;
 const BASE_BYTES: usize = 8 << 20;
 
-/// Bytes of a line that is read.
+/// Maximum bytes of a line that is read.
 pub(crate) const MAX_LINE: u64 = 128 << 20;
 
 /// Limits of the files of a session.
@@ -31,7 +31,7 @@ pub(crate) struct FileLimits {
     pub(crate) files: u32,
 }
 
-/// The file of a session that is written now.
+/// The current file of a session.
 pub(crate) struct TraceFile {
     pub(crate) session: SessionId,
     folder: PathBuf,
@@ -44,7 +44,8 @@ pub(crate) struct TraceFile {
 }
 
 impl TraceFile {
-    /// Opens the file of a session, and makes it where it is not there. What a crash has cut off stays a line of its own.
+    /// Opens the file of a session and creates it if missing. A line cut off by a crash is terminated and stays
+    /// separate.
     pub(crate) fn open(folder: PathBuf, session: SessionId, limits: FileLimits) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let next =
@@ -67,7 +68,7 @@ impl TraceFile {
         Ok(opened)
     }
 
-    /// Writes a request, and returns its number.
+    /// Writes a request and returns its number.
     pub(crate) fn request(&mut self, sent: SentExchange) -> io::Result<u64> {
         let SentExchange { source, at, mut request, .. } = sent;
         let body = request.body.take().unwrap_or_default();
@@ -76,12 +77,12 @@ impl TraceFile {
             let (source, request) = (source.clone(), request.clone());
             Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes()
         };
-        // The latest is most likely the one that it goes on with.
+        // Most requests continue the latest one, so it is tried first.
         let bases = self.bases.iter().rev().map(|(number, base)| (*number, base.as_str()));
         let mut bytes = line(delta(&body, bases), &request)?;
         if self.is_full(bytes.len()) {
             self.rotate()?;
-            // Nothing refers to another file.
+            // A file must not refer to bodies in another file.
             bytes = line(Delta { text: body.clone(), ..Delta::default() }, &request)?;
         }
         self.append(&bytes)?;
@@ -94,7 +95,7 @@ impl TraceFile {
         Ok(number)
     }
 
-    /// Writes another line.
+    /// Writes a line other than a request.
     pub(crate) fn write(&mut self, line: &Line) -> io::Result<()> {
         let bytes = line.to_bytes()?;
         if self.is_full(bytes.len()) {
@@ -107,7 +108,7 @@ impl TraceFile {
         self.size > 0 && self.size.saturating_add(more as u64) > self.limits.bytes
     }
 
-    /// Goes on in a new file.
+    /// Starts a new file and renumbers the older ones; the oldest is removed.
     fn rotate(&mut self) -> io::Result<()> {
         let most = self.limits.files.max(1);
         for number in (0..most).rev() {
@@ -133,11 +134,11 @@ impl TraceFile {
         self.append(&header.to_bytes()?)
     }
 
-    /// Writes a line whole or not at all.
+    /// Appends a complete line, or nothing.
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(line);
         if let Err(error) = written {
-            // What is left of it would be read as a cut line, and only takes room.
+            // A partial line would be read as a cut one and only take room.
             let _ = self.file.set_len(self.size);
             return Err(error);
         }
@@ -146,7 +147,7 @@ impl TraceFile {
     }
 }
 
-/// Path of a file of a session: 0 is the one that is written now.
+/// Path of a session's file; number 0 is the current one.
 pub(crate) fn path_of(folder: &Path, number: u32) -> PathBuf {
     folder.join(if number == 0 { "trace.jsonl".to_owned() } else { format!("trace.{number}.jsonl") })
 }
@@ -159,7 +160,7 @@ fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Number of the last request in a file, or of the one before its first.
+/// Number of the last request in a file, or the one before its first if the file has none.
 fn last_number(path: &Path) -> Option<u64> {
     #[derive(Deserialize)]
     struct Numbers {

@@ -1,8 +1,8 @@
-//! Exchanges with models as they were on the wire: one request and its answer, kept in `trace.jsonl` of a session.
+//! Wire-level log of exchanges with models: each request and its answer, stored in the `trace.jsonl` of a session.
 //!
 //! - `log`: the port [`Exchanges`](agentd_core::ports::Exchanges), which copies into a bounded queue and never waits.
-//! - `writer`: the one thread that writes, and the queue; `file`: the files of one session, rotated; `line`: what stands in them.
-//! - `reader`: exchanges out of the files.
+//! - `writer`: the queue and the single writer thread; `file`: the rotated files of one session; `line`: their lines.
+//! - `reader`: reads exchanges from the files.
 
 mod file;
 mod line;
@@ -17,29 +17,29 @@ use agentd_core::ports::Clock;
 pub use log::ExchangeLog;
 pub use reader::{ReadFailure, read};
 
-/// Bytes of a request that are kept.
+/// Maximum stored bytes of a request.
 const MAX_REQUEST: usize = 16 << 20;
 
-/// Bytes of an answer that are kept.
+/// Maximum stored bytes of an answer.
 const MAX_ANSWER: usize = 4 << 20;
 
-/// Takes known secrets out of a text.
+/// Removes known secrets from a text.
 pub type Clean = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Settings of the log.
+/// Settings of the exchange log.
 #[derive(Clone)]
 pub struct ExchangeLogConfig {
-    /// Folder with a folder for each session.
+    /// Folder with one subfolder per session.
     pub folder: PathBuf,
-    /// Set if exchanges of all sessions are kept whose settings do not say otherwise.
+    /// True if exchanges are logged for sessions without a setting of their own.
     pub is_on: bool,
     /// Size at which a file is rotated, in bytes.
     pub max_file_bytes: u64,
-    /// Files of a session, the current one among them; the oldest goes first.
+    /// Maximum number of files per session, including the current one. The oldest is removed first.
     pub max_files: u32,
-    /// Takes known secrets out of a text.
+    /// Removes known secrets from a text.
     pub clean: Clean,
-    /// The time.
+    /// Clock for the time of requests.
     pub clock: Arc<dyn Clock>,
 }
 

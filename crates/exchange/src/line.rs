@@ -1,5 +1,7 @@
-//! Lines of a trace. Pure: a body is written as the difference to an earlier one, without the bytes that both begin and end with,
-//! because a request is mostly the one before it; and without secrets, so that what is JSON stays JSON.
+//! Lines of a trace. Pure.
+//!
+//! A request mostly repeats the previous one, so a body is stored as a delta: without the head and tail that it shares
+//! with an earlier body. Secrets are removed such that JSON stays valid JSON.
 
 use std::io;
 
@@ -13,25 +15,25 @@ use serde_json::{Map, Value};
 
 use crate::Clean;
 
-/// Version of the form of the lines.
+/// Version of the line format.
 pub(crate) const VERSION: u32 = 1;
 
-/// A line.
+/// One line of a trace file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// Head of a file.
+    /// Header of a file.
     Trace {
         version: u32,
         session_id: SessionId,
-        /// Number of the first request in it.
+        /// Number of the first request in this file.
         first: u64,
     },
     /// A request that was sent.
     Request(Box<RequestLine>),
     /// End of an exchange.
     Answer { number: u64, answer: KeptAnswer },
-    /// Number of lines that are missing here.
+    /// Number of lines missing at this place.
     Lost { count: u64 },
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct RequestLine {
 }
 
 impl Line {
-    /// The line with its end.
+    /// Serializes the line with its newline.
     pub(crate) fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self)?;
         bytes.push(b'\n');
@@ -54,28 +56,28 @@ impl Line {
     }
 }
 
-/// Bytes that are compared at once.
+/// Bytes compared at once.
 const STRIDE: usize = 1024;
 
-/// Bytes that are shared for one that is not, in bodies that are nearly the same.
+/// Ratio of shared to other bytes from which two bodies count as nearly equal.
 const NEARLY: usize = 15;
 
-/// Bytes that a reference has to save.
+/// Minimum number of bytes that a reference must save.
 const WORTH: usize = 128;
 
-/// A body, or its difference to an earlier one.
+/// A body, stored whole or as the difference to an earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Delta {
-    /// Number of the request whose body begins and ends the same; none for a whole body.
+    /// Number of the request whose body has the same head and tail; `None` for a whole body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base: Option<u64>,
-    /// Bytes of its beginning.
+    /// Length of the shared head in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) head: usize,
-    /// Bytes of its end.
+    /// Length of the shared tail in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) tail: usize,
-    /// The text between them.
+    /// Text between head and tail.
     pub(crate) text: String,
 }
 
@@ -84,7 +86,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The difference to the first of these bodies that is nearly the same, or to whichever it shares most with.
+/// Returns the difference to the first nearly equal body, or else to the one that shares most.
 pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>) -> Delta {
     let mut best = None;
     for (number, base) in bases {
@@ -92,7 +94,7 @@ pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>)
         if best.is_none_or(|(_, (best_head, best_tail))| head + tail > best_head + best_tail) {
             best = Some((number, (head, tail)));
         }
-        // The others would save little more, and each is as long as this one.
+        // The remaining bases would save little more, and comparing each costs as much as this one.
         if (head + tail).saturating_mul(NEARLY + 1) >= body.len().saturating_mul(NEARLY) {
             break;
         }
@@ -105,14 +107,14 @@ pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>)
     }
 }
 
-/// The body again; none where the base is not the one that it was made with.
+/// Rebuilds the body. Returns `None` if `base` cannot be the body that the delta was made with.
 pub(crate) fn apply(base: &str, delta: &Delta) -> Option<String> {
     let head = base.get(..delta.head)?;
     let tail = base.get(base.len().checked_sub(delta.tail)?..)?;
     Some([head, &delta.text, tail].concat())
 }
 
-/// Bytes of the beginning and of the end that both share. They do not overlap, and cut no character.
+/// Lengths of the shared head and tail in bytes. They do not overlap and do not split a character.
 fn shared_ends(base: &str, body: &str) -> (usize, usize) {
     let mut head = shared_beginning(base.as_bytes(), body.as_bytes());
     while !body.is_char_boundary(head) || !base.is_char_boundary(head) {
@@ -138,9 +140,9 @@ fn shared_end(one: &[u8], other: &[u8]) -> usize {
     at + one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
 }
 
-/// A body without known secrets: of JSON each text by itself, of a stream of events each of its objects.
+/// Removes known secrets from a body: per text in JSON, per object in an event stream.
 pub(crate) fn cleaned(body: String, clean: &Clean) -> String {
-    // Nearly always nothing is found, and the body stays as it is to the byte.
+    // Nearly always there is no secret, and the body stays identical byte for byte.
     let cleaned = clean(&body);
     if cleaned == body {
         return body;

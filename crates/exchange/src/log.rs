@@ -1,4 +1,4 @@
-//! The log of exchanges behind its port.
+//! The log of exchanges as seen by the engine. Recording never blocks: a full queue drops the exchange and counts it.
 
 use std::{
     io,
@@ -23,43 +23,43 @@ use crate::{
     writer::{self, Command, Queue, Reply, SentExchange},
 };
 
-/// Bytes of a command besides the body.
+/// Bytes that a command takes in the queue besides the body.
 const OVERHEAD: usize = 512;
 
-/// Keeps exchanges with models. Cheap to clone.
+/// Records exchanges with models. Cheap to clone.
 #[derive(Clone)]
 pub struct ExchangeLog(Arc<Inner>);
 
 struct Inner {
     config: ExchangeLogConfig,
     is_on: AtomicBool,
-    /// Keys of attempts, from 1.
+    /// Next key of an attempt; 0 is reserved for dropped ones.
     keys: AtomicU64,
-    /// The way to the thread, which begins with the first exchange; none where no thread can be had.
+    /// Queue of the writer thread, which starts with the first exchange. `None` inside if no thread could be started.
     queue: OnceLock<Option<Queue>>,
 }
 
 impl ExchangeLog {
-    /// A log. Nothing is opened before there is something to keep.
+    /// Creates a log. No file is opened before the first exchange.
     pub fn new(config: ExchangeLogConfig) -> Self {
         let is_on = AtomicBool::new(config.is_on);
         Self(Arc::new(Inner { config, is_on, keys: AtomicU64::new(1), queue: OnceLock::new() }))
     }
 
-    /// Keeps exchanges of all sessions that do not say otherwise, or only of those that ask for it.
+    /// Turns logging on or off for sessions without a setting of their own.
     pub fn follow_settings(&self, is_on: bool) {
         self.0.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    /// Waits until everything is written that was there when it was called.
+    /// Waits until everything queued before this call is written.
     pub async fn flush(&self) {
         let _ = self.0.ask(Command::Flush).await;
     }
 
-    /// Exchanges of a session: those with these numbers, or all without their bodies where none is given.
+    /// Reads exchanges of a session: the given numbers, or all of them without bodies if `numbers` is empty.
     ///
     /// # Errors
-    /// When nothing is kept of it, there is none of a number, or the files cannot be read.
+    /// If nothing is stored for the session, a number does not exist, or the files cannot be read.
     pub async fn read(&self, session: SessionId, numbers: Vec<u64>) -> Result<KeptExchanges, ReadFailure> {
         self.flush().await;
         let folder = self.0.folder(session);
@@ -102,7 +102,7 @@ impl Inner {
         self.queue.get_or_init(|| writer::start(&self.config)).as_ref()
     }
 
-    /// Has the thread do something after all that waits; nothing is to be done where there is none.
+    /// Runs a command on the thread after everything queued. Does nothing if the thread was never started.
     async fn ask(&self, command: impl FnOnce(Reply) -> Command) -> io::Result<()> {
         let Some(Some(queue)) = self.queue.get().cloned() else { return Ok(()) };
         let (reply, done) = oneshot::channel();
@@ -115,7 +115,7 @@ impl Inner {
     }
 }
 
-/// Keeps the exchanges of one request.
+/// Records the exchanges of one request.
 struct SourceRecorder {
     log: Arc<Inner>,
     source: ExchangeSource,
@@ -144,7 +144,7 @@ impl ExchangeRecorder for SourceRecorder {
     }
 
     fn ended(&self, key: u64, answer: ReceivedAnswer) {
-        // What was not taken has no end.
+        // Key 0: the request was dropped, so it has no end either.
         if key == 0 {
             return;
         }

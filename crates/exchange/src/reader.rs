@@ -1,4 +1,4 @@
-//! Exchanges out of the files of a session. Lines that cannot be read are left out, with a remark.
+//! Reads exchanges from the files of a session. Unreadable lines are skipped and counted in the remarks.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,19 +16,19 @@ use crate::{
     line::{Delta, Line, RequestLine, apply},
 };
 
-/// Files of a session that are looked for.
+/// Maximum number of files of a session.
 const MAX_FILES: u32 = 1000;
 
 /// Reason why exchanges could not be read.
 #[derive(Debug)]
 pub enum ReadFailure {
-    /// Nothing is kept of the session.
+    /// Nothing is stored for the session.
     NothingKept,
-    /// There is no exchange of that number; the first and the last that there are.
+    /// No exchange has this number.
     NoSuchNumber {
-        /// The number.
+        /// Number that was requested.
         number: u64,
-        /// First and last number that are kept.
+        /// First and last stored number.
         kept: (u64, u64),
     },
     /// The files cannot be read.
@@ -41,11 +41,11 @@ impl From<io::Error> for ReadFailure {
     }
 }
 
-/// Exchanges of the session whose files are in that folder: those with these numbers, or all without their bodies where none
-/// is given. It blocks.
+/// Reads exchanges of the session in `folder`: the given numbers, or all of them without bodies if `numbers` is empty.
+/// Blocks.
 ///
 /// # Errors
-/// When nothing is kept, there is none of a number, or the files cannot be read.
+/// If nothing is stored, a number does not exist, or the files cannot be read.
 pub fn read(folder: &Path, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
     let mut trace = Trace::open(folder)?;
     let (Some((&first, _)), Some((&last, _))) = (trace.entries.first_key_value(), trace.entries.last_key_value())
@@ -63,7 +63,7 @@ pub fn read(folder: &Path, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure
     Ok(KeptExchanges { exchanges, remarks: trace.remarks })
 }
 
-/// Place of a line.
+/// Position of a line in the files.
 #[derive(Debug, Clone, Copy)]
 struct LinePlace {
     file: usize,
@@ -76,14 +76,14 @@ struct Entry {
     answer: Option<LinePlace>,
 }
 
-/// All lines of a session, without bodies.
+/// Index of all lines of a session, without bodies.
 struct Trace {
     files: Vec<BufReader<File>>,
     entries: BTreeMap<u64, Entry>,
     remarks: Vec<String>,
 }
 
-/// Lines that are missing or cannot be read.
+/// Counts of missing or unreadable lines.
 #[derive(Default)]
 struct Gaps {
     cut: u64,
@@ -94,7 +94,7 @@ struct Gaps {
 impl Trace {
     fn open(folder: &Path) -> Result<Self, ReadFailure> {
         let mut files = Vec::new();
-        // The oldest has the highest number.
+        // The oldest file has the highest number.
         let there = (0..MAX_FILES).take_while(|number| *number == 0 || path_of(folder, *number).exists()).count();
         for number in (0..there).rev() {
             let number = u32::try_from(number).unwrap_or_default();
@@ -119,7 +119,7 @@ impl Trace {
             while let Some(line) = read_line(&mut self.files[file])? {
                 let place = LinePlace { file, offset };
                 offset += line.len() as u64;
-                // A line that was cut has the end that the next writer gave it.
+                // A line that was cut off ends with the newline that the next writer added.
                 match serde_json::from_slice(line.trim_ascii_end()) {
                     Ok(Line::Request(line)) => {
                         let RequestLine { number, at, source, request, .. } = *line;
@@ -144,7 +144,7 @@ impl Trace {
         Ok(())
     }
 
-    /// An exchange with its bodies.
+    /// Loads an exchange with its bodies.
     fn whole(&mut self, number: u64) -> io::Result<Option<Exchange>> {
         let Some(entry) = self.entries.get(&number) else { return Ok(None) };
         let (mut exchange, place) = (entry.exchange.clone(), entry.answer);
@@ -157,14 +157,14 @@ impl Trace {
         Ok(Some(exchange))
     }
 
-    /// The body of a request, put together from those that it refers to; none where one of them cannot be read.
+    /// Rebuilds the body of a request from its chain of deltas. Returns `None` if one of them cannot be read.
     fn body(&mut self, number: u64) -> io::Result<Option<String>> {
         let mut deltas: Vec<Delta> = Vec::new();
         let mut next = Some(number);
         while let Some(number) = next {
             let Some(place) = self.entries.get(&number).map(|entry| entry.request) else { return Ok(None) };
             let Some(Line::Request(line)) = self.line(place)? else { return Ok(None) };
-            // A body refers to earlier ones only, so this ends.
+            // A body only refers to earlier ones, so the loop ends.
             next = line.body.base.filter(|base| *base < number);
             if next != line.body.base {
                 return Ok(None);
@@ -211,7 +211,7 @@ impl Gaps {
     }
 }
 
-/// The next line with its end; none behind the last.
+/// Reads the next line with its newline. Returns `None` at the end.
 fn read_line(file: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let read = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;

@@ -1,5 +1,5 @@
-//! The one thread that writes, and the way to it. It holds the files of a few sessions open, and lets them go when nothing comes. The
-//! queue is bounded by number and by bytes; what finds no room is counted.
+//! The single writer thread and its queue. The thread holds the files of a few sessions open and closes them when idle.
+//! The queue is bounded by number and by bytes; commands that do not fit are dropped and counted.
 
 use std::{
     collections::BTreeMap,
@@ -27,43 +27,43 @@ use crate::{
     line::{Line, cleaned},
 };
 
-/// Files that are open at once.
+/// Maximum number of open files.
 const OPEN_FILES: usize = 8;
 
-/// Exchanges whose end is waited for. One whose end was lost never comes.
+/// Maximum number of exchanges without an end. The oldest are forgotten, because a lost end never arrives.
 const OPEN_EXCHANGES: usize = 4096;
 
-/// Time without work after which files and bodies are let go.
+/// Idle time after which files and cached bodies are dropped.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Reply to whoever waits for the thread.
+/// Reply to a caller that waits for the thread.
 pub(crate) type Reply = oneshot::Sender<io::Result<()>>;
 
-/// A request on its way to the thread.
+/// A request in the queue.
 #[derive(Debug)]
 pub(crate) struct SentExchange {
     pub(crate) key: u64,
     pub(crate) source: ExchangeSource,
     pub(crate) at: Timestamp,
     pub(crate) request: KeptRequest,
-    /// Room that it takes in the queue.
+    /// Bytes that it takes in the queue.
     pub(crate) room: usize,
 }
 
-/// Commands of the thread.
+/// Commands of the writer thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// To write a request.
+    /// Writes a request to its trace.
     Sent(Box<SentExchange>),
-    /// To write the end of an exchange.
+    /// Writes the end of an exchange.
     Ended { key: u64, answer: Box<ReceivedAnswer>, room: usize },
-    /// To remove all that is kept of a session.
+    /// Removes everything stored for a session.
     Forget(SessionId, Reply),
-    /// To tell that all before this is written.
+    /// Replies when all earlier commands are written.
     Flush(Reply),
 }
 
-/// Starts the thread. None where none can be had.
+/// Starts the thread. Returns `None` if it cannot be spawned.
 pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
     let (sender, commands) = mpsc::sync_channel(PLACES);
     let state = Arc::new(QueueState::default());
@@ -76,7 +76,7 @@ pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
     Some(queue)
 }
 
-/// Removes the folder of a session.
+/// Removes the folder of a session. A missing folder is not an error.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -87,18 +87,18 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
 struct Writer {
     config: ExchangeLogConfig,
     state: Arc<QueueState>,
-    /// The latest at the end.
+    /// Open files, the most recently used last.
     files: Vec<TraceFile>,
-    /// Exchanges without an end, by their keys: the session and the number.
+    /// Session and number of exchanges without an end, by key.
     open: BTreeMap<u64, (SessionId, u64)>,
-    /// Set if the last write failed: then the next failure is no news.
+    /// True if the last write failed; further failures are not logged.
     is_failing: bool,
 }
 
 impl Writer {
     fn run(mut self, commands: &Receiver<Command>) {
         loop {
-            // Where nothing is held, nothing has to be let go.
+            // Without open files there is nothing to close on a timeout.
             let next = match self.files.is_empty() {
                 true => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 false => commands.recv_timeout(IDLE),
@@ -117,7 +117,7 @@ impl Writer {
                 let (session, room) = (sent.source.owner, sent.room);
                 self.request(*sent);
                 self.state.free(room);
-                // As long as nothing can be written, this cannot either.
+                // While writes fail, this one would fail too.
                 if !self.is_failing && self.files.iter().any(|file| file.session == session) {
                     self.tell_lost();
                 }
@@ -126,7 +126,7 @@ impl Writer {
                 self.answer(key, *answer);
                 self.state.free(room);
             }
-            // Whoever does not wait any more needs no answer; so below.
+            // The caller may have stopped waiting; the same applies below.
             Command::Forget(session, reply) => drop(reply.send(self.forget(session))),
             Command::Flush(reply) => {
                 self.tell_lost();
@@ -188,7 +188,7 @@ impl Writer {
         }
     }
 
-    /// The open file of a session.
+    /// Returns the open file of a session, opening it if needed.
     fn file(&mut self, session: SessionId) -> io::Result<&mut TraceFile> {
         let file = match self.files.iter().position(|file| file.session == session) {
             Some(at) => self.files.remove(at),
@@ -204,7 +204,7 @@ impl Writer {
         self.files.last_mut().ok_or_else(|| io::Error::other("no file is open"))
     }
 
-    /// Tells the operator of a failure, once until something can be written again.
+    /// Logs a failed write, once until a write succeeds again.
     fn told<T>(&mut self, session: SessionId, written: io::Result<T>) -> Option<T> {
         match written {
             Ok(written) => {
@@ -215,14 +215,14 @@ impl Writer {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     tracing::warn!(%session, "requests to models cannot be kept, and turns go on without: {error}");
                 }
-                // It is looked at anew next time.
+                // Dropped, so that the next write opens the file again.
                 self.files.retain(|file| file.session != session);
                 None
             }
         }
     }
 
-    /// Writes how many lines are missing.
+    /// Writes the number of missing lines to each affected trace.
     fn tell_lost(&mut self) {
         let lost = std::mem::take(&mut *self.state.lost());
         for (session, count) in lost {
@@ -241,17 +241,17 @@ impl Writer {
     }
 }
 
-/// Commands that may wait.
+/// Maximum number of queued commands.
 const PLACES: usize = 1024;
 
-/// Bytes that may wait.
+/// Maximum number of queued bytes.
 const ROOM: usize = 64 << 20;
 
-/// State that sender and thread share.
+/// State shared between the queue and the thread.
 #[derive(Debug, Default)]
 struct QueueState {
     waiting: AtomicUsize,
-    /// Lines that are missing in the traces of sessions.
+    /// Number of missing lines in the trace of each session.
     lost: Mutex<BTreeMap<SessionId, u64>>,
 }
 
@@ -260,18 +260,18 @@ impl QueueState {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts lines that are missing in the trace of a session.
+    /// Counts missing lines in the trace of a session.
     fn lose(&self, session: SessionId, count: u64) {
         *self.lost().entry(session).or_default() += count;
     }
 
-    /// Gives the room of a command back.
+    /// Frees the queue bytes of a command.
     fn free(&self, bytes: usize) {
         self.waiting.fetch_sub(bytes, Ordering::AcqRel);
     }
 }
 
-/// The sender's side.
+/// Sending side of the writer's queue.
 #[derive(Clone)]
 pub(crate) struct Queue {
     commands: SyncSender<Command>,
@@ -279,10 +279,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Puts a command of so many bytes into the queue, if there is room. It is made only then. Says whether it was.
+    /// Queues a command of `bytes` if there is room; `command` is called only then. Returns true if it was queued.
     pub(crate) fn offer(&self, session: SessionId, bytes: usize, command: impl FnOnce() -> Command) -> bool {
         let before = self.state.waiting.fetch_add(bytes, Ordering::AcqRel);
-        // One that is larger than all of the room still fits where nothing waits.
+        // A command larger than the whole limit still fits into an empty queue.
         let has_room = before == 0 || before.saturating_add(bytes) <= ROOM;
         if has_room && self.commands.try_send(command()).is_ok() {
             return true;
@@ -292,7 +292,7 @@ impl Queue {
         false
     }
 
-    /// Puts a command into the queue that somebody waits for. It may block; false where the thread is gone.
+    /// Queues a command whose caller waits for it. May block. Returns false if the thread is gone.
     pub(crate) fn send(&self, command: Command) -> bool {
         match self.commands.try_send(command) {
             Ok(()) => true,

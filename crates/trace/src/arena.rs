@@ -1,5 +1,5 @@
-//! The tree while it grows: spans by number, each with the number of its parent; and children held inside their parents: clocks
-//! are put back, and events of two sessions are stamped by two tasks.
+//! The tree under construction: numbered spans, each with the number of its parent. At the end, children are clamped to
+//! their parents, because clocks are set back and two tasks stamp the events of two sessions.
 
 use agentd_core::Timestamp;
 
@@ -8,7 +8,7 @@ use crate::span::{ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace, between};
 /// Spans of one turn.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    /// Each with the number of its parent.
+    /// Spans with the numbers of their parents.
     nodes: Vec<(Option<usize>, Span)>,
 }
 
@@ -17,20 +17,20 @@ impl Arena {
         self.nodes.is_empty()
     }
 
-    /// Adds a span that is over as soon as it begins.
+    /// Adds a span without duration.
     pub(crate) fn point(&mut self, parent: Option<usize>, id: String, at: Timestamp, kind: SpanKind) -> usize {
         self.nodes.push((parent, Span { id, at, end: at, is_open: false, kind, children: Vec::new() }));
         self.nodes.len() - 1
     }
 
-    /// Adds a span that is under way.
+    /// Adds a span that has not ended.
     pub(crate) fn open(&mut self, parent: Option<usize>, id: String, at: Timestamp, kind: SpanKind) -> usize {
         let number = self.point(parent, id, at, kind);
         self.nodes[number].1.is_open = true;
         number
     }
 
-    /// A span by the number that it was given.
+    /// Returns the span with this number.
     pub(crate) fn span(&mut self, number: usize) -> &mut Span {
         &mut self.nodes[number].1
     }
@@ -62,15 +62,15 @@ impl Arena {
         self.nodes.iter().any(|(known, _)| *known == Some(parent))
     }
 
-    /// Time of the first words of a model call.
+    /// Time of the first text or reasoning of a model call.
     pub(crate) fn first_words(&self, call: usize) -> Option<Timestamp> {
         let is_words = |span: &Span| matches!(span.kind, SpanKind::Message { .. } | SpanKind::Reasoning { .. });
         let first = self.nodes.iter().find(|(parent, span)| *parent == Some(call) && is_words(span));
         first.map(|(_, span)| span.at)
     }
 
-    /// The tree. What is still open ends at that time. Children come behind their parents, so that they are there first
-    /// from behind.
+    /// Builds the tree; open spans end at `end`. Children come after their parents, so popping from the back completes
+    /// a span before its parent.
     pub(crate) fn into_tree(mut self, end: Timestamp) -> Vec<Span> {
         let mut roots = Vec::new();
         while let Some((parent, mut span)) = self.nodes.pop() {
@@ -88,7 +88,7 @@ impl Arena {
     }
 }
 
-/// Puts the turn and all below it between two moments.
+/// Clamps the turn and everything below it to the range `from..=to`.
 pub(crate) fn fit(trace: &mut TurnTrace, from: Timestamp, to: Timestamp) {
     (trace.at, trace.end) = fitted(trace.at, trace.end, from, to);
     fit_spans(&mut trace.spans, trace.at, trace.end);
@@ -113,7 +113,7 @@ fn fitted(at: Timestamp, end: Timestamp, from: Timestamp, to: Timestamp) -> (Tim
     (at, end.max(at).min(to))
 }
 
-/// Time in which at least one question was open, of the turn or of one that worked for it.
+/// Time in which at least one question of the turn or its subagents was open, in milliseconds.
 fn waited(trace: &TurnTrace) -> u64 {
     let mut open = Vec::new();
     questions(&trace.spans, &mut open);

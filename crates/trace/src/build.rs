@@ -1,5 +1,5 @@
-//! Reads the events of a session, one by one; and finds the end of a turn that a crash cut off. The next start of the daemon
-//! settles it, perhaps days later: those events tell how it ended, and not when.
+//! Builds turns from the events of a session, one by one. Also finds the end of a turn that a crash cut off: the next
+//! start of the daemon settles it, perhaps days later, and those events show how it ended but not when.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,14 +24,14 @@ use crate::{
 
 mod items;
 
-/// The code of a warning that a model call is tried again.
+/// Code of the warning that a model call is retried.
 const RETRY: &str = "model_retry";
 
-/// Kind of an error of which the journal does not say more.
+/// Error kind if the journal does not contain one.
 const UNKNOWN_ERROR: &str = "_OTHER";
 
-/// The turns of a session, in the order in which they began. Events are those of one session, in their order; deltas are
-/// skipped.
+/// Builds the turns of a session, in the order in which they began. `events` are those of one session, in order; deltas
+/// are skipped.
 pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> {
     let mut turns: Vec<TurnBuilder<'a>> = Vec::new();
     let mut numbers: BTreeMap<TurnId, usize> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> 
             agent = stack.last().cloned().unwrap_or_else(|| MAIN.to_owned());
         }
     }
-    // A start that is told of nothing but a place in the queue is no turn yet.
+    // A queued turn that has not begun yet is not a turn.
     let has_begun = |TurnBuilder { trace, arena, .. }: &TurnBuilder<'_>| {
         trace.trace_id.is_some() || trace.outcome.is_some() || !arena.is_empty()
     };
@@ -62,21 +62,21 @@ struct TurnBuilder<'a> {
     trace: TurnTrace,
     arena: Arena,
     events: Vec<&'a Event>,
-    /// The model call under way.
+    /// Number of the model call in progress.
     call: Option<usize>,
-    /// The last model call that was paid for, and its step.
+    /// Number and step of the last model call with a usage event.
     last_call: Option<(usize, u32)>,
-    /// The tool whose result came last.
+    /// Number of the tool with the latest result.
     last_tool: Option<usize>,
-    /// The compaction under way.
+    /// Number of the compaction in progress.
     compaction: Option<usize>,
     tools: HashMap<CallId, usize>,
     items: HashMap<ItemId, usize>,
     interrupts: HashMap<InterruptId, usize>,
     subagents: HashMap<SessionId, usize>,
-    /// Before this nothing of the next model call can have happened.
+    /// Earliest possible start of the next model call.
     boundary: Timestamp,
-    /// The latest time that was seen.
+    /// Latest time of an event so far.
     latest: Timestamp,
 }
 
@@ -161,7 +161,7 @@ impl<'a> TurnBuilder<'a> {
         }
     }
 
-    /// The model call under way. One that nobody knows of yet has begun behind what was before.
+    /// Returns the model call in progress. A call that is not known yet began after the previous event.
     fn current_call(&mut self, event: &Event) -> usize {
         if let Some(call) = self.call {
             return call;
@@ -193,7 +193,7 @@ impl<'a> TurnBuilder<'a> {
         span.id = format!("m{}", event.seq);
         if let Some(began) = timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
             span.at = began;
-            // The question about the intent comes before all else of its turn.
+            // The question about the intent precedes everything else of its turn.
             if *step == 0 {
                 self.trace.at = self.trace.at.min(began);
             }
@@ -212,7 +212,7 @@ impl<'a> TurnBuilder<'a> {
         (self.call, self.last_call) = (None, Some((number, *step)));
     }
 
-    /// Returns whether the event before this one is the result of a tool, or was paid for one.
+    /// Returns true if the previous event is the result of a tool, or usage of a subagent.
     fn is_behind_result(&self) -> bool {
         let before = self.events.iter().rev().nth(1).map(|event| &event.kind);
         match before {
@@ -222,7 +222,7 @@ impl<'a> TurnBuilder<'a> {
         }
     }
 
-    /// Notes that the last call gave no answer, where the turn goes on without a word or a tool call of it.
+    /// Marks the last call as failed if the turn continues without any text or tool call from it.
     fn call_failed(&mut self, kind: Option<ErrorKind>) {
         let Some((number, step)) = self.last_call.filter(|(number, _)| self.arena.first_words(*number).is_none())
         else {
@@ -310,13 +310,13 @@ impl<'a> TurnBuilder<'a> {
     }
 }
 
-/// The time so many milliseconds before another.
+/// Returns the time `milliseconds` before `at`.
 fn earlier(at: Timestamp, milliseconds: u64) -> Option<Timestamp> {
     let span = jiff::SignedDuration::from_millis(i64::try_from(milliseconds).ok()?);
     at.checked_sub(span).ok()
 }
 
-/// Time of the last event from before the crash, where the turn ended as interrupted.
+/// Time of the last event before the crash, if the turn ended as interrupted.
 fn last_sign<'a>(events: impl DoubleEndedIterator<Item = &'a Event>) -> Option<Timestamp> {
     let mut events = events.rev().skip_while(|event| !matches!(event.kind, EventKind::TurnEnded { .. }));
     let is_cut = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Interrupted);
@@ -324,7 +324,7 @@ fn last_sign<'a>(events: impl DoubleEndedIterator<Item = &'a Event>) -> Option<T
     events.find(|event| !is_settlement(&event.kind) && !event.is_damaged()).map(|event| event.at)
 }
 
-/// Returns whether a start of the daemon tells such a thing of a turn that it did not finish.
+/// Returns true for events that a start of the daemon adds to an unfinished turn.
 fn is_settlement(kind: &EventKind) -> bool {
     match kind {
         EventKind::ItemCompleted { item, status } => {

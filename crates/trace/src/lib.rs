@@ -1,11 +1,10 @@
-//! A turn as a tree of spans, made from the events of the journal and from nothing else: a turn that a crash cut off has its
-//! tree, too.
+//! A turn as a tree of spans, built only from journal events: a turn that a crash cut off has a tree, too.
 //!
-//! - [`turns`] makes the trees of a session. The journal knows less of older turns, which are estimated.
+//! - [`turns`] builds the trees of a session. The journal has fewer details for older turns, so they are estimated.
 //! - [`span`]: the tree, as it is shown and written as JSON.
-//! - `nest`: subagents are sessions of their own; their turns become a part of the tree.
-//! - `build` reads the events, `arena` has the tree while it grows, and holds children inside their parents.
-//! - [`requests`]: requests as they were on the wire, made readable and compared.
+//! - `nest`: adds the turns of subagents, which are separate sessions, to the tree.
+//! - `build` reads the events; `arena` holds the growing tree and clamps children to their parents.
+//! - [`requests`]: requests as sent on the wire, formatted and compared.
 
 mod arena;
 mod build;

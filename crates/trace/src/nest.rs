@@ -1,4 +1,4 @@
-//! Turns of subagents, put into the trees of the turns that they worked for.
+//! Nests the turns of subagents in the trees of the turns that spawned them.
 
 use std::{
     cell::Cell,
@@ -12,22 +12,23 @@ use crate::{
     span::{Span, SpanKind, SubagentSpan, TurnTrace},
 };
 
-/// Sessions of subagents that are read for one turn.
+/// Maximum number of subagent sessions read for one call of [`nest_all`].
 const MOST_SESSIONS: usize = 500;
 
-/// Nested turns in all, and how deep they are followed: damage could make a circle.
+/// Maximum number of nested turns, and their maximum depth: a damaged journal could contain a cycle.
 const MOST: usize = 2000;
 const DEEPEST: usize = 8;
 
-/// Sessions that worked for these turns.
+/// Subagent sessions that worked for these turns.
 pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
     turns.iter().flat_map(TurnTrace::walk).filter_map(subagent).map(|subagent| subagent.session_id).collect()
 }
 
-/// Puts the turns of all sessions that worked for these, and for each other, into their trees. `read` has the turns of one.
+/// Nests the turns of all sessions that worked for `trees`, directly or indirectly. `read` loads the turns of a
+/// session.
 ///
 /// # Errors
-/// When a session cannot be read.
+/// If a session cannot be read.
 pub async fn nest_all<E, F>(trees: &mut [TurnTrace], read: impl Fn(SessionId) -> F) -> Result<(), E>
 where
     F: Future<Output = Result<Vec<TurnTrace>, E>>,
@@ -45,7 +46,7 @@ where
     Ok(())
 }
 
-/// Puts the turns of sessions that worked for these into their trees. `known` has the turns of each such session.
+/// Nests the turns of subagent sessions in `turns`. `known` has the turns of each such session.
 pub fn nest(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>) {
     nest_below(turns, known, &Cell::new(MOST), DEEPEST);
 }
@@ -58,7 +59,7 @@ fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace
     for work in turns.iter().flat_map(TurnTrace::walk).filter_map(subagent) {
         begins.entry(work.session_id).or_default().insert(work.after);
     }
-    // A later turn may have given the session work again, and is not always among these: it began after the end of this one.
+    // A later turn may have resumed the session and is not always in `turns`: it began after this one ended.
     let part = |work: &SubagentSpan, settled: Option<Timestamp>| -> Vec<TurnTrace> {
         let next =
             begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
@@ -93,7 +94,7 @@ fn fill(span: &mut Span, part: &impl Fn(&SubagentSpan) -> Vec<TurnTrace>) {
         .filter(|work| !work.turns.is_empty())
         .map(|work| work.session_id)
         .collect();
-    // The parent repeats questions of its subagents, which stand where they were asked.
+    // The parent repeats questions of its subagents; they are shown where they were asked.
     span.children
         .retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if told.contains(&asked.session_id)));
 }

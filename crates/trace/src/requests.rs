@@ -1,18 +1,18 @@
-//! Requests to models as they were on the wire, made readable and compared: a body as lines for people, JSON with one value a line,
-//! and texts of several lines as such; which of them are new, and the difference of two; what is new, as JSON pointers.
+//! Formats and compares requests to models. A JSON body becomes one value per line, with multi-line texts as blocks.
+//! New lines are marked, two bodies are compared as a unified diff, and new values are listed as JSON pointers.
 
 use std::{fmt::Write as _, time::Duration};
 
 use serde_json::Value;
 use similar::{ChangeTag, TextDiffConfig};
 
-/// Columns of a level.
+/// Columns per nesting level.
 const INDENT: usize = 2;
 
-/// Marks of a text of several lines.
+/// Delimiter of a multi-line text.
 const QUOTES: &str = "\"\"\"";
 
-/// The body as lines. What is no JSON stays as it is.
+/// Formats a body as lines. Text that is not JSON stays unchanged.
 pub fn readable(body: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(body) else {
         return format!("{}\n", body.trim_end_matches('\n'));
@@ -40,7 +40,7 @@ fn write_value(value: &Value, level: usize, out: &mut String) {
             out.push('{');
             for (at, (name, value)) in fields.iter().enumerate() {
                 new_line(level + 1, out);
-                // Writing to a string cannot fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(out, "{}: ", Value::from(name.as_str()));
                 write_value(value, level + 1, out);
                 out.push_str(if at + 1 < fields.len() { "," } else { "" });
@@ -54,11 +54,11 @@ fn write_value(value: &Value, level: usize, out: &mut String) {
     }
 }
 
-/// A text of several lines, each on a line of its own.
+/// Writes a multi-line text as a block, one line of text per output line.
 fn write_text(text: &str, level: usize, out: &mut String) {
     out.push_str(QUOTES);
     for line in text.split('\n') {
-        // An empty line has no indent, which would be shown.
+        // No indent on empty lines: trailing spaces would be shown.
         new_line(if line.is_empty() { 0 } else { level }, out);
         out.push_str(line);
     }
@@ -71,19 +71,19 @@ fn new_line(level: usize, out: &mut String) {
     out.extend(std::iter::repeat_n(' ', level * INDENT));
 }
 
-/// Time limit for comparing. From then on it is coarser.
+/// Time limit for a comparison. After that, the result is coarser.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A line of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkedLine {
-    /// Set if the earlier text does not have it there.
+    /// True if the earlier text does not have this line here.
     pub is_new: bool,
-    /// The line, without its end.
+    /// Text of the line, without its newline.
     pub text: String,
 }
 
-/// The lines of `now`, with those marked that `before` does not have.
+/// Returns the lines of `now`, marking lines that `before` does not have.
 pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
     let mut config = TextDiffConfig::default();
     let compared = config.timeout(PATIENCE).diff_lines(before, now);
@@ -93,16 +93,16 @@ pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
     lines.map(|change| line(change.tag() == ChangeTag::Insert, change.value())).collect()
 }
 
-/// The difference of two texts with these names, as a unified diff; empty where there is none.
+/// Returns a unified diff of two texts with the given names. Empty if they are equal.
 pub fn unified(names: (&str, &str), before: &str, now: &str) -> String {
     let mut config = TextDiffConfig::default();
     config.timeout(PATIENCE).diff_lines(before, now).unified_diff().header(names.0, names.1).to_string()
 }
 
-/// Places that are named at the most.
+/// Maximum number of listed places.
 const MOST: usize = 1000;
 
-/// Places of what is new or different in `now`. Elements of lists that only moved on are not.
+/// JSON pointers to new or changed values in `now`. List elements that only moved are not included.
 pub fn new_places(before: &Value, now: &Value) -> Vec<String> {
     let mut places = Vec::new();
     compare(before, now, &mut String::new(), &mut places);
@@ -129,7 +129,7 @@ fn compare(before: &Value, now: &Value, path: &mut String, places: &mut Vec<Stri
             let (gone, new) = (&before[head..before.len() - tail], &now[head..now.len() - tail]);
             for (at, value) in new.iter().enumerate() {
                 within(path, &(head + at).to_string(), |path| match gone.get(at) {
-                    // Where elements came in, it is not known which of them stands for which.
+                    // After insertions, the old counterpart of an element is unknown.
                     Some(before) if new.len() == gone.len() => compare(before, value, path, places),
                     _ => places.push(path.clone()),
                 });

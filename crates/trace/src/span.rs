@@ -1,4 +1,5 @@
-//! The tree of a turn. A model call and the tool calls that it asked for are neighbours; what happened within one is below it.
+//! The tree of a turn. A model call and the tool calls that it requested are siblings; everything within a span is
+//! below it.
 
 use agentd_core::{
     Timestamp,
@@ -13,71 +14,71 @@ use agentd_core::{
 };
 use serde::Serialize;
 
-/// One turn.
+/// The trace of one turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TurnTrace {
-    /// The session.
+    /// Session of the turn.
     pub session_id: SessionId,
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: TurnId,
-    /// Its number among the turns of the session, from 1.
+    /// Number among the turns of the session, from 1.
     pub number: u64,
-    /// Ties it to logs.
+    /// Id that links the turn to logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
-    /// The agent with which it began.
+    /// Agent at the start of the turn.
     pub agent: String,
-    /// Number of its first event.
+    /// Number of the first event.
     pub first_seq: u64,
-    /// Number of its last event.
+    /// Number of the last event.
     pub last_seq: u64,
-    /// Its start.
+    /// Start of the turn.
     pub at: Timestamp,
-    /// Its end; of an open turn, the time of its last event.
+    /// End of the turn, or the time of the last event if it is open.
     pub end: Timestamp,
-    /// Set if the journal does not have its end.
+    /// True if the journal does not contain the end.
     pub is_open: bool,
-    /// The slot with which it began.
+    /// Slot at the start of the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot: Option<Slot>,
-    /// The model with which it began.
+    /// Model at the start of the turn.
     pub model: String,
-    /// Reason for that model.
+    /// Reason for choosing that model.
     pub reason: String,
-    /// Steps that it might take.
+    /// Maximum number of steps.
     pub max_steps: u32,
-    /// The end, with its reason.
+    /// Outcome of the turn, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<TurnEnd>,
-    /// The time at which the journal was told of its end: of a turn that a crash cut off, long after it.
+    /// Time when the end was stored. After a crash, this is long after the actual end.
     #[serde(skip)]
     pub settled_at: Option<Timestamp>,
-    /// Sum of all usage in the tree, subagents included.
+    /// Total usage in the tree, including subagents.
     pub usage: Usage,
-    /// Time in which a person was waited for, in milliseconds.
+    /// Time spent waiting for the user, in milliseconds.
     pub waited_ms: u64,
-    /// Parts of the turn, in the order in which they began.
+    /// Spans of the turn, in the order in which they began.
     pub spans: Vec<Span>,
 }
 
-/// End of a turn.
+/// Outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TurnEnd {
     /// Reason of the end.
     pub reason: StopReason,
-    /// The error, where there was one.
+    /// The error, if the turn failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
-    /// Number of its steps.
+    /// Number of steps taken.
     pub steps: u32,
-    /// The answer.
+    /// Text of the answer.
     pub text: String,
-    /// The time that the turn counted for itself, in milliseconds.
+    /// Duration measured by the turn itself, in milliseconds.
     pub duration_ms: u64,
-    /// Calls that were refused.
+    /// Calls that were denied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// Files that were changed.
+    /// Files changed by the turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
 }
@@ -85,19 +86,19 @@ pub struct TurnEnd {
 /// A part of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Span {
-    /// Its name in the tree, unique in the session.
+    /// Name in the tree, unique within the session.
     pub id: String,
-    /// Its start.
+    /// Start of the span.
     pub at: Timestamp,
-    /// Its end, never before its start.
+    /// End of the span, never before its start.
     pub end: Timestamp,
-    /// Set if the journal does not have its end, or nobody knows it: a crash cut it off.
+    /// True if the end is unknown: the journal does not contain it, or a crash cut it off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_open: bool,
-    /// Its content.
+    /// Content of the span.
     #[serde(flatten)]
     pub kind: SpanKind,
-    /// Parts of it. All of them lie inside.
+    /// Spans within this one; all of them lie inside its times.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Span>,
 }
@@ -106,146 +107,146 @@ pub struct Span {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SpanKind {
-    /// Words of the person.
+    /// A message of the user.
     Input {
-        /// The words.
+        /// Text of the message.
         text: String,
-        /// Set if they were added while the turn ran.
+        /// True if it was added while the turn ran.
         steered: bool,
     },
-    /// A model call.
+    /// A call of a model.
     ModelCall(Box<ModelCallSpan>),
-    /// Words of the model, in its call.
+    /// Text of the model, within its call.
     Message {
-        /// The words.
+        /// Text of the message.
         text: String,
     },
-    /// Thoughts of the model, in its call.
+    /// Reasoning of the model, within its call.
     Reasoning {
-        /// The words.
+        /// Text of the reasoning.
         text: String,
     },
-    /// A tool call.
+    /// A call of a tool.
     Tool(Box<ToolSpan>),
-    /// A question to a person.
+    /// A question to the user.
     Interrupt(Box<InterruptSpan>),
     /// A session that works for a tool call.
     Subagent(Box<SubagentSpan>),
     /// A compaction of the history.
     Compaction {
-        /// The summary.
+        /// Text of the summary.
         summary: String,
-        /// The report; none while it is under way.
+        /// Report of the compaction; `None` while it is in progress.
         #[serde(skip_serializing_if = "Option::is_none")]
         report: Option<Box<CompactionReport>>,
     },
-    /// Words of the daemon to the model or the person.
+    /// A notice of the daemon to the model or the user.
     Notice {
-        /// The subject.
+        /// Topic of the notice.
         topic: NoticeTopic,
-        /// The words.
+        /// Text of the notice.
         text: String,
     },
-    /// A warning.
+    /// A warning of the daemon.
     Warning {
-        /// Its stable code.
+        /// Stable code of the warning.
         code: String,
-        /// One sentence.
+        /// Message in one sentence.
         message: String,
     },
-    /// Another model or agent goes on, or the intent was classified.
+    /// A change of model or agent, or the classification of the intent.
     Choice {
-        /// The choice.
+        /// Outcome of the choice.
         choice: String,
-        /// The reason.
+        /// Reason for the choice.
         reason: String,
     },
 }
 
-/// A model call.
+/// Details of a model call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ModelCallSpan {
-    /// Its step, from 1; 0 for the question about the intent of an input.
+    /// Step of the call, from 1; 0 for the classification of an input's intent.
     pub step: u32,
-    /// The slot.
+    /// Slot of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot: Option<Slot>,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Host and port of its server, where the journal is read itself; clients are not told.
+    /// Host and port of the server. Only known when reading the journal directly; clients do not receive it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// Time to the first part of the answer, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_token_ms: Option<u64>,
-    /// Set if its times are estimated from the events around it.
+    /// True if the times are estimated from neighbouring events.
     pub is_estimated: bool,
-    /// Duration as it was measured, in milliseconds: that of the span, unless clocks were put back.
+    /// Measured duration in milliseconds. Equals that of the span unless a clock was set back.
     #[serde(skip)]
     pub took_ms: Option<u64>,
-    /// Kind of its error, where the turn went on with another model or ended with it.
+    /// Kind of the error, if the turn continued with another model or failed with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Number of retries.
+    /// Number of retried requests.
     pub retries: u32,
-    /// Usage.
+    /// Tokens and cost of the call.
     pub usage: Usage,
-    /// The part of the request that repeated the one before it.
+    /// The part of the request that repeated the previous one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptReport>,
 }
 
-/// A tool call.
+/// Details of a tool call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ToolSpan {
-    /// Joins it to its result.
+    /// Id that joins the call to its result.
     pub call_id: CallId,
-    /// The step of the model call that asked for it.
+    /// Step of the model call that requested it.
     pub step: u32,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments, as the model wrote them.
+    /// Arguments as written by the model.
     pub arguments: String,
-    /// The arguments that a person put in their place.
+    /// Arguments that the user substituted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran_with: Option<String>,
-    /// Set if it has begun to run.
+    /// True if the call began to run.
     pub ran: bool,
-    /// Code of its failure, if it failed.
+    /// Error code, if the call failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorCode>,
     /// Exit code of a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Time that the tool took, in milliseconds; waiting for people is not in it.
+    /// Duration of the tool in milliseconds, without waiting for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// The result, as the model reads it.
+    /// Result as the model reads it.
     pub text: String,
-    /// Parts of the result as fields.
+    /// Parts of the result as structured fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<ToolDetails>>,
-    /// Files that it changed.
+    /// Files changed by the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
-    /// Usage of model calls that the tool itself asked for.
+    /// Usage of model calls requested by the tool itself.
     #[serde(skip_serializing_if = "is_nothing")]
     pub sampled: Usage,
-    /// Usage of the sessions that worked for it.
+    /// Usage of the sessions that worked for the call.
     #[serde(skip_serializing_if = "is_nothing")]
     pub delegated: Usage,
 }
 
-/// A question to a person.
+/// Details of a question to the user.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InterruptSpan {
-    /// Its id.
+    /// Id of the question.
     pub interrupt_id: InterruptId,
-    /// The session that asks: another one where a subagent does.
+    /// Session that asks; differs from the turn's session if a subagent asks.
     pub session_id: SessionId,
-    /// The question.
+    /// Content of the question.
     pub ask: Ask,
-    /// The answer. A secret is not in it.
+    /// Answer to the question, without secrets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
     /// Author of the answer.
@@ -253,18 +254,18 @@ pub struct InterruptSpan {
     pub by: Option<AnsweredBy>,
 }
 
-/// A session that works for a tool call.
+/// Details of a session that works for a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubagentSpan {
-    /// The session.
+    /// Id of the session.
     pub session_id: SessionId,
     /// Number of the last event of that session that belongs to earlier work.
     pub after: u64,
-    /// The name of the agent.
+    /// Name of the agent.
     pub name: String,
-    /// Its task, in one line.
+    /// Task of the agent, in one line.
     pub task: String,
-    /// Its turns that did the work, where its events are known.
+    /// Turns that did the work, if the events of the session are known.
     pub turns: Vec<TurnTrace>,
 }
 
@@ -274,7 +275,7 @@ impl TurnTrace {
         between(self.at, self.end)
     }
 
-    /// All spans of the turn, parents before their children. Those of nested turns are not among them.
+    /// Iterates over all spans of the turn, parents before children. Spans of nested turns are not included.
     pub fn walk(&self) -> impl Iterator<Item = &Span> {
         let mut left: Vec<&Span> = self.spans.iter().rev().collect();
         std::iter::from_fn(move || {
@@ -286,12 +287,12 @@ impl TurnTrace {
 }
 
 impl Span {
-    /// Duration, in milliseconds.
+    /// Duration of the span in milliseconds.
     pub fn duration_ms(&self) -> u64 {
         between(self.at, self.end)
     }
 
-    /// Usage of the span itself: of a model call, and of the sessions and the model that a tool used.
+    /// Usage of the span itself: of a model call, or of the subagents and model calls of a tool.
     pub fn usage(&self) -> Usage {
         match &self.kind {
             SpanKind::ModelCall(call) => call.usage,
@@ -305,7 +306,7 @@ impl Span {
     }
 }
 
-/// Time between two moments, in milliseconds; 0 where the clock was put back.
+/// Time between two moments in milliseconds; 0 if the clock was set back.
 pub fn between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
 }

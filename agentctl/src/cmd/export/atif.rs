@@ -1,7 +1,7 @@
-//! A session as an Agent Trajectory Interchange Format document: steps of the person, the model and the daemon, each call of a
-//! model with the results of its tools.
+//! Export as an Agent Trajectory Interchange Format document: steps of the user, the model and the daemon. A model call
+//! is one step together with the results of its tools.
 //!
-//! Subagents are not among the steps: each is a trajectory of its own there.
+//! Subagents are not included, because the format has a separate trajectory for each.
 
 use std::io::{self, Write};
 
@@ -19,24 +19,24 @@ use super::EventWriter;
 
 /// Version of the format.
 const VERSION: &str = "ATIF-v1.4";
-/// Millionths of a dollar in a dollar.
+/// Number of micro-dollars in a dollar.
 const MICRO: f64 = 1e6;
 
-/// Writes a trajectory, step by step.
+/// Writes a trajectory step by step.
 pub(super) struct Atif<'a> {
     out: &'a mut (dyn Write + Send),
     session: Option<SessionId>,
     has_head: bool,
     model: String,
     steps: u64,
-    /// The model's step that is not written yet.
+    /// The model's step in progress, not written yet.
     open: Option<AgentStep>,
     total: Usage,
-    /// Usage of a call whose step has not begun.
+    /// Usage of a call whose step has not started.
     pending: Option<Usage>,
 }
 
-/// Part of a step that begins or goes on.
+/// Kind of content added to a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StepPart {
     Reasoning,
@@ -44,7 +44,7 @@ enum StepPart {
     Call,
 }
 
-/// A call of the model and what came of its tools.
+/// A model call with the results of its tools.
 #[derive(Default)]
 struct AgentStep {
     at: String,
@@ -54,7 +54,7 @@ struct AgentStep {
     calls: Vec<Value>,
     results: Vec<Value>,
     usage: Option<Usage>,
-    /// Steps that came while its tools ran, and stand behind it.
+    /// Steps that occurred while its tools ran, written after it.
     behind: Vec<Value>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Atif<'a> {
         Ok(())
     }
 
-    /// The step of the call that the model is in: a new one where this part cannot stand behind what the last one has.
+    /// Returns the current step of the model. Starts a new one if this part cannot follow the content of the last one.
     fn agent_step(&mut self, at: &str, part: StepPart) -> io::Result<&mut AgentStep> {
         if self.open.as_ref().is_some_and(|step| step.is_before(part)) {
             self.close()?;
@@ -132,7 +132,7 @@ impl<'a> Atif<'a> {
         self.steps += 1;
         let mut numbered = Map::from_iter([("step_id".to_owned(), self.steps.into())]);
         if let Value::Object(fields) = step {
-            // What is not there has no key.
+            // Missing values have no key.
             numbered.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
         }
         let comma = if self.steps > 1 { ",\n" } else { "\n" };
@@ -155,7 +155,7 @@ impl<'a> Atif<'a> {
 }
 
 impl AgentStep {
-    /// Returns whether a part belongs to a later call.
+    /// Returns true if the part belongs to a later call.
     fn is_before(&self, part: StepPart) -> bool {
         let has_said = !self.message.is_empty() || !self.calls.is_empty();
         match part {
@@ -187,7 +187,7 @@ impl EventWriter for Atif<'_> {
             }
             EventKind::UsageUpdated { usage, delegated: false, .. } => {
                 self.total += *usage;
-                // It comes in front of a part of its call, or behind it.
+                // Usage may arrive before or after the parts of its call.
                 let of_call = match &mut self.open {
                     Some(step) if step.results.is_empty() => &mut step.usage,
                     _ => &mut self.pending,

@@ -1,5 +1,5 @@
-//! A server as it is written into `mcp_servers.yaml`, where everything else stays as the person wrote it, comments too; and values
-//! that servers name by a variable, in `mcp_secrets.env`, a file that is its owner's alone.
+//! Server entries for `mcp_servers.yaml`, where all other text and comments of the user stay unchanged. Secrets that
+//! servers refer to by a variable go into `mcp_secrets.env`, which only its owner can read.
 
 use std::{
     collections::BTreeMap,
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::cmd::own_file::{self, is_content};
 
-/// A server.
+/// Configuration of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// The name that it has where it was found.
+    /// Original name in the imported file.
     pub(super) called: String,
     pub(super) command: Option<String>,
     pub(super) args: Vec<String>,
@@ -27,14 +27,15 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// All of it in which a variable may stand.
+    /// Iterates over all texts that may contain variables.
     pub(super) fn texts(&mut self) -> impl Iterator<Item = &mut String> {
         let single = self.command.iter_mut().chain(&mut self.cwd).chain(&mut self.url).chain(&mut self.args);
         let pairs = self.env.iter_mut().chain(&mut self.headers);
         single.chain(pairs.map(|(_, value)| value))
     }
 
-    /// As it stands below `servers:`, its name indented like this. Texts are quoted, so that each is what it was.
+    /// Formats the entry below `servers:`, with its name indented by `indent`. Values are quoted, so that they stay
+    /// verbatim.
     pub(super) fn yaml(&self, indent: &str) -> String {
         let mut text = format!("{indent}{}:\n", key(&self.name));
         let inner = format!("{indent}  ");
@@ -58,7 +59,7 @@ impl Entry {
     }
 }
 
-/// A text of JSON is a quoted text of YAML.
+/// Quotes a text for YAML, which accepts JSON strings.
 fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
@@ -66,12 +67,12 @@ fn quoted(text: &str) -> String {
 fn key(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let starts_plain = name.starts_with(|letter: char| letter.is_ascii_alphabetic());
-    // These would be read as something else than their letters.
+    // Unquoted, YAML reads these as other types.
     let is_word = matches!(name.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "true" | "false" | "null");
     if starts_plain && !is_word && name.chars().all(is_plain) { name.to_owned() } else { quoted(name) }
 }
 
-/// The text with one more server. What cannot be done without touching what a person wrote is refused.
+/// Returns the text with one more server. Fails if that requires changing text of the user.
 pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let Some(at) = lines.iter().position(|line| line.starts_with("servers:")) else {
@@ -91,7 +92,7 @@ pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
         _ => return Err("the servers are on one line, which cannot be edited in place".to_owned()),
     }
     let body = &lines[at + 1..];
-    // The next key ends the block.
+    // The next top-level key ends the block.
     let starts_a_key = |line: &str| is_content(line) && !line.starts_with(' ');
     let children = || body.iter().take_while(|line| !starts_a_key(line)).filter(|line| is_content(line));
     let indent: String =
@@ -109,13 +110,13 @@ pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
     Ok(new)
 }
 
-/// The key that begins in a line.
+/// Key at the start of a line.
 pub(super) fn key_of(line: &str) -> Option<&str> {
     let (key, _) = line.trim().split_once(':')?;
     Some(key.trim_matches('"')).filter(|key| !key.is_empty())
 }
 
-/// The person's file, and what is to be added.
+/// The user's secrets file, and values to add.
 pub(super) struct Secrets {
     path: PathBuf,
     text: String,
@@ -123,16 +124,16 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// The name of the file in the person's folder.
+    /// Name of the file in the configuration folder.
     pub(super) const FILE: &'static str = "mcp_secrets.env";
 
-    /// Reads the file of a folder.
+    /// Reads the file in this folder.
     pub(super) fn read(folder: &Path) -> io::Result<Self> {
         let path = folder.join(Self::FILE);
         Ok(Self { text: own_file::read(&path)?, path, new: BTreeMap::new() })
     }
 
-    /// Keeps a value, under this name or one like it where it stands for another value. Returns the name.
+    /// Adds a value under `name`, or under a numbered name if that has another value. Returns the name used.
     pub(super) fn keep(&mut self, name: &str, value: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}_{number}"));
         let is_free = |name: &String| self.of(name).is_none_or(|other| other == value);
@@ -141,7 +142,7 @@ impl Secrets {
         name
     }
 
-    /// Writes those that a text names.
+    /// Writes the new values whose variables occur in `named_in`.
     pub(super) fn write(&self, named_in: &str) -> io::Result<()> {
         let mut text = self.text.clone();
         for (name, value) in &self.new {

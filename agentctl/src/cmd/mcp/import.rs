@@ -1,6 +1,6 @@
-//! Servers that other programs know: `mcpServers` of `.mcp.json` and `claude_desktop_config.json`, `servers` of VS Code's
-//! `mcp.json`, and values that VS Code asks a person for: its `inputs`, and `${input:ID}` in the servers that want them. What
-//! cannot be taken is said, with the reason.
+//! Import of servers from other programs: `mcpServers` of `.mcp.json` and `claude_desktop_config.json`, and `servers`
+//! of VS Code's `mcp.json` with its `inputs`, values that are prompted for and inserted for `${input:ID}`. Skipped
+//! entries are reported with the reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,19 +22,19 @@ pub(super) struct FoundServers {
     pub(super) taken: Vec<Entry>,
     /// Entries that were skipped, with the reason.
     pub(super) left: Vec<(String, String)>,
-    /// Values that the file leaves to be asked for.
+    /// Definitions of values to prompt for.
     pub(super) inputs: BTreeMap<String, Input>,
-    /// Folder for `${workspaceFolder}`.
+    /// Folder that replaces `${workspaceFolder}`.
     workspace: PathBuf,
 }
 
-/// Reads such a file.
+/// Parses such a file.
 pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
     let wrong = |why: String| {
         Failure::usage(format!("{}: {why}", file.display()))
             .hint("it should be .mcp.json, claude_desktop_config.json or VS Code's mcp.json")
     };
-    // Editors allow comments in their JSON, and commas before a closing bracket.
+    // Editors allow comments and trailing commas in their JSON.
     let mut plain = text.to_owned();
     let plain = json_strip_comments::strip(&mut plain).map(|()| plain).map_err(serde_json::Error::io);
     let value: Value = plain
@@ -55,7 +55,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
 
 impl FoundServers {
     fn take(&mut self, name: &str, server: &Map<String, Value>) {
-        // As it may stand in the configuration.
+        // Replaces characters that are invalid in a server's name.
         let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
         let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();
         let fit = Some(fit.trim_start_matches(['-', '_', '.'])).filter(|fit| !fit.is_empty()).unwrap_or("server");
@@ -101,13 +101,13 @@ impl FoundServers {
         self.taken.push(entry);
     }
 
-    /// Says what is not taken, and why.
+    /// Records a skipped entry with the reason.
     pub(super) fn leave(&mut self, what: &str, why: &str) {
         self.left.push((what.to_owned(), why.to_owned()));
     }
 }
 
-/// The line and the column of a server in such a file, or of one of its keys, counted from 1.
+/// Line and column of a server in such a file, or of one of its keys, counted from 1.
 pub(super) fn place(text: &str, server: &str, key: Option<&str>) -> Option<(usize, usize)> {
     let servers = ["mcpServers", "servers"].iter().find_map(|key| key_at(text, 0, key)).unwrap_or_default();
     let server = key_at(text, servers, server)?;
@@ -117,14 +117,14 @@ pub(super) fn place(text: &str, server: &str, key: Option<&str>) -> Option<(usiz
     Some((before.matches('\n').count() + 1, before[line_begins..].chars().count() + 1))
 }
 
-/// The place where a key of JSON begins, behind another.
+/// Offset of the first JSON key with this name at or after `from`.
 fn key_at(text: &str, from: usize, key: &str) -> Option<usize> {
     let quoted = Value::String(key.to_owned()).to_string();
     let is_key = |(at, _): &(usize, &str)| text[from + at + quoted.len()..].trim_start().starts_with(':');
     text.get(from..)?.match_indices(&quoted).find(is_key).map(|(at, _)| from + at)
 }
 
-/// Keys that are understood.
+/// Supported keys of a server.
 const KNOWN: [&str; 12] = [
     "args",
     "command",
@@ -140,8 +140,8 @@ const KNOWN: [&str; 12] = [
     "description",
 ];
 
-/// Variables as they are written here. What is asked for stays as it is until it is known, and what only an editor knows
-/// cannot be taken.
+/// Converts variables to the syntax of agentd. Inputs are replaced later. Fails for variables that only an editor can
+/// resolve.
 fn translate(entry: &mut Entry, workspace: &Path) -> Result<(), String> {
     let workspace = workspace.to_string_lossy();
     let name = Path::new(&*workspace).file_name().unwrap_or_default().to_string_lossy();
@@ -163,7 +163,7 @@ fn translate(entry: &mut Entry, workspace: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder that is open where such a file is read: that with `.vscode` in it, or else where the person is.
+/// Workspace folder of such a file: the parent of its `.vscode` folder, or else the current folder.
 fn workspace(file: &Path) -> PathBuf {
     let folder = fs::canonicalize(file).ok().and_then(|file| Some(file.parent()?.to_path_buf()));
     match folder {
@@ -176,10 +176,10 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Prefix of an input's id in the value of a server's setting.
+/// Start of a reference to an input.
 const MARK: &str = "${input:";
 
-/// One value, as the file describes it.
+/// Definition of an input.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Input {
     /// `promptString`, `pickString` or `command`.
@@ -187,11 +187,11 @@ pub(super) struct Input {
     description: String,
     default: Option<String>,
     is_password: bool,
-    /// Choices: label and value.
+    /// Choices, as label and value.
     options: Vec<(String, String)>,
 }
 
-/// Those of a file, by their ids.
+/// Parses the inputs of a file, by their ids.
 fn read_inputs(file: &Value) -> BTreeMap<String, Input> {
     let inputs = file.get("inputs").or_else(|| file.get("mcp")?.get("inputs")).and_then(Value::as_array);
     let text = |input: &Value, key: &str| input.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -213,13 +213,13 @@ fn read_inputs(file: &Value) -> BTreeMap<String, Input> {
 }
 
 impl FoundServers {
-    /// The ids of what its servers ask for.
+    /// Ids of all inputs that the servers refer to.
     pub(super) fn asks(&self) -> BTreeSet<String> {
         self.taken.iter().flat_map(wanted).collect()
     }
 
-    /// Asks for what its servers want, each value once, and puts it where it is wanted. A password goes to the secrets, and
-    /// its server names it by a variable. Servers for which there is no answer are left. Returns whether the person went on.
+    /// Prompts for each input once and inserts the values. A password is stored with the secrets, and its server refers
+    /// to it by a variable. Servers with a missing value are skipped. Returns false if the user cancelled.
     pub(super) fn ask(&mut self, secrets: &mut Secrets) -> io::Result<bool> {
         let present = is_attended();
         let mut answers = BTreeMap::new();
@@ -242,7 +242,7 @@ impl FoundServers {
                             Some(value) if input.is_password => {
                                 Ok(format!("${{{}}}", secrets.keep(&variable(&id), &value)))
                             }
-                            // What is written there stands for itself.
+                            // Escaped, because variables in an entered value are not expanded.
                             Some(value) => Ok(value.replace("${", "$${")),
                         }
                     }
@@ -269,7 +269,7 @@ impl FoundServers {
     }
 }
 
-/// Inputs that one server refers to.
+/// Ids of inputs that a server refers to.
 fn wanted(entry: &Entry) -> BTreeSet<String> {
     let mut entry = entry.clone();
     let ids = |text: &mut String| -> Vec<String> {
@@ -278,14 +278,14 @@ fn wanted(entry: &Entry) -> BTreeSet<String> {
     entry.texts().flat_map(ids).collect()
 }
 
-/// The variable that an input's value is kept as. It begins like no variable that programs know.
+/// Variable name for an input's value. The prefix avoids names that programs know.
 fn variable(id: &str) -> String {
     let fit = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' };
     format!("INPUT_{}", id.chars().map(fit).collect::<String>())
 }
 
 impl Input {
-    /// Why it cannot be asked for.
+    /// Reason why the input cannot be prompted for, if any.
     fn objection(&self, id: &str) -> Option<String> {
         match self.kind.as_str() {
             "promptString" => None,
@@ -295,7 +295,7 @@ impl Input {
         }
     }
 
-    /// The value, if the person gives one; none where they left.
+    /// Prompts for the value. The outer `None` means that the user cancelled, the inner one that the value is empty.
     fn answer(&self, id: &str, servers: &str) -> io::Result<Option<Option<String>>> {
         loop {
             let question = self.question(id, servers);

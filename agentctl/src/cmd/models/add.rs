@@ -1,5 +1,5 @@
-//! `agentctl models add`: names a model in `models.yaml`, with its key in a file of its owner's alone, and proves it. The table of
-//! providers has those of models, and servers that people run themselves.
+//! `agentctl models add`: adds a model to `models.yaml`, stores its key in a private file, and tests it. The provider
+//! table covers hosted providers and servers that users run themselves.
 
 use std::{
     io::{self, Read as _},
@@ -21,13 +21,13 @@ use crate::{
     terminal::{ask, is_attended, sanitize::clean_line},
 };
 
-/// The wire that OpenAI has, and few others.
+/// Wire protocol of OpenAI, which few other servers support.
 const RESPONSES: &str = "responses";
 
-/// Models of a list that are shown to choose from.
+/// Maximum number of models shown for selection.
 const MOST_SHOWN: usize = 40;
 
-/// The longest key, in bytes.
+/// Maximum bytes of a key.
 const MAX_KEY: u64 = 16 * 1024;
 
 /// The arguments of `models add`.
@@ -70,7 +70,7 @@ pub(crate) struct AddArgs {
     no_test: bool,
 }
 
-/// Adds.
+/// Runs the command `agentctl models add`.
 pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exit> {
     let present = is_attended();
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
@@ -91,7 +91,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     let Some(key) = key(chosen, args.key_stdin, present)? else { return Ok(Exit::Cancelled) };
     let daemon = daemon::connect(global).await?;
     let key = (!key.is_empty()).then_some(key);
-    // At other addresses most servers speak chat completions alone.
+    // At other addresses, most servers only support chat completions.
     let wire = chosen.wire.filter(|wire| args.base_url.is_none() || *wire != RESPONSES);
     let mut entry = SlotEntry {
         base_url: args.base_url.clone().unwrap_or_else(|| chosen.base_url.to_owned()),
@@ -103,7 +103,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     let added = prove(&daemon, &own, &args, &mut entry, key.as_deref(), chosen.model, present).await;
     if let Err(error) = added {
         own.restore()?;
-        // What it was before is what the daemon had: that it is read again changes nothing.
+        // The restored file is what the daemon had loaded, so a failed reload changes nothing.
         let _ = daemon.client.reload().await;
         crate::terminal::note("nothing was changed");
         return Err(error);
@@ -116,7 +116,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     models::test(global, args.slot).await
 }
 
-/// Writes the slot, has the daemon read it, and asks its server for its models.
+/// Writes the slot, reloads the daemon, and lists the server's models.
 async fn prove(
     daemon: &Daemon,
     own: &OwnFiles,
@@ -127,7 +127,7 @@ async fn prove(
     present: bool,
 ) -> anyhow::Result<()> {
     if own.existed {
-        // The text as it was stays beside the file, for whoever leaves in the middle of it.
+        // A backup next to the file, in case the command is interrupted.
         own_file::replace_private(&own.before(), &own.text)?;
     }
     if let Some(key) = key {
@@ -156,12 +156,12 @@ async fn prove(
     Ok(())
 }
 
-/// Scheme, host and port of an address: what stands behind them the daemon writes in its own way.
+/// Scheme, host and port of a URL. The daemon normalizes the rest.
 fn origin(address: &str) -> Option<url::Origin> {
     url::Url::parse(address).ok().map(|url| url.origin())
 }
 
-/// The provider: as it was named, or as the person chooses; none where they leave.
+/// Returns the named provider, or lets the user choose one. `None` if the user cancels.
 async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static Provider>> {
     if let Some(name) = &args.provider {
         let known = || ALL.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
@@ -200,7 +200,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
     }
 }
 
-/// The key: from standard input, from the variable of this shell, or as the person types it. An empty one means none.
+/// Reads the key from standard input, this shell's variable, or the terminal. Empty if the provider needs no key.
 fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Option<String>> {
     if from_stdin {
         let mut text = String::new();
@@ -222,7 +222,7 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
     Ok(Some(typed.or(of_shell).ok_or_else(wanting)?))
 }
 
-/// The model of those that the server lists.
+/// Chooses one of the listed models.
 fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyhow::Result<String> {
     let Some(first) = listed.first() else {
         return Err(Failure::usage("the server lists no model").hint("load one there, or name it with --id").into());
@@ -251,7 +251,7 @@ fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyho
     }
 }
 
-/// The person's `models.yaml` and the file of the key, with what they were before.
+/// The user's `models.yaml` and the key file, with their previous content.
 struct OwnFiles {
     path: PathBuf,
     text: String,
@@ -261,7 +261,7 @@ struct OwnFiles {
 }
 
 impl OwnFiles {
-    /// Each slot has a key of its own: a server is never sent another one's.
+    /// Reads the files of a slot. Each slot has its own key file, so that a server never receives another one's key.
     fn read(slot: Slot) -> anyhow::Result<Self> {
         let folder = daemon::config_dir()?;
         let (path, key_path) = (folder.join("models.yaml"), folder.join("keys").join(format!("{slot}.key")));
@@ -283,13 +283,13 @@ impl OwnFiles {
         Ok(own_file::replace(&self.path, text).map_err(Failure::of_file("write", &self.path))?)
     }
 
-    /// Puts back what there was.
+    /// Restores the previous content of both files.
     fn restore(&self) -> anyhow::Result<()> {
-        // One that cannot be put back keeps no other one from it.
+        // A failure to restore the key must not prevent restoring the configuration.
         let key = match &self.key_before {
             Some(key) => own_file::replace_private(&self.key_path, key),
             None => {
-                // There is none where it could not be written.
+                // Fails if the key file was never written.
                 let _ = std::fs::remove_file(&self.key_path);
                 Ok(())
             }
@@ -305,27 +305,27 @@ impl OwnFiles {
     }
 }
 
-/// A provider, or a kind of server on this machine.
+/// A provider, or a kind of local server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Provider {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub(super) name: &'static str,
-    /// Its name for people.
+    /// Name shown to users.
     pub(super) title: &'static str,
-    /// Address of its API.
+    /// Base URL of the API.
     pub(super) base_url: &'static str,
-    /// Its wire in `models.yaml`; none for the usual one.
+    /// Wire protocol in `models.yaml`; `None` for the default.
     pub(super) wire: Option<&'static str>,
-    /// The variable in which its own programs read a key; none where it wants none.
+    /// Variable with the key, as used by the provider's own programs; `None` if it needs no key.
     pub(super) variable: Option<&'static str>,
-    /// Set if its models want their thoughts back.
+    /// True if the models need their reasoning echoed back.
     echoes: bool,
-    /// The model to choose where nobody does and the server lists it.
+    /// Suggested model, if the server lists it.
     pub(super) model: Option<&'static str>,
 }
 
 impl Provider {
-    /// A provider that wants a key.
+    /// A provider that needs a key.
     const fn new(
         name: &'static str,
         title: &'static str,
@@ -341,10 +341,10 @@ impl Provider {
     }
 }
 
-/// A server of which only the address is known.
+/// A server known only by its address.
 const ELSEWHERE: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
 
-/// All that are known. A server of another kind is named by its address.
+/// All known providers. Other servers are named by their address.
 const ALL: [Provider; 11] = [
     Provider {
         wire: Some("anthropic"),
@@ -368,10 +368,10 @@ const ALL: [Provider; 11] = [
     Provider::local(LOCAL_SERVERS[3]),
 ];
 
-/// Address of Gemini for the wire that most servers speak.
+/// Base URL of Gemini for chat completions.
 const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta/openai";
 
-/// The one of that name, however it is written.
+/// Finds a provider by name, ignoring case and punctuation.
 pub(super) fn named(name: &str) -> Option<&'static Provider> {
     let plain =
         |name: &str| -> String { name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase() };
@@ -390,7 +390,7 @@ struct SlotEntry {
 
 impl SlotEntry {
     fn yaml(&self, slot: Slot) -> String {
-        // JSON's strings are YAML's. A variable in what a server says of itself is none.
+        // YAML accepts JSON strings. Values from a server are escaped, so that they cannot contain variables.
         let quoted = |text: &str| Value::from(text.replace("${", "$${")).to_string();
         let mut yaml = format!("{slot}:\n  base_url: {}\n", quoted(&self.base_url));
         let settings = [("wire", &self.wire), ("api_key_file", &self.key_file), ("id", &self.id)];
@@ -403,12 +403,12 @@ impl SlotEntry {
     }
 }
 
-/// Returns whether the text sets the slot.
+/// Returns true if the text sets the slot.
 fn has(text: &str, slot: Slot) -> bool {
     text.lines().any(|line| begins(line, slot))
 }
 
-/// The text with that slot in place of what it said of it.
+/// Returns the text with the slot's entry added or replaced.
 fn with(text: &str, slot: Slot, entry: &SlotEntry) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let yaml = entry.yaml(slot);
@@ -419,7 +419,7 @@ fn with(text: &str, slot: Slot, entry: &SlotEntry) -> String {
     let below =
         lines[at + 1..].iter().take_while(|line| !own_file::is_content(line) || line.starts_with([' ', '\t', '}']));
     let mut end = at + 1 + below.count();
-    // What stands before the next slot is about that one.
+    // Comments before the next slot belong to that one.
     while end > at + 1 && !own_file::is_content(lines[end - 1]) {
         end -= 1;
     }

@@ -1,4 +1,4 @@
-//! Tests, found in a folder; expectations, and the facts of a play that they are held to.
+//! Discovery of tests in a folder, their permissions, and their expectations.
 
 use std::{
     collections::BTreeMap,
@@ -20,16 +20,16 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 
-/// Largest file of expectations, in bytes.
+/// Maximum bytes of a test file.
 const LARGEST: u64 = 1 << 20;
 
-/// Most tests of a folder.
+/// Maximum number of files in a folder of tests.
 const MOST: usize = 10_000;
 
-/// One test.
+/// One test: a recording, with or without a test file.
 #[derive(Debug)]
 pub(super) struct TestCase {
-    /// Path of it, relative to the folder, without its ending.
+    /// Path relative to the folder, without extension.
     pub(super) name: String,
     /// File of the recording.
     pub(super) recording: PathBuf,
@@ -49,33 +49,33 @@ pub(super) struct LivePermissions {
     writable: bool,
 }
 
-/// A file `NAME.yaml`.
+/// Content of a test file `NAME.yaml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TestFile {
-    /// File of the recording, relative to this one; `NAME.jsonl` where absent.
+    /// File of the recording, relative to this one. Defaults to `NAME.jsonl`.
     recording: Option<PathBuf>,
     mode: PlayMode,
     /// Folder of the project, relative to this file.
     project: Option<PathBuf>,
-    /// Lets tools that run change the project; needs --writable.
+    /// Lets live tools change the project; requires `--writable`.
     writable: bool,
-    /// Lets calls run that need an approval, where tools run; needs --approve.
+    /// Runs calls of live tools that need an approval; requires `--approve`.
     approve: bool,
-    /// Expectations.
+    /// Expectations of the test.
     pub(super) expect: Expectations,
 }
 
 impl TestCase {
-    /// Returns whether tools run or a model is asked.
+    /// Returns true if tools run or a model is called.
     pub(super) fn is_live(&self) -> bool {
         self.file.mode != PlayMode::Strict
     }
 
-    /// The way to play it.
+    /// Builds the request to play the test.
     ///
     /// # Errors
-    /// When its file asks for more than it is permitted, or its project cannot be used.
+    /// If the test file requires more than is permitted, or its project cannot be used.
     pub(super) fn wishes(&self, update: bool, permitted: LivePermissions) -> Result<PlayRequest, Failure> {
         let LivePermissions { approve, writable } = permitted;
         let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];
@@ -101,7 +101,7 @@ impl TestCase {
     }
 }
 
-/// The tests of a folder with one of these words in their names, by name.
+/// Finds the tests of a folder, sorted by name. With `words`, only those with one of them in the name.
 pub(super) fn find(folder: &Path, words: &[String]) -> Result<Vec<TestCase>, Failure> {
     let files = files(folder)?;
     let base = match folder.parent().filter(|_| !folder.is_dir()) {
@@ -135,7 +135,7 @@ fn has_ending(path: &Path, endings: &[&str]) -> bool {
     path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending))
 }
 
-/// The files of a folder and of those in it, without hidden ones and links; or the file itself, with the recording beside it.
+/// All files below a folder, without hidden ones and links. For a file, only the file itself.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     if folder.is_file() {
         return Ok(vec![folder.to_owned()]);
@@ -167,7 +167,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// Returns true if a path leads into a folder, links resolved.
+/// Returns true if a path is inside a folder, after resolving links.
 fn lies_within(path: &Path, folder: &Path) -> bool {
     matches!((fs::canonicalize(path), fs::canonicalize(folder)), (Ok(path), Ok(folder)) if path.starts_with(&folder))
 }
@@ -188,27 +188,27 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     if !is_named_below || recording.exists() && !lies_within(&recording, base) {
         return Err(refuse("recording leads out of the folder of the test".to_owned()).hint("name a file in it"));
     }
-    // What could never be looked at is refused.
+    // Rejects an invalid pattern early, because it could never be checked.
     file.expect.pattern().map_err(refuse)?;
     file.project = file.project.map(beside);
     Ok(TestCase { name, recording, file, base: base.to_owned() })
 }
 
-/// Expectations of a test. What is absent is not looked at.
+/// Expectations of a test. Missing ones are not checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Expectations {
-    /// Why the last turn ends, such as `completed`.
+    /// Stop reason of the last turn, such as `completed`.
     end: Option<String>,
-    /// The last answer.
+    /// Text of the last answer.
     text: TextExpectations,
-    /// Tools that were called.
+    /// Expectations about tool calls.
     tools: ToolExpectations,
-    /// Tools that a person was asked about, in order.
+    /// Tools that needed an approval, in order.
     asked: Option<Vec<String>>,
-    /// Files that were changed.
+    /// Expectations about changed files.
     files: FileExpectations,
-    /// Cost of all turns.
+    /// Cost of all turns together.
     cost: CostExpectations,
 }
 
@@ -226,9 +226,9 @@ struct TextExpectations {
 struct ToolExpectations {
     called: Vec<String>,
     not_called: Vec<String>,
-    /// Most calls.
+    /// Maximum number of calls.
     at_most: Option<usize>,
-    /// Set if no call may fail.
+    /// True if no call may fail.
     no_failures: bool,
 }
 
@@ -244,11 +244,11 @@ struct FileExpectations {
 struct CostExpectations {
     max_steps: Option<u32>,
     max_tokens: Option<u64>,
-    /// In US dollars. A play of which a price is not known fails it.
+    /// Maximum cost in US dollars. Fails if a price is unknown.
     max_usd: Option<f64>,
 }
 
-/// Facts of the turns that were played.
+/// Facts of the played turns.
 #[derive(Debug, Default)]
 pub(super) struct PlayedTurns {
     last: Option<TurnResult>,
@@ -261,7 +261,7 @@ pub(super) struct PlayedTurns {
 }
 
 impl PlayedTurns {
-    /// Takes note of an event.
+    /// Collects the facts of an event.
     pub(super) fn take(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => match &item.body {
@@ -293,7 +293,7 @@ impl Expectations {
         pattern.map_err(|error| format!("expect.text.matches is no regular expression: {error}"))
     }
 
-    /// Everything that is not as expected, a sentence each.
+    /// Unmet expectations, one sentence each.
     pub(super) fn failures(&self, played: &PlayedTurns) -> anyhow::Result<Vec<String>> {
         let mut failures = Vec::new();
         let Some(last) = &played.last else { return Ok(vec!["no turn came to an end".to_owned()]) };
@@ -359,7 +359,7 @@ impl Expectations {
         failures.extend(most.map(|most| format!("expected at most {most} tokens; there are {tokens}")));
         let Some(most) = max_usd else { return };
         match played.usage.cost_microusd.filter(|_| played.usage.unpriced_calls == 0) {
-            // Millionths are far below what a float cannot hold.
+            // Micro-dollars are far below the precision limit of a float.
             #[expect(clippy::cast_precision_loss, reason = "money for a comparison, far below 2^52")]
             Some(cost) if cost as f64 / 1e6 > most => {
                 failures.push(format!("expected at most ${most}; it costs ${}", cost as f64 / 1e6));

@@ -1,6 +1,5 @@
-//! Wishes for one turn: its agent, its tools, more instructions, less time; files that the prompt mentions; the JSON Schema that
-//! an answer has to match. `--replay`: a recording in the place of a prompt, and `--record`: a recording of the turn that was. The
-//! result of a turn as one JSON object.
+//! Options of a single turn: agent, tools, instructions, time limit, mentioned files, and the JSON Schema of the
+//! answer. Also `--replay`, which plays a recording instead of a prompt, `--record`, and the result as one JSON object.
 
 use std::{
     fs::{self, File},
@@ -57,15 +56,15 @@ pub(crate) struct TurnWishes {
 }
 
 impl TurnWishes {
-    /// The limit on time.
+    /// Time limit of the turn.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(|seconds| Duration::from_secs(seconds.get()))
     }
 
-    /// The same for the daemon.
+    /// Converts the options for the daemon.
     ///
     /// # Errors
-    /// When the file with instructions cannot be read, or there are none in it.
+    /// If the file with instructions cannot be read or is too large.
     pub(super) fn options(&self) -> Result<TurnOptions, Failure> {
         Ok(TurnOptions {
             agent: self.agent.clone(),
@@ -77,7 +76,7 @@ impl TurnWishes {
     }
 }
 
-/// The names of a list; `none` is a list without any.
+/// Splits a list of names; `none` is the empty list.
 fn names(list: &str) -> Vec<String> {
     if list == "none" {
         return Vec::new();
@@ -85,7 +84,7 @@ fn names(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// The instructions themselves, or those of a file.
+/// Instructions given as text, or in a file.
 fn instructions(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -98,7 +97,7 @@ fn instructions(text: &str) -> Result<String, Failure> {
     })
 }
 
-/// Finds the files that words of the command line name, and says what is not handed over.
+/// Collects the files mentioned on the command line, and reports files that are not attached.
 pub(super) async fn mentioned(
     words: Option<&str>,
     source: MentionSource,
@@ -116,7 +115,7 @@ pub(super) async fn mentioned(
     bundle
 }
 
-/// Reads the file, before anything is sent anywhere. No more of it is read than a schema may have.
+/// Reads and validates the schema before anything is sent. Reads at most the maximum size of a schema.
 pub(crate) fn read_schema(path: &Path) -> Result<AnswerSchema, Failure> {
     const HINT: &str = "--schema takes the path of a file that holds a JSON Schema";
     let shown = path.display();
@@ -204,7 +203,7 @@ pub(super) async fn play(
     Ok(last.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
 
-/// The folder that a recorded project is: the one that was named, or the current one.
+/// Project folder of a replay: the named one, or the current folder.
 fn folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
     let named = project.map(ProjectChoice::resolve).transpose()?.flatten();
     let current = || std::env::current_dir().map(|path| Mount { path, writable: false });
@@ -212,7 +211,7 @@ fn folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
     named.map_or_else(|| current().map_err(lost), Ok)
 }
 
-/// Writes a recording of the session of a turn that has ended.
+/// Writes a recording of the session to a file.
 pub(super) async fn record(daemon: &Daemon, session: SessionId, path: &Path) -> anyhow::Result<()> {
     let text = daemon.client.record(&session.to_string()).await?;
     replay::write(path, &text)?;
@@ -220,7 +219,7 @@ pub(super) async fn record(daemon: &Daemon, session: SessionId, path: &Path) -> 
     Ok(())
 }
 
-/// Refuses a file that could not be written, before a model is paid.
+/// Checks that the recording can be written, before paying for a model.
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -233,11 +232,11 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the result as one JSON object and nothing before it.
+/// Renderer that prints only the result, as one JSON object.
 #[derive(Debug)]
 pub(super) struct ResultOnly {
     pub(super) session: SessionId,
-    /// Set if the person is told what is waited for, because somebody has to answer from elsewhere.
+    /// True if pending questions are reported, because another client has to answer them.
     pub(super) waits: bool,
     pub(super) notes: TurnNotes,
 }

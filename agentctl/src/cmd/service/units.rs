@@ -1,5 +1,5 @@
-//! The two units, and the file of the variables that the service is started with: keys of this shell, where somebody asks for that.
-//! A copy of each unit is kept as it was written, so that what somebody changed by hand is noticed and left alone.
+//! The two unit files, and the environment file of the service with API keys of this shell, if requested. A copy of
+//! each written unit is stored, so that manual changes are detected and preserved.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use crate::{cmd::own_file, daemon, failure::Failure};
 
 /// Name of the unit that runs the daemon.
 pub(super) const SERVICE: &str = "agentd.service";
-/// Name of the unit of its socket.
+/// Name of the socket unit.
 pub(super) const SOCKET: &str = "agentd.socket";
 
-/// The units as they are published. What depends on the machine is put in its place.
+/// Published unit files, in which machine-specific parts are replaced.
 const SERVICE_TEXT: &str = include_str!("../../../../systemd/agentd.service");
 const SOCKET_TEXT: &str = include_str!("../../../../systemd/agentd.socket");
 
@@ -24,29 +24,29 @@ const EXEC: &str = "ExecStart=%h/.local/bin/agentd\n";
 const ENVIRONMENT_FILE: &str = "EnvironmentFile=-%E/agentd/environment\n";
 const LISTEN: &str = "ListenStream=%t/agentd/agentd.sock\n";
 
-/// A unit.
+/// One unit file of the service.
 pub(super) struct UnitFile {
     pub(super) name: &'static str,
-    /// As it is to be written; empty where it is only looked for.
+    /// Text to write. Empty if the unit is only inspected.
     text: String,
 }
 
-/// State of a unit on the disk.
+/// State of a unit file on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum UnitState {
-    /// It is not there.
+    /// The file does not exist.
     Absent,
-    /// It is as it was written.
+    /// The file is unchanged since it was written.
     Written,
-    /// It was changed since.
+    /// The file was changed since.
     Changed,
-    /// Not written by `service install`, as far as is known.
+    /// The file was not written by `service install`, or its copy is missing.
     Foreign,
 }
 
 impl UnitState {
-    /// Description for people.
+    /// Description of the state for people.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Absent => "not there",
@@ -57,10 +57,10 @@ impl UnitState {
     }
 }
 
-/// The folder of this user's units.
+/// Folder of this user's units.
 ///
 /// # Errors
-/// When there is no home.
+/// If `HOME` is not set.
 pub(super) fn folder() -> Result<PathBuf, Failure> {
     let base = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let base =
@@ -68,10 +68,10 @@ pub(super) fn folder() -> Result<PathBuf, Failure> {
     base.map(|base| base.join("systemd/user")).ok_or_else(|| Failure::usage("HOME is not set").hint("set HOME"))
 }
 
-/// The units for a daemon of that program, at that socket or at the usual one.
+/// Renders the units for this program and socket; `None` for the default socket.
 ///
 /// # Errors
-/// When a path cannot stand in a unit.
+/// If a path is invalid in a unit file.
 pub(super) fn rendered(program: &Path, socket: Option<&Path>, environment: &Path) -> Result<[UnitFile; 2], Failure> {
     let exec = format!("ExecStart={}\n", quoted(&program_path(program)?));
     let file = format!("EnvironmentFile=-{}\n", escaped_path(environment)?);
@@ -89,7 +89,7 @@ pub(super) fn rendered(program: &Path, socket: Option<&Path>, environment: &Path
     Ok([UnitFile { name: SERVICE, text: service }, UnitFile { name: SOCKET, text: listening }])
 }
 
-/// Lines for the folders of this client, where its environment names them: the daemon shall have the same.
+/// Environment lines for folders that this client's environment sets, so that the daemon uses the same.
 fn folders() -> Result<String, Failure> {
     let named = |names: [&str; 2]| names.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()));
     let mut lines = String::new();
@@ -104,7 +104,7 @@ fn folders() -> Result<String, Failure> {
     Ok(lines)
 }
 
-/// The path of a program, as systemd takes it: variables are not looked for in it, and some characters not allowed.
+/// Path of the program for `ExecStart`, where systemd does not expand variables and forbids some characters.
 fn program_path(program: &Path) -> Result<String, Failure> {
     let path = escaped_path(program)?;
     if path.contains(['"', '\'', '\\']) {
@@ -114,7 +114,7 @@ fn program_path(program: &Path) -> Result<String, Failure> {
     Ok(path)
 }
 
-/// A path as a unit writes it: `%` begins a specifier.
+/// Escapes a path for a unit file, where `%` starts a specifier.
 fn escaped_path(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
     let text = text.ok_or_else(|| {
@@ -124,7 +124,7 @@ fn escaped_path(path: &Path) -> Result<String, Failure> {
     Ok(text.replace('%', "%%"))
 }
 
-/// A word in quotes.
+/// Quotes a word for a unit file.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
@@ -135,11 +135,11 @@ impl UnitFile {
         [SERVICE, SOCKET].map(|name| Self { name, text: String::new() })
     }
 
-    /// State of the unit in that folder.
+    /// State of the unit in this folder.
     pub(super) fn state(&self, folder: &Path) -> UnitState {
         let now = match fs::read(folder.join(self.name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return UnitState::Absent,
-            // What cannot be read is not ours to replace.
+            // An unreadable file is treated as foreign, so that it is not replaced.
             Err(_) => return UnitState::Foreign,
             Ok(now) => now,
         };
@@ -150,13 +150,13 @@ impl UnitFile {
         }
     }
 
-    /// Refuses to overwrite what was changed by hand, unless it says the same.
+    /// Fails if the file was changed by hand, unless it has the same text anyway.
     pub(super) fn refuse_changed(&self, folder: &Path) -> Result<(), Failure> {
         let is_same = fs::read(folder.join(self.name)).is_ok_and(|now| now == self.text.as_bytes());
         if is_same { Ok(()) } else { self.refuse_foreign(folder) }
     }
 
-    /// Refuses where somebody else's work would be lost.
+    /// Fails if the file contains changes that would be lost.
     pub(super) fn refuse_foreign(&self, folder: &Path) -> Result<(), Failure> {
         let state = self.state(folder);
         if matches!(state, UnitState::Absent | UnitState::Written) {
@@ -167,7 +167,7 @@ impl UnitFile {
             .hint("--force does it all the same; own settings are kept in a drop-in: systemctl --user edit agentd"))
     }
 
-    /// Writes it. Says whether that changed anything.
+    /// Writes the unit and its copy. Returns true if the unit changed.
     pub(super) fn write(&self, folder: &Path) -> Result<bool, Failure> {
         let path = folder.join(self.name);
         let is_new = fs::read(&path).map_or(true, |now| now != self.text.as_bytes());
@@ -179,7 +179,7 @@ impl UnitFile {
         Ok(is_new)
     }
 
-    /// Removes it.
+    /// Removes the unit and its copy.
     pub(super) fn remove(&self, folder: &Path) -> Result<(), Failure> {
         for path in [Some(folder.join(self.name)), self.copy()].into_iter().flatten() {
             match fs::remove_file(&path) {
@@ -192,31 +192,31 @@ impl UnitFile {
         Ok(())
     }
 
-    /// The copy of it, as it was written.
+    /// Path of the copy as it was written.
     fn copy(&self) -> Option<PathBuf> {
         Some(daemon::data_dir().ok()?.join("service").join(self.name))
     }
 }
 
-/// Ends of the names of variables that the configuration of models reads.
+/// Suffixes of variables that the model configuration reads.
 const ENDS: [&str; 2] = ["_API_KEY", "_BASE_URL"];
 
-/// Beginning of the names of variables that name a model.
+/// Prefix of variables that configure models.
 const MODEL: &str = "MODEL_";
 
-/// The file.
+/// Path of the environment file.
 ///
 /// # Errors
-/// When there is no home.
+/// If the configuration folder is unknown.
 pub(super) fn environment_file() -> Result<PathBuf, Failure> {
     Ok(daemon::config_dir()?.join("environment"))
 }
 
-/// Puts the keys and addresses of this shell into the file, which is its owner's alone, and returns their names. All else in it
-/// stays.
+/// Adds keys and addresses of this shell to the environment file, makes it private, and returns their names. Other
+/// lines are kept.
 ///
 /// # Errors
-/// When the file cannot be read or written.
+/// If the file cannot be read or written.
 pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
     let wanted: BTreeMap<String, String> =
         daemon::variables().filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();
@@ -234,7 +234,7 @@ fn is_wanted(name: &str) -> bool {
     is_name && (name.starts_with(MODEL) || ENDS.iter().any(|end| name.ends_with(end)))
 }
 
-/// The text of the file with these variables: each once, behind the lines that stay.
+/// Returns the text with these variables appended and their old lines removed.
 fn with(before: &str, wanted: &BTreeMap<String, String>) -> String {
     let name_of = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
     let stays = |line: &&str| name_of(line).is_none_or(|name| !wanted.contains_key(&name));
@@ -243,7 +243,7 @@ fn with(before: &str, wanted: &BTreeMap<String, String>) -> String {
     text
 }
 
-/// A value in the quotes of systemd's environment files.
+/// Quotes a value for systemd's environment files.
 fn quoted_value(value: &str) -> String {
     let escaped: String = value
         .chars()

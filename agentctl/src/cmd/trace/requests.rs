@@ -1,4 +1,4 @@
-//! Requests to models as they were on the wire: listed, shown with what is new in them, and compared.
+//! Requests to models as they were sent: listed, shown with new parts marked, and compared.
 
 use std::io::IsTerminal as _;
 
@@ -25,17 +25,17 @@ use crate::{
     },
 };
 
-/// Requests of a session that are kept.
+/// Logged requests of a session.
 pub(super) struct KeptRequests<'a> {
     pub(super) client: &'a Client,
     pub(super) session: SessionId,
-    /// Turn whose requests are meant; all of the session where none is named.
+    /// Turn whose requests are selected; `None` for all of the session.
     pub(super) turn: Option<TurnId>,
     pub(super) json: bool,
 }
 
 impl KeptRequests<'_> {
-    /// Lists them.
+    /// Lists the requests, one per row.
     pub(super) async fn list(&self) -> anyhow::Result<Exit> {
         let KeptExchanges { exchanges, remarks } = self.all().await?;
         remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
@@ -46,7 +46,7 @@ impl KeptRequests<'_> {
         })
     }
 
-    /// Shows one, with what is new beside the one before it.
+    /// Shows one request, with parts marked that the previous one does not have.
     pub(super) async fn show(&self, number: u64) -> anyhow::Result<Exit> {
         let (exchange, remarks) = self.one(self.numbered(number).await?).await?;
         let before = match exchange.before {
@@ -77,7 +77,7 @@ impl KeptRequests<'_> {
         page(lines).await
     }
 
-    /// Shows the difference of two.
+    /// Shows the difference between two requests.
     pub(super) async fn diff(&self, one: u64, other: u64) -> anyhow::Result<Exit> {
         let numbers = (self.numbered(one).await?, self.numbered(other).await?);
         let text = |exchange: Exchange| readable(&exchange.request.body.unwrap_or_default());
@@ -95,7 +95,7 @@ impl KeptRequests<'_> {
         let look = TerminalStyle::detect();
         page(match look.out_shown {
             true => preview(&diff, Room::of_columns(look.columns()), look.out_color),
-            // For programs that read it.
+            // Plain diff for programs.
             false => visible::lines(&diff).lines().map(str::to_owned).collect(),
         })
         .await
@@ -109,7 +109,7 @@ impl KeptRequests<'_> {
         Ok(kept)
     }
 
-    /// Number in the trace of the one that is meant: with a turn, numbers count from its first.
+    /// Converts a number to that in the log. With a turn, numbers count from its first request.
     async fn numbered(&self, number: u64) -> Result<u64, Failure> {
         if self.turn.is_none() {
             return Ok(number);
@@ -134,17 +134,17 @@ impl KeptRequests<'_> {
     }
 }
 
-/// A body as JSON; one that is none as a text.
+/// Parses a body as JSON; invalid JSON becomes a string.
 fn parsed(body: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|_| body.into())
 }
 
-/// A body as lines, with every character to be seen.
+/// A body as lines, with every character made visible.
 fn shown(body: &str) -> String {
     visible::lines(&readable(body))
 }
 
-/// Name of whoever asked.
+/// Name of the agent and the purpose of a request.
 fn asker(exchange: &Exchange, session: SessionId) -> String {
     let source = &exchange.source;
     let agent = if source.session_id == session { source.agent.clone() } else { format!("subagent {}", source.agent) };
@@ -246,7 +246,7 @@ fn answer(exchange: &Exchange, color: bool) -> Vec<String> {
     lines
 }
 
-/// Shows lines page by page at a terminal, and prints them elsewhere.
+/// Shows lines in a pager on a terminal, and prints them otherwise.
 async fn page(lines: Vec<String>) -> anyhow::Result<Exit> {
     let rows = (TerminalStyle::detect().size)().1;
     if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && lines.len() >= rows {

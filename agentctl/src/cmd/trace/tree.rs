@@ -1,5 +1,5 @@
-//! The tree of a turn in the terminal: names with what is below them, and figures in columns at the right; also of a running turn,
-//! where a part is printed when it has ended. What ran or a person decided on is shown with every character; prose is sanitized.
+//! The tree of a turn in the terminal: indented names, and figures in columns at the right. For a running turn, parts
+//! are printed as they end. Calls and decisions are shown with every character visible; prose is sanitized.
 
 use agentd_core::{
     Timestamp,
@@ -28,29 +28,29 @@ use crate::{
     },
 };
 
-/// Columns where there is no terminal.
+/// Number of columns without a terminal.
 pub(super) const USUAL_COLUMNS: usize = 120;
 
-/// Columns of the figures: when it began, how long it took, tokens, money.
+/// Widths of the figures: start, duration, tokens, cost.
 const FIGURES: [usize; 4] = [9, 9, 13, 9];
-/// Columns from which a bar has room, and those that it takes.
+/// Minimum columns for showing bars, and the width of a bar.
 const WIDE: usize = 110;
 const BAR: usize = 20;
-/// Columns below which only the time is shown.
+/// Number of columns below which only the duration is shown.
 const NARROW: usize = 60;
 
-/// Columns of the terminal, and what has room in them.
+/// Layout of the lines of a turn.
 #[derive(Clone, Copy)]
 struct Sheet {
     columns: usize,
     color: bool,
-    /// The turn whose times the rows are measured by.
+    /// Start of the turn, from which row times are measured.
     from: Timestamp,
     whole_ms: u64,
     has_bars: bool,
 }
 
-/// All lines of a turn.
+/// Renders all lines of a turn.
 pub(super) fn lines(turn: &TurnTrace, columns: usize, color: bool) -> Vec<String> {
     let sheet = Sheet::of(turn, columns, color);
     let mut lines = vec![sheet.heading(), sheet.turn(turn, "")];
@@ -69,7 +69,7 @@ impl Sheet {
         }
     }
 
-    /// The names of the columns.
+    /// Line with the column names.
     fn heading(&self) -> String {
         let names = ["START", "TIME", "TOKENS", "COST"].map(str::to_owned);
         let line = self.row("", "", &names, "");
@@ -82,7 +82,7 @@ impl Sheet {
         self.labelled(before, &label, STRONG, &figures, &self.bar(turn.at, turn.end))
     }
 
-    /// Lines of spans and of what is below them.
+    /// Appends the lines of spans and everything below them.
     fn spans(&self, spans: &[Span], before: &str, lines: &mut Vec<String>) {
         for (at, span) in spans.iter().enumerate() {
             let is_last = at + 1 == spans.len();
@@ -142,7 +142,7 @@ impl Sheet {
         self.row(before, &painted, figures, bar)
     }
 
-    /// A line of a name, which is as wide as there is room for it already, and its figures.
+    /// Joins a name and its figures to a line. A non-empty name must already fill its column.
     fn row(&self, before: &str, name: &str, figures: &[String; 4], bar: &str) -> String {
         let blank = if name.is_empty() { " ".repeat(self.room().saturating_sub(width(before))) } else { String::new() };
         let mut line = format!("{}{name}{blank}", paint(self.color, QUIET, before));
@@ -158,18 +158,18 @@ impl Sheet {
         line.trim_end().to_owned()
     }
 
-    /// Columns of the name.
+    /// Number of columns for the name.
     fn room(&self) -> usize {
         let figures: usize = match self.columns {
             ..NARROW => FIGURES[1] + 1,
             _ => FIGURES.iter().map(|columns| columns + 1).sum(),
         };
         let figures = if self.has_bars { figures + BAR + 2 } else { figures };
-        // The last column is left free: some terminals break a line that fills it.
+        // One column is left free, because some terminals wrap a line that fills it.
         self.columns.saturating_sub(figures + 1)
     }
 
-    /// The time of a row within its turn, as a bar.
+    /// Bar that shows the position of a row's time within the turn.
     fn bar(&self, at: Timestamp, end: Timestamp) -> String {
         let place = |moment: Timestamp| {
             let since = u64::try_from(moment.duration_since(self.from).as_millis()).unwrap_or(0);
@@ -182,10 +182,10 @@ impl Sheet {
     }
 }
 
-/// Bytes of a text that are looked at for its line.
+/// Maximum bytes of a text that are used for its line.
 const LOOKED_AT: usize = 2000;
 
-/// Words of a span: its kind, its subject, and the rest.
+/// Label of a row: its kind, its subject, and details.
 struct Label {
     kind: String,
     subject: String,
@@ -198,7 +198,7 @@ impl Label {
         Self { kind: kind.into(), subject: subject.into(), rest: rest.into(), is_bad: false }
     }
 
-    /// Words of a span.
+    /// Creates the label of a span.
     fn of(span: &Span) -> Self {
         let mut label = match &span.kind {
             SpanKind::Input { text, steered } => Self::new(if *steered { "added" } else { "input" }, "", prose(text)),
@@ -268,7 +268,7 @@ impl Label {
     }
 }
 
-/// Words of a turn: its number, how it ended, and who worked with which model.
+/// Label of a turn: its number, its outcome, and the agent and model.
 fn of_turn(turn: &TurnTrace) -> Label {
     let reason = turn.outcome.as_ref().map(|end| end.reason);
     let end = reason.map_or_else(|| "not over".to_owned(), |reason| report::word(reason).replace('_', " "));
@@ -283,7 +283,7 @@ fn of_turn(turn: &TurnTrace) -> Label {
     Label { is_bad, ..Label::new(format!("turn {}", turn.number), end, rest.join(" · ")) }
 }
 
-/// Tokens of requests and answers.
+/// Formats prompt and completion tokens.
 fn tokens(usage: &Usage) -> String {
     if usage.tokens() == 0 {
         return String::new();
@@ -291,7 +291,7 @@ fn tokens(usage: &Usage) -> String {
     format!("{}>{}", few(usage.prompt_tokens), few(usage.completion_tokens))
 }
 
-/// A number in few characters.
+/// Formats a number in few characters.
 fn few(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
@@ -308,7 +308,7 @@ fn seen(text: &str) -> String {
     visible::line(&text[..text.floor_char_boundary(LOOKED_AT)])
 }
 
-/// Follows the turn that runs, until it has ended.
+/// Follows the running turn until it has ended.
 pub(super) async fn follow(daemon: &Daemon, session: SessionId, json: bool) -> anyhow::Result<Exit> {
     let id = session.to_string();
     let view = daemon.client.session(&id).await?;
@@ -324,7 +324,7 @@ pub(super) async fn follow(daemon: &Daemon, session: SessionId, json: bool) -> a
             continue;
         }
         let is_over = matches!(event.kind, EventKind::TurnEnded { .. });
-        // What was paid for a part is told right behind its end, so that the next event says that it is whole.
+        // The usage of a part follows directly after its end, so the part is complete only at the next event.
         let may_print = is_over
             || events.last().is_some_and(|before| {
                 use EventKind::{InterruptRaised, ItemStarted, StateChanged};
@@ -356,13 +356,13 @@ struct Printer {
     json: bool,
     /// Number of the turn in its session.
     number: u64,
-    /// Number of parts that were printed.
+    /// Number of printed parts.
     spans: usize,
 }
 
 impl Printer {
-    /// Parts that have ended and were not printed. The words of a model come behind the end of its call, so that the last
-    /// part waits for the next one.
+    /// Parts that have ended and were not printed. The text of a model arrives after the end of its call, so a final
+    /// model call waits for the next part.
     fn due<'a>(&self, turn: &'a TurnTrace) -> &'a [Span] {
         let left = turn.spans.get(self.spans..).unwrap_or_default();
         let ended = left.iter().take_while(|span| !span.is_open).count();
@@ -375,7 +375,7 @@ impl Printer {
         &left[..count]
     }
 
-    /// Returns whether a part is to be printed that has turns of its own.
+    /// Returns true if a part with nested turns is about to be printed.
     fn is_due(&self, turn: &TurnTrace) -> bool {
         let has_turns = |span: &Span| span.children.iter().any(|child| matches!(child.kind, SpanKind::Subagent(_)));
         turn.outcome.is_some() || self.due(turn).iter().any(has_turns)
@@ -386,7 +386,7 @@ impl Printer {
         let due = self.due(&turn);
         let count = due.len();
         let look = TerminalStyle::detect();
-        // Without bars: of a turn that runs nobody knows how long it will be.
+        // No bars, because the length of a running turn is unknown.
         let sheet = Sheet { has_bars: false, ..Sheet::of(&turn, look.columns(), look.out_color) };
         if self.json {
             for span in due {

@@ -1,4 +1,4 @@
-//! The tree as people see it.
+//! Tests of the printed tree.
 
 use agentd_core::{
     Timestamp,

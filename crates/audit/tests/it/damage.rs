@@ -1,4 +1,4 @@
-//! What is done to the log from outside, and how it shows.
+//! Tampering with the log from outside, and its detection.
 
 use agentd_audit::{AuditConfig, AuditLog};
 use agentd_core::{
@@ -47,7 +47,7 @@ async fn a_changed_line_shows_also_when_its_hash_was_computed_anew() {
     let (forged, head) = agentd_audit::chain::seal(&before, r#"{"at":"1970-01-01T00:00:00Z","kind":"nothing"}"#);
     world.write(format!("{}\n{}\n{}\n{forged}{}\n", lines[0], lines[1], lines[2], lines[4]));
     assert_eq!(world.problems(), [AuditProblem::Changed]);
-    // Everything after it computed anew as well: the witness still knows the last hash.
+    // All later hashes are recomputed too: only the witness still knows the original last hash.
     let (last, _) = agentd_audit::chain::seal(&head, r#"{"at":"1970-01-01T00:00:00Z","kind":"nothing"}"#);
     world.write(format!("{}\n{}\n{}\n{forged}{last}", lines[0], lines[1], lines[2]));
     assert_eq!(world.problems(), [AuditProblem::Changed]);
@@ -58,7 +58,7 @@ async fn without_the_witness_it_is_said_what_cannot_be_known() {
     let world = World::with(3).await;
     std::fs::remove_file(world.path("audit.head")).unwrap();
     assert_eq!(world.problems(), [AuditProblem::NoWitness]);
-    // That there is one again does not bring back what may be missing.
+    // A new witness does not bring back lines that may be missing.
     world.add(1).await;
     world.add(1).await;
     assert_eq!(world.problems(), [AuditProblem::NoWitness]);
@@ -96,7 +96,7 @@ async fn who_was_told_less_than_there_is_raises_no_alarm() {
         let head = log.synced_head().await.unwrap();
         assert_eq!(log.close().await, Some(head));
     }
-    // Who was told of another line is believed.
+    // A line noted elsewhere is trusted over the file.
     let noted = Some(AuditHead { n: 3, hash: "ab".repeat(32) });
     let log = AuditLog::open(AuditConfig { noted, ..world.config() }).unwrap();
     assert!(problems(&log.verify(None).await.unwrap()).contains(&AuditProblem::Changed));
@@ -153,12 +153,12 @@ async fn who_meddles_with_a_log_that_is_written_is_noticed() {
     world.write(format!("{whole}{}", lines(&whole)[1]));
     let report = log.verify(None).await.unwrap();
     assert_eq!(problems(&report), [AuditProblem::OutOfOrder, AuditProblem::Foreign]);
-    // The end cut off, the witness made to agree: the daemon remembers.
+    // The end is cut off and the witness removed: the running daemon still knows the last line.
     world.write(lines(&whole)[0]);
     std::fs::remove_file(world.path("audit.head")).unwrap();
     let found = problems(&log.verify(None).await.unwrap());
     assert_eq!(found, [AuditProblem::EndMissing, AuditProblem::NoWitness]);
-    // Taken away as a whole: nothing more is written into a file that nobody can find.
+    // The whole file is removed: nothing more is written to the unlinked file.
     std::fs::remove_file(world.path("audit.jsonl")).unwrap();
     log.record(started(3)).await.unwrap();
     let report = log.verify(None).await.unwrap();

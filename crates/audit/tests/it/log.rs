@@ -1,4 +1,4 @@
-//! Writing, reading, going on after a restart, turning the page.
+//! Writing, reading, continuing after a restart, and rotation.
 
 use std::{os::unix::fs::PermissionsExt as _, sync::Arc};
 
@@ -57,7 +57,7 @@ async fn many_writers_share_one_chain() {
             })
         })
         .collect();
-    // Looking on meanwhile finds nothing wrong.
+    // Verifying while entries are written reports nothing.
     for _ in 0..5 {
         assert_eq!(log.verify(None).await.unwrap().findings, []);
     }

@@ -1,4 +1,4 @@
-//! The audit log through its public face.
+//! Tests of the audit log through its public interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! No secret that is known reaches the file.
+//! Known secrets never reach the file.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn any_args(secret: String) -> impl Strategy<Value = Value> {
         "[ -~]{0,12}",
         Just(secret.clone()),
         ("[ -~]{0,8}", "[ -~]{0,8}").prop_map(move |(a, b)| format!("{a}{with}{b}")),
-        // As the text of another JSON, where quotes are escaped.
+        // JSON inside a string, where quotes are escaped.
         Just(json!({ "inner": secret }).to_string()),
     ];
     let leaf = prop_oneof![text.clone().prop_map(Value::String), any::<u32>().prop_map(Value::from), Just(Value::Null)];
@@ -34,7 +34,7 @@ fn any_args(secret: String) -> impl Strategy<Value = Value> {
     })
 }
 
-/// All texts and names of a value.
+/// Collects all texts and names of a value.
 fn texts(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.push(text.clone()),
@@ -50,7 +50,7 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 #[test]
 fn a_known_secret_never_reaches_the_file() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // Signs that are escaped in JSON are part of secrets too; words of ours are none.
+    // The secret contains characters that JSON escapes, and matches no text of the log itself.
     let secret = r#"[0-9"\\/ ä]{3}[0-9]{4}["\\Q-Z]{3}"#;
     let case = secret.prop_flat_map(|secret: String| (any_args(secret.clone()), Just(secret)));
     proptest!(ProptestConfig::with_cases(200), |((args, secret) in case)| {

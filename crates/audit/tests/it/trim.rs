@@ -1,4 +1,4 @@
-//! Old files of the log, removed by age and size: the log goes on being whole.
+//! Removal of old files by age and size: the log stays verifiable.
 
 use std::sync::{Arc, Mutex};
 
@@ -32,7 +32,7 @@ impl Clock for Days {
     }
 }
 
-/// A log that was written to on so many days, one file a day.
+/// A log written over `count` days, with one file per day.
 async fn days(world: &World, count: i64) -> (AuditLog, Arc<Days>) {
     let clock = Arc::new(Days(Mutex::new(0)));
     let log = AuditLog::open(AuditConfig { rotate_at: 1, clock: clock.clone(), ..world.config() }).unwrap();
@@ -53,7 +53,7 @@ fn files(world: &World) -> usize {
     names.filter(|name| name.to_str().unwrap().ends_with(".jsonl")).count()
 }
 
-/// Files that were set aside, the oldest first.
+/// Rotated files, the oldest first.
 fn aside(world: &World) -> Vec<std::path::PathBuf> {
     let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
     let mut aside: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
@@ -68,7 +68,7 @@ fn since(day: i64) -> TrimLimits {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_begins_new_files_while_it_is_read_misses_no_line() {
     let world = World::new();
-    // Some lines a file.
+    // A few lines per file.
     let log = Arc::new(AuditLog::open(AuditConfig { rotate_at: 2_000, ..world.config() }).unwrap());
     let writes = tokio::spawn({
         let log = log.clone();
@@ -106,7 +106,7 @@ async fn what_is_too_old_goes_and_the_log_holds() {
     assert_eq!(problems(&report), [AuditProblem::Recorded]);
     assert_eq!(log.trim(since(5)).await.unwrap(), TrimReport::default());
 
-    // It goes on, is trimmed again, and holds; so it does for the next daemon.
+    // It continues, is trimmed again and still verifies; so does the log of the next daemon.
     clock.set(30);
     log.record(started(30)).await.unwrap();
     log.trim(since(31)).await.unwrap();
@@ -122,7 +122,7 @@ async fn all_together_stay_below_a_size() {
     let (log, _) = days(&world, 20).await;
     let limits = TrimLimits { max_bytes: Some(2000), ..TrimLimits::default() };
     let trimmed = log.trim(limits).await.unwrap();
-    // What tells of the removals is itself a few lines.
+    // The records of the removals take a few lines themselves.
     assert!((14..19).contains(&trimmed.files), "{trimmed:?}");
     assert!(world.verify().holds());
     assert!(world.text().contains("log_trimmed"));
@@ -146,7 +146,7 @@ async fn a_crash_before_the_file_is_gone_leaves_a_log_that_holds() {
     let names = || std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
     let before: Vec<_> = names().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();
     log.trim(since(3)).await.unwrap();
-    // As if it had been stopped behind what it told: the newest of what it removed is still there.
+    // Simulates a stop after the record of a removal: the newest removed file is still there.
     let mut removed: Vec<_> = before.into_iter().filter(|(path, _)| !path.exists()).collect();
     removed.sort();
     let (path, content) = removed.pop().unwrap();

@@ -1,4 +1,4 @@
-//! The log of exchanges through its port: what was written is what is read.
+//! Tests of the exchange log through its port: what was written is read back.
 
 #![allow(clippy::unwrap_used)]
 
@@ -54,7 +54,7 @@ impl World {
         Self { folder, log: ExchangeLog::new(config.clone()), config, session: SessionId::generate() }
     }
 
-    /// One exchange with that body.
+    /// Records one exchange with this body.
     fn exchange(&self, body: &str) {
         let source = || ExchangeSource {
             owner: self.session,
@@ -143,11 +143,11 @@ async fn damaged_and_cut_lines_are_skipped_with_a_remark() {
     assert!(kept.remarks[1].contains("2 lines"), "{:?}", kept.remarks);
 }
 
-/// Waits in the writing thread until it is let go.
+/// Blocks the writer thread until the gate is opened.
 fn held(gate: Receiver<()>) -> Clean {
     let gate = Mutex::new(gate);
     Arc::new(move |text| {
-        // An error is that it was let go for good.
+        // An error means that the gate was dropped.
         let _ = gate.lock().unwrap().recv();
         text.to_owned()
     })
@@ -157,7 +157,7 @@ fn held(gate: Receiver<()>) -> Clean {
 async fn what_finds_no_room_is_counted_and_nothing_waits() {
     let (open, gate) = mpsc::channel();
     let world = World::cleaned_by(64 << 20, 2, held(gate));
-    // The thread stands still, and its queue has room for 1024 lines.
+    // The thread is blocked, and its queue has room for 1024 commands.
     for number in 0..1000 {
         world.exchange(&format!("{{\"n\":{number}}}"));
     }

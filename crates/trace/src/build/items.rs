@@ -1,4 +1,4 @@
-//! Items: words of the person and the model, tool calls and their results, compactions; and questions to people, with their answers.
+//! Builds spans from items (messages, tool calls and results, compactions) and from questions with their answers.
 
 use agentd_core::{
     Timestamp,
@@ -67,11 +67,11 @@ impl TurnBuilder<'_> {
             }
         };
         self.arena.close(number, at);
-        // Nobody knows when it ended.
+        // The end time is unknown.
         self.arena.span(number).is_open = status == ItemStatus::Unknown;
     }
 
-    /// Words of the model. They are completed behind the count of their call, of which they are a part still.
+    /// Completes a message or reasoning. It completes after the usage event of its call, but belongs to that call.
     fn said(&mut self, event: &Event, item: &Item) -> usize {
         let known = self.items.get(&item.id).copied();
         let number = known.unwrap_or_else(|| {
@@ -83,7 +83,7 @@ impl TurnBuilder<'_> {
         number
     }
 
-    /// An answer says where it comes from; the count of its call does not.
+    /// Records the server of a call. The answer's origin names it; the usage event does not.
     fn note_server(&mut self, item: &Item) {
         let Some((_, place)) = item.origin.as_ref().and_then(|origin| origin.model.rsplit_once('@')) else { return };
         let host = place.split('/').next().unwrap_or_default();
@@ -105,7 +105,7 @@ impl TurnBuilder<'_> {
             tool.files.clone_from(&result.files);
             tool.ran_with.clone_from(&result.ran_with);
         }
-        // Those that worked for it do so no longer.
+        // The subagents of this call have ended.
         let below: Vec<usize> =
             self.subagents.values().copied().filter(|it| self.arena.parent(*it) == Some(number)).collect();
         for subagent in below {
@@ -115,7 +115,7 @@ impl TurnBuilder<'_> {
         number
     }
 
-    /// The span of a result's call. A result without a call is damage, and is shown.
+    /// Returns the span of a result's call. A result without a call means a damaged journal, and is shown anyway.
     fn tool(&mut self, event: &Event, result: &ToolResult) -> usize {
         let known = self.tools.get(&result.call_id).copied();
         known.unwrap_or_else(|| self.new_tool(event, &result.call_id, &result.name, ""))
@@ -134,7 +134,7 @@ impl TurnBuilder<'_> {
         number
     }
 
-    /// A question stands below the call that asks it, also where a subagent of the call does.
+    /// Adds a question below the call that asks it, even if a subagent of the call asks.
     pub(super) fn asked(&mut self, event: &Event, interrupt: &Interrupt) {
         let parent = if interrupt.session_id == event.session_id {
             interrupt.call_id.as_ref().and_then(|call| self.tools.get(call)).copied()
@@ -164,7 +164,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// A call begins when it first does something: calls of one answer wait for each other before.
+    /// Moves the start of a call to its first activity, because calls of one answer wait for each other.
     fn begin(&mut self, tool: usize, at: Timestamp) {
         let is_untouched = self.arena.tool(tool).is_some_and(|tool| !tool.ran) && !self.arena.has_children(tool);
         if is_untouched {

@@ -1,4 +1,4 @@
-//! The crate's public face.
+//! Tests of the crate's public interface.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Laws that hold for any events.
+//! Properties that hold for any events.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,15 @@ use proptest::prelude::*;
 
 use crate::script::{Script, message, result, tokens};
 
-/// An event of a kind: about one of three items, calls or questions, maybe one of three others, with a number and two more, and set or not.
+/// A generated event: its kind, the index of one of three items, calls or questions, an optional other index, three
+/// numbers and a flag.
 type Step = (u32, usize, usize, u64, bool, Option<u64>, Option<u64>);
 
 fn step() -> impl Strategy<Value = Step> {
     (0..15_u32, 0..3_usize, 0..3_usize, 0..99_u64, any::<bool>(), any::<Option<u64>>(), any::<Option<u64>>())
 }
 
-/// Ids that the steps name.
+/// Ids that the steps refer to.
 struct Names {
     items: Vec<ItemId>,
     results: Vec<ItemId>,
@@ -100,7 +101,7 @@ proptest! {
         let mut script = Script::new();
         steps.into_iter().for_each(|step| write(&mut script, &names, step));
         let mut trees = turns(&script.events);
-        // The sessions of the subagents have the same events: a circle, which must not hang.
+        // The subagent sessions have the same events: a cycle, which must not hang.
         let known: BTreeMap<_, _> = names.sessions.iter().map(|session| (*session, trees.clone())).collect();
         let mut spent: BTreeMap<_, Usage> = BTreeMap::new();
         for event in &script.events {

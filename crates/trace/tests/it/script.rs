@@ -1,4 +1,4 @@
-//! Events of a session, written one by one.
+//! Builder for the events of a session.
 
 use agentd_core::{
     Timestamp,
@@ -14,7 +14,7 @@ use agentd_core::{
 };
 use serde_json::{Value, json};
 
-/// Writes events of one turn after the other, at the time that its clock shows.
+/// Writes the events of successive turns, stamped with its clock.
 pub(crate) struct Script {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
@@ -126,7 +126,7 @@ impl Script {
     }
 }
 
-/// A fact as it stands in a journal.
+/// Parses an event kind as stored in a journal.
 fn fact(fact: Value) -> EventKind {
     serde_json::from_value(fact).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Trees of turns that happen.
+//! Trees of realistic turns.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use agentd_trace::{SpanKind, TurnTrace, nest, subagent_sessions, turns};
 
 use crate::script::{Script, at, message, result, tokens};
 
-/// A line for each span, with its milliseconds.
+/// Formats each span as one line, with its times in milliseconds.
 fn shown(turn: &TurnTrace) -> Vec<String> {
     fn lines(spans: &[agentd_trace::Span], depth: usize, lines_so_far: &mut Vec<String>) {
         for span in spans {
@@ -106,7 +106,7 @@ fn the_time_after_a_crash_is_no_part_of_a_turn() {
     let mut script = Script::new();
     script.start().after(100).paid(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command").after(50);
     script.item_started(running, result(&call, "run_bash_command", ""));
-    // The next start of the daemon, a day later.
+    // The next start of the daemon, one day later.
     script.after(86_400_000);
     let agentd_core::item::ItemBody::ToolResult(mut unknown) = result(&call, "run_bash_command", "?") else { panic!() };
     unknown.error = Some(ToolErrorCode::UnknownOutcome);
@@ -130,7 +130,7 @@ fn turns_of_subagents_stand_below_the_call_and_are_not_counted_twice() {
 
     let mut work = Script::new();
     (work.session, work.clock) = (child, -500);
-    // Earlier work, which is none of this call.
+    // Earlier work that does not belong to this call.
     work.start().input("before").end(StopReason::Completed);
     work.clock = 110;
     work.start().input("look").after(30).paid(1, tokens(7, 2), timing(5, 20), false);
@@ -178,7 +178,7 @@ fn later_work_of_a_session_is_no_part_of_an_earlier_turn() {
     let known = BTreeMap::from([(child, turns(&work.events))]);
     let both = turns(&parent.events);
     for (at, expected) in [(0, 1), (1, 2)] {
-        // Of one turn alone nothing says that there is another one.
+        // One turn alone does not show that there is another one.
         let mut trees = [both[at].clone()];
         nest(&mut trees, &known);
         let SpanKind::Subagent(nested) = &trees[0].spans[1].children[0].kind else { panic!("{trees:?}") };

@@ -1,11 +1,11 @@
-//! `agentctl mcp serve`: the daemon's sessions as tools for other agents, over standard input and output. The end of standard input
-//! ends the calls that are under way: the protocol's own loop waits for them before it tells it, and a turn takes longer than
-//! anybody wants to wait who has gone.
+//! `agentctl mcp serve`: sessions of the daemon as tools for other agents, over standard input and output. The end of
+//! standard input cancels running calls. The transport loop of `rmcp` would wait for them first, and a turn can take
+//! long after its caller is gone.
 //!
-//! - [`tools`]: what callers are told of the tools, and what they send.
-//! - [`turns`]: `ask` and `answer`, from the start of a turn to what came of it. [`person`]: who may say yes.
-//! - [`shown`]: which sessions callers get at, which turns wait, and from where they are followed again; results, bounded and
-//!   without what a terminal would obey; `search_documents` and `list_sessions`.
+//! - [`tools`]: names, descriptions and schemas of the tools, and parsing of their arguments.
+//! - [`turns`]: `ask` and `answer`, from the start of a turn to its result. [`person`]: who may approve.
+//! - [`shown`]: sessions that callers can reach, and pending turns; bounded and sanitized results; `search_documents`
+//!   and `list_sessions`.
 
 mod person;
 mod shown;
@@ -82,7 +82,7 @@ pub(crate) struct ServeArgs {
     sessions: Sessions,
 }
 
-/// Serves until standard input ends or a signal comes.
+/// Runs `agentctl mcp serve` until standard input ends or a signal arrives.
 pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<Exit> {
     let project = args.project.as_ref().map(MountArg::resolve).transpose()?;
     if std::io::stdin().is_terminal() {
@@ -109,7 +109,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
     let service = tokio::select! {
         service = server.serve(transport) => match service {
             Ok(service) => service,
-            // Whoever started us wanted nothing after all.
+            // The client disconnected before initialization, which is not an error.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(Exit::Done),
             Err(error) => {
                 let words = format!("what came on standard input is not how an MCP client begins: {error}");
@@ -135,25 +135,25 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
     }
 }
 
-/// The characters of a caller's name at the most.
+/// Maximum characters of a caller's name.
 const LONGEST_NAME: usize = 40;
 
-/// The sessions of the daemon, for other agents: state that all calls share.
+/// Server for other agents, with the state shared by all calls.
 #[derive(Debug)]
 struct AgentServer {
     global: Global,
-    /// The folder that new sessions see, and above which no caller gets.
+    /// Folder that new sessions see. Callers can only choose folders at or below it.
     project: Option<Mount>,
     approvals: Approvals,
-    /// Which sessions callers get at.
+    /// Sessions that callers can reach.
     reach: Reach,
-    /// Cancelled when nobody listens any more.
+    /// Cancelled when standard input has ended.
     over: CancellationToken,
     told: WaitingTurns,
 }
 
 impl AgentServer {
-    /// Does what a tool is called for. The daemon is reached anew for each call, and started where it has gone.
+    /// Runs a tool call. Connects to the daemon for each call, which restarts it if needed.
     async fn call(
         &self,
         request: CallToolRequestParams,
@@ -168,7 +168,7 @@ impl AgentServer {
             "answer" => self.answer(tools::read(&name, arguments)?, context).await,
             "search_documents" => {
                 let args: tools::Search = tools::read(&name, arguments)?;
-                // Where nobody waits the search is dropped, and the daemon ends it.
+                // Dropping the search when the caller is gone also ends it in the daemon.
                 tokio::select! {
                     found = async { shown::search(&self.daemon().await?, &self.reach, &args).await } => {
                         Ok(found?.into())
@@ -184,7 +184,7 @@ impl AgentServer {
         }
     }
 
-    /// Waits until the caller has cancelled the call or has gone.
+    /// Waits until the caller cancels the call or disconnects.
     async fn nobody_waits(&self, context: &RequestContext<RoleServer>) {
         tokio::select! {
             () = context.ct.cancelled() => {}
@@ -192,7 +192,7 @@ impl AgentServer {
         }
     }
 
-    /// The daemon, started if none runs.
+    /// Connects to the daemon, starting it if none runs.
     pub(super) async fn daemon(&self) -> Result<Daemon, Failure> {
         daemon::connect(&self.global).await
     }
@@ -231,12 +231,12 @@ impl ServerHandler for AgentServer {
     }
 }
 
-/// Result of a call that no caller waits for.
+/// Failure of a call whose caller is gone.
 pub(super) fn gone() -> Failure {
     Failure::new(ErrorKind::Conflict, "the caller no longer waits for this call")
 }
 
-/// The caller's name for the daemon: it stands in the audit log and in questions.
+/// Name of the caller in the audit log and in questions.
 pub(super) fn caller(context: &RequestContext<RoleServer>) -> String {
     let name = context.client_info().map(|client| report::cut(&clean_line(&client.name), LONGEST_NAME));
     match name.filter(|name| !name.is_empty()) {
@@ -245,7 +245,7 @@ pub(super) fn caller(context: &RequestContext<RoleServer>) -> String {
     }
 }
 
-/// A reader that says when there is nothing more to read.
+/// Reader that cancels a token at its end.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     inner: R,
@@ -263,40 +263,40 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
     }
 }
 
-/// Messages that may wait to be sent; more are dropped, for the next says more.
+/// Capacity of the progress queue. Further messages are dropped, because later ones replace them.
 const QUEUE: usize = 16;
-/// Between two words about text that is being written.
+/// Minimum delay between messages about streamed text.
 const PAUSE: Duration = Duration::from_millis(250);
-/// A sign of life is given after this long at the latest, so that nobody gives a slow model up.
+/// Interval of heartbeat messages, so that clients do not give up on a slow model.
 const BEAT: Duration = Duration::from_secs(10);
-/// Characters that are shown of a text that is being written.
+/// Maximum characters shown of streamed text.
 const TAIL: usize = 100;
 
-/// Follows the events of a turn: what there is to tell is told, and its end is kept.
+/// Renderer that reports a turn as progress messages and stores its result.
 #[derive(Debug)]
 pub(super) struct Progress {
     tell: mpsc::Sender<String>,
     turn: TurnId,
-    /// The number of the last event that came.
+    /// Number of the last event received.
     pub(super) seen: u64,
-    /// Result of the turn.
+    /// Result of the turn, once it has ended.
     pub(super) result: Option<TurnResult>,
-    /// The end of the text that is being written.
+    /// End of the text that is being streamed.
     tail: String,
     told_at: Option<Instant>,
-    /// Set once the turn is left to wait: what is said then is for a person at a terminal.
+    /// True once the turn is left waiting. Later notes are meant for a terminal.
     left: bool,
 }
 
 impl Progress {
-    /// Of a turn, and what of it is to be sent.
+    /// Creates the renderer of a turn, and the receiver of its messages.
     pub(super) fn of(turn: TurnId, seen: u64) -> (Self, mpsc::Receiver<String>) {
         let (tell, told) = mpsc::channel(QUEUE);
         (Self { tell, turn, seen, result: None, tail: String::new(), told_at: None, left: false }, told)
     }
 
     fn tell(&mut self, message: String) {
-        // Of a caller that takes nothing nobody waits to be heard.
+        // Never waits for a caller that does not read.
         let _ = self.tell.try_send(message);
         self.told_at = Some(Instant::now());
     }
@@ -344,7 +344,7 @@ impl Renderer for Progress {
     }
 }
 
-/// Sends what there is to tell, and a sign of life where there is nothing. It has no end of its own: it ends with the call.
+/// Sends progress messages, and heartbeats in between. Never completes; it is dropped with the call.
 async fn send_progress(
     peer: &Peer<RoleServer>,
     token: Option<ProgressToken>,
@@ -367,7 +367,7 @@ async fn send_progress(
         };
         number = number.saturating_add(1);
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(number)).with_message(message);
-        // Where it cannot be sent, the answer cannot either, and the protocol's loop finds that out.
+        // If sending fails, so does the response, and the transport loop ends.
         let _ = peer.notify_progress(progress).await;
     }
 }
@@ -386,7 +386,7 @@ mod tests {
         progress.told_at = None;
         progress.text(&"é".repeat(TAIL + 5));
         assert_eq!(told.try_recv().unwrap(), "é".repeat(TAIL));
-        // A caller that takes nothing holds nothing up.
+        // A caller that does not read blocks nothing.
         (0..QUEUE + 10).for_each(|number| progress.tell(number.to_string()));
         assert_eq!(std::iter::from_fn(|| told.try_recv().ok()).count(), QUEUE);
     }

@@ -1,5 +1,5 @@
-//! Who may say yes. What the rules want a person to be asked about is a person's to approve: in a form that the MCP client
-//! shows, or at `agentctl`. The calling agent, which is a model, approves nothing unless whoever set it up said so.
+//! Approvals by a user: in a form of the MCP client, or with `agentctl`. The calling agent is a model and may approve
+//! nothing, unless the user who configured the server allows it.
 
 use agentd_core::{
     Timestamp,
@@ -26,7 +26,7 @@ use crate::{
     turn::Asker,
 };
 
-/// The characters of a question at the most. A longer one is not put: nobody shall approve what was not shown.
+/// Maximum characters of a question. A longer one is not asked, because an approval must be shown completely.
 const LONGEST: usize = 10_000;
 
 /// Clients that may approve: the caller's person, or `agentctl`.
@@ -40,22 +40,22 @@ pub(super) enum Approvals {
     Caller,
 }
 
-/// Puts approvals to the person before the MCP client. Everything else is left to wait.
+/// Asks the user of the MCP client for approvals. Other interrupts stay pending.
 #[derive(Debug)]
 pub(super) enum Person {
-    /// There is nobody, or nobody to be asked there.
+    /// No user can be asked at the client.
     Nobody,
     /// Asked during a call.
     During(Peer<RoleServer>),
-    /// Asked by the result of a call, which is then made again with the answer: the way since version 2026-07-28.
+    /// Asked in the result of a call, which is then repeated with the answer. Since protocol version 2026-07-28.
     Between,
 }
 
 impl Person {
-    /// The person before this client, if they are to be asked there and the client can ask.
+    /// Returns the user of this client, if `approvals` allows it and the client supports forms.
     pub(super) fn before(context: &RequestContext<RoleServer>, approvals: Approvals) -> Self {
         let capabilities = context.client_capabilities().and_then(|client| client.elicitation);
-        // One that names no way of asking has forms.
+        // A client that declares elicitation without details supports forms.
         let shows_forms = capabilities.is_some_and(|asks| asks.form.is_some() || asks.url.is_none());
         if approvals != Approvals::Person || !shows_forms {
             return Self::Nobody;
@@ -66,19 +66,20 @@ impl Person {
         }
     }
 
-    /// Returns whether there is somebody to ask.
+    /// Returns true if a user can be asked.
     pub(super) fn is_there(&self) -> bool {
         !matches!(self, Self::Nobody)
     }
 
-    /// Asks the person for approval during the call. `None` if they were not asked, or did not answer.
+    /// Asks for approval during the call. Returns `None` if the user was not asked or did not answer.
     pub(super) async fn decide(&self, interrupt: &Interrupt) -> Option<Answer> {
         let Self::During(peer) = self else { return None };
         let result = peer.create_elicitation(form(interrupt)?).await.ok()?;
         answer_in(interrupt, result)
     }
 
-    /// Result that asks the person for the first of these interrupts with a form. `None` if the client cannot ask.
+    /// Result that asks for the first interrupt with a form. `None` if the client does not ask this way, or no form is
+    /// possible.
     pub(super) fn asks(&self, pending: &[Interrupt]) -> Option<CallToolResponse> {
         let Self::Between = self else { return None };
         let (id, form) = pending.iter().find_map(|interrupt| Some((interrupt.id.to_string(), form(interrupt)?)))?;
@@ -86,7 +87,8 @@ impl Person {
         Some(InputRequiredResult::new(Some(asked.into()), Some(id)).into())
     }
 
-    /// The answer that came with the repeated call. An error means that the form was not answered, and is to be put again.
+    /// Returns the answer sent with the repeated call. An error means that the form was not answered and must be sent
+    /// again.
     pub(super) fn answered(
         &self,
         interrupt: &Interrupt,
@@ -100,7 +102,7 @@ impl Person {
     }
 }
 
-/// The answer that a form gives, if it gives one.
+/// Answer in a completed form, if any.
 fn answer_in(interrupt: &Interrupt, result: ElicitResult) -> Option<Answer> {
     let content = result.content.unwrap_or_default();
     let is_question = matches!(interrupt.ask, Ask::Question { .. });
@@ -111,8 +113,7 @@ fn answer_in(interrupt: &Interrupt, result: ElicitResult) -> Option<Answer> {
             Some(Answer::Reject { reason: content["reason"].as_str().map(str::to_owned) })
         }
         (ElicitationAction::Decline, _) if !is_question => Some(Answer::Reject { reason: None }),
-        // A client that agrees to everything without looking has agreed to nothing, and a question without an answer is
-        // still the calling agent's.
+        // Accepting the form without a decision approves nothing. An unanswered question is left to the calling agent.
         _ => None,
     }
 }
@@ -127,12 +128,12 @@ impl Asker for Person {
     }
 }
 
-/// The form for an interrupt, if there can be one.
+/// Form for an interrupt, if one is possible.
 fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     choice_form(interrupt).or_else(|| approval_form(interrupt))
 }
 
-/// The form for a question with choices; none for any other.
+/// Form for a question with choices. `None` for other interrupts, secrets and questions of MCP servers.
 fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Question { question, context, choices, .. } = &interrupt.ask else { return None };
     if choices.is_empty() || interrupt.ask.is_of_mcp_server() || interrupt.ask.is_secret() {
@@ -142,7 +143,7 @@ fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     if let Some(context) = context {
         message.push_str(&format!("\n\n{}", visible::lines(context)));
     }
-    // A choice is sent back to the letter, so it is shown to the letter.
+    // A choice is returned verbatim, so choices with hidden characters are not offered.
     let is_plain = choices.iter().all(|choice| visible::line(choice) == *choice);
     let schema = json!({
         "type": "object",
@@ -154,19 +155,19 @@ fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     is_plain.then(|| form_of(&message, &schema)).flatten()
 }
 
-/// A form with these words and fields; none where it would be too long.
+/// Form with this message and schema. `None` if the message is too long.
 fn form_of(message: &str, schema: &Value) -> Option<ElicitRequestParams> {
     let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
     (message.chars().count() <= LONGEST).then(|| serde_json::from_value(params).ok()).flatten()
 }
 
-/// The answer of a form with choices, if there is one.
+/// Answer in a form with choices, if any.
 fn answer_of(content: &Value) -> Option<Answer> {
     let field = |name: &str| content[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     field("other").or_else(|| field("choice")).map(|text| Answer::Text { text: text.to_owned() })
 }
 
-/// The form for an approval; none for a question, where it would be too long, and where not all of what would run is shown.
+/// Form for an approval. `None` for questions, and if it would be too long or not show everything that would run.
 fn approval_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Approval { tool, args, risk, reason, preview, layer, rule, .. } = &interrupt.ask else { return None };
     if preview
@@ -203,21 +204,21 @@ fn approval_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     form_of(&message, &schema)
 }
 
-/// Returns whether a preview says that it is cut. Lines of a file have a sign before them in a diff, so none of them
-/// says it.
+/// Returns true if the preview is marked as truncated. In a diff, lines of a file have a prefix, so they cannot imitate
+/// the mark.
 fn is_marked(preview: &str) -> bool {
     preview
         .lines()
         .any(|line| ["… (", "(too large for a diff", "(binary content"].iter().any(|mark| line.starts_with(mark)))
 }
 
-/// Returns whether a preview is the diff of files that had something in them: then it says where it is cut, and may
-/// leave out what stays as it is.
+/// Returns true if the preview is a diff of existing files only. Such a diff marks truncation, and may omit unchanged
+/// text.
 fn is_change(preview: &str) -> bool {
     preview.starts_with("--- a/") && !preview.lines().any(|line| line.starts_with("@@ -0,0") || line == "--- /dev/null")
 }
 
-/// Returns whether a preview shows every text of a call's arguments, so that nothing of it was cut.
+/// Returns true if the preview contains every text of the arguments, so that nothing was truncated.
 fn is_whole(tool: &str, args: &Value, preview: &str) -> bool {
     match args {
         Value::String(text) => shows(tool, text, preview),
@@ -227,13 +228,13 @@ fn is_whole(tool: &str, args: &Value, preview: &str) -> bool {
     }
 }
 
-/// Returns whether a text is shown: as it is, or line by line in its order, as a diff shows it.
+/// Returns true if the preview contains the text, verbatim or line by line in order as in a diff.
 fn shows(tool: &str, text: &str, preview: &str) -> bool {
     if preview.contains(text.trim()) {
         return true;
     }
     let mut shown = preview.lines();
-    // Of a patch, the frame around its changes is its own way of saying where they are.
+    // The framing lines of a patch only locate its changes.
     let is_frame = |line: &str| tool == "apply_patch" && !line.starts_with(['+', '-']);
     let mut lines = text.lines().filter(|line| !line.is_empty() && !is_frame(line));
     lines.all(|line| shown.any(|of_diff| of_diff == line || of_diff.strip_prefix(['+', '-', ' ']) == Some(line)))

@@ -1,5 +1,5 @@
-//! Results as callers get them, also of what they look up, documents and sessions: bounded, and without what a terminal would
-//! obey, because they come from models and files and are shown to people.
+//! Results for callers, including documents and sessions. They are bounded and sanitized, because they come from models
+//! and files and are shown to people.
 
 use std::{
     cmp::Reverse,
@@ -30,18 +30,18 @@ use crate::{
     terminal::sanitize::{clean, clean_line},
 };
 
-/// The answer of a turn at the most, in characters.
+/// Maximum characters of a turn's answer.
 const LONGEST_ANSWER: usize = 100_000;
-/// A part of anything else at the most, in characters.
+/// Maximum characters of any other text.
 const LONGEST_PART: usize = 8_000;
-/// A part of what somebody decides on at the most, in characters.
+/// Maximum characters of a text that someone decides on.
 const LONGEST_SEEN: usize = 100_000;
-/// Entries of a list at the most.
+/// Maximum entries of a list.
 const MOST: usize = 100;
-/// Maximum nesting of what a model wrote.
+/// Maximum nesting of arguments.
 const DEEPEST: usize = 16;
 
-/// A turn that has ended.
+/// Result for a turn that has ended.
 pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
     let text = clean(&result.text);
     let (text, is_cut) = cut(&text, LONGEST_ANSWER);
@@ -79,7 +79,7 @@ pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
     CallToolResult::structured(shown)
 }
 
-/// A turn that waits.
+/// Result for a turn that waits.
 pub(super) fn waits(at: WaitingTurn, pending: &[Interrupt], note: &str) -> CallToolResult {
     CallToolResult::structured(json!({
         "status": "waiting",
@@ -120,33 +120,33 @@ fn shown(interrupt: &Interrupt) -> Value {
         }),
     };
     if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
-        // What is not there has no key.
+        // Missing values have no key.
         shown.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
         shown.retain(|_, value| !value.is_null());
     }
     shown
 }
 
-/// A call that did not come about, as a result that a model can read.
+/// Result for a failed call, readable by a model.
 pub(super) fn failed(error: &anyhow::Error) -> CallToolResult {
     let Failure { message, hint, .. } = Failure::from_any(error);
     let hint = hint.map(|hint| format!("\nhint: {}", part(&hint))).unwrap_or_default();
     CallToolResult::error(vec![ContentBlock::text(format!("{}{hint}", part(&message)))])
 }
 
-/// A text of bounded length, in one line.
+/// Sanitizes and bounds a text, on one line.
 pub(super) fn line(text: &str) -> String {
     clean_line(&part(text))
 }
 
-/// A text of bounded length.
+/// Sanitizes and bounds a text.
 pub(super) fn part(text: &str) -> String {
     let text = clean(text);
     let (start, is_cut) = cut(&text, LONGEST_PART);
     if is_cut { format!("{start} […]") } else { start.to_owned() }
 }
 
-/// A text that somebody decides on: every character can be seen, and where it is cut, that is said with how much is missing.
+/// Text that someone decides on: every character is made visible, and truncation is reported with the missing length.
 fn seen(text: &str) -> String {
     let (start, is_cut) = cut(text, LONGEST_SEEN);
     let shown = visible::lines(start);
@@ -159,7 +159,7 @@ fn seen(text: &str) -> String {
     )
 }
 
-/// Arguments that a model wrote; as a text, cut, where they are too long or too deep.
+/// Arguments of a call. If they are too long or nested too deeply, they become truncated text.
 fn value(args: &Value) -> Value {
     let text = args.to_string();
     if text.len() > LONGEST_SEEN { Value::String(seen(&text)) } else { seen_value(args, DEEPEST) }
@@ -178,7 +178,7 @@ fn seen_value(value: &Value, deep: usize) -> Value {
     }
 }
 
-/// The first characters of a text, and whether there are more.
+/// Truncates a text to `longest` characters. Returns true if characters were removed.
 fn cut(text: &str, longest: usize) -> (&str, bool) {
     match text.char_indices().nth(longest) {
         Some((at, _)) => (&text[..at], true),
@@ -186,17 +186,17 @@ fn cut(text: &str, longest: usize) -> (&str, bool) {
     }
 }
 
-/// Finds where nobody says how many.
+/// Default number of search results.
 const FINDS: usize = 10;
-/// Finds at the most.
+/// Maximum number of search results.
 const MOST_FINDS: usize = 50;
-/// Sessions where nobody says how many.
+/// Default number of listed sessions.
 const SESSIONS: usize = 20;
-/// Sessions at the most.
+/// Maximum number of listed sessions.
 const MOST_SESSIONS: usize = 100;
 
-/// Searches the documents of a session. The caller is a model, so it sees no more than a model of the session would without
-/// asking anybody: the rules are asked about the search and about each file that something was found in.
+/// Searches the documents of a session. The caller is a model and must see no more than the session's model would
+/// without asking, so the policy is checked for the search and for each file with results.
 pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search) -> anyhow::Result<CallToolResult> {
     let client = &daemon.client;
     let session = reach.session(client, &args.session_id).await?;
@@ -246,7 +246,7 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search)
     })))
 }
 
-/// Why a call may not run without asking; none where it may.
+/// Reason why a call may not run without asking. `None` if it may.
 async fn refused(client: &Client, session: &str, tool: &str, arguments: &Value) -> anyhow::Result<Option<String>> {
     let call = PolicyCall { tool: tool.to_owned(), arguments: arguments.to_string() };
     Ok(match client.explain(&call, Some(session)).await?.verdict {
@@ -255,7 +255,7 @@ async fn refused(client: &Client, session: &str, tool: &str, arguments: &Value) 
     })
 }
 
-/// Lists the sessions that were used last, each with what it waits for.
+/// Lists the last used sessions with their pending interrupts.
 pub(super) async fn sessions(daemon: &Daemon, reach: &Reach, args: &tools::List) -> anyhow::Result<CallToolResult> {
     let limit = args.limit.unwrap_or(SESSIONS).clamp(1, MOST_SESSIONS);
     let sessions = match reach.listed() {
@@ -281,7 +281,7 @@ pub(super) async fn sessions(daemon: &Daemon, reach: &Reach, args: &tools::List)
     Ok(CallToolResult::structured(json!({ "sessions": sessions.collect::<Vec<Value>>() })))
 }
 
-/// Those of these sessions that there still are, the last used first.
+/// Loads those of the sessions that still exist, last used first.
 async fn begun(client: &Client, own: Vec<SessionId>, limit: usize) -> anyhow::Result<Vec<SessionSummary>> {
     let mut sessions = Vec::new();
     for id in own.into_iter().take(limit) {
@@ -295,7 +295,7 @@ async fn begun(client: &Client, own: Vec<SessionId>, limit: usize) -> anyhow::Re
     Ok(sessions)
 }
 
-/// The session that an interrupt holds up: of a subagent's, the one that the subagent works for.
+/// Session that an interrupt blocks. For a subagent's interrupt, this is the parent session.
 pub(super) async fn top(client: &Client, interrupt: &Interrupt) -> anyhow::Result<SessionId> {
     let view = client.session(&interrupt.session_id.to_string()).await?;
     Ok(view.session.settings.parent.map_or(interrupt.session_id, |parent| parent.session))
@@ -317,51 +317,51 @@ pub(super) struct Reach {
     begun: Mutex<OwnTurns>,
 }
 
-/// Sessions and turns begun here. An id for each session is little beside what the daemon keeps of it; turns are
-/// forgotten when they end.
+/// Sessions and turns started by this server. Sessions are never removed, because an id is small compared to what the
+/// daemon stores for it; turns are removed when they end.
 #[derive(Debug, Default)]
 struct OwnTurns {
-    /// The newest last: the ids are made in the order of time.
+    /// Sorted by age, because ids are ordered by time.
     sessions: BTreeSet<SessionId>,
     turns: BTreeSet<TurnId>,
 }
 
 impl Reach {
-    /// A reach of a server that has begun nothing yet.
+    /// Reach of a server that has not started anything.
     pub(super) fn new(sessions: Sessions) -> Self {
         Self { sessions, begun: Mutex::default() }
     }
 
-    /// Notes that a turn was begun here, and that its session was, if it was.
+    /// Records a started turn, and its session if that was created too.
     pub(super) fn began(&self, session: Option<SessionId>, turn: TurnId) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         begun.sessions.extend(session);
         begun.turns.insert(turn);
     }
 
-    /// Notes that a turn has ended.
+    /// Records the end of a turn.
     pub(super) fn ended(&self, turn: TurnId) {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).turns.remove(&turn);
     }
 
-    /// Returns whether a session was begun here.
+    /// Returns true if this server created the session.
     pub(super) fn has_begun(&self, session: SessionId) -> bool {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).sessions.contains(&session)
     }
 
-    /// Returns whether a turn that has not ended was begun here.
+    /// Returns true if this server started the turn and it has not ended.
     pub(super) fn has_turn(&self, turn: TurnId) -> bool {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).turns.contains(&turn)
     }
 
-    /// The sessions that may be listed, the newest first; none where all may be.
+    /// Sessions that may be listed, newest first. `None` if all may be.
     pub(super) fn listed(&self) -> Option<Vec<SessionId>> {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         (self.sessions == Sessions::Own).then(|| begun.sessions.iter().rev().copied().collect())
     }
 
-    /// The session that a caller named, by its id or the start of it. Where callers get at their own only, what is not theirs
-    /// and what is not there are told in the same words, and the daemon is not asked about either.
+    /// Resolves a session by id or prefix. With `Sessions::Own`, foreign and missing sessions get the same error, and
+    /// the daemon is not asked about either.
     pub(super) async fn session(&self, client: &Client, named: &str) -> anyhow::Result<SessionId> {
         let Some(own) = self.listed() else { return Ok(client.find_session(named).await?) };
         let wanted = bare(named.trim());
@@ -380,14 +380,14 @@ impl Reach {
         }
     }
 
-    /// Those of the interrupts that hold up a session that callers get at.
+    /// Keeps only interrupts that block a reachable session.
     pub(super) async fn within(&self, client: &Client, pending: Vec<Interrupt>) -> Vec<Interrupt> {
         if self.sessions == Sessions::All {
             return pending;
         }
         let mut within = Vec::new();
         for interrupt in pending {
-            // A session that is gone by now is nobody's.
+            // An interrupt of a deleted session belongs to no caller.
             let is_own = self.has_begun(interrupt.session_id)
                 || top(client, &interrupt).await.is_ok_and(|top| self.has_begun(top));
             if is_own {
@@ -398,28 +398,28 @@ impl Reach {
     }
 }
 
-/// Maximum number of remembered turns. Of older ones the daemon still knows all that is needed while they wait.
+/// Maximum number of remembered turns. For older ones, the daemon has the needed state while they wait.
 const REMEMBERED: usize = 256;
 
-/// A turn that waits.
+/// A turn that waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WaitingTurn {
-    /// Its session: of a subagent's question, the one that the subagent works for.
+    /// Session of the turn. For a subagent's question, this is the parent session.
     pub(super) session: SessionId,
-    /// The turn.
+    /// Id of the turn.
     pub(super) turn: TurnId,
-    /// The number of the last event of the session that its caller was told of.
+    /// Number of the last event of the session that was reported to the caller.
     pub(super) seen: u64,
 }
 
-/// Those that callers were told of, by what they wait for.
+/// Waiting turns that were reported to callers, by interrupt.
 #[derive(Debug, Default)]
 pub(super) struct WaitingTurns {
     known: Mutex<VecDeque<(InterruptId, WaitingTurn)>>,
 }
 
 impl WaitingTurns {
-    /// Remembers what a turn waits for.
+    /// Remembers the interrupt that a turn waits for.
     pub(super) fn remember(&self, interrupt: InterruptId, waiting: WaitingTurn) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(id, _)| *id != interrupt);
@@ -429,7 +429,7 @@ impl WaitingTurns {
         known.push_back((interrupt, waiting));
     }
 
-    /// The turn that waits, or waited, for this.
+    /// Turn that waits, or waited, for this interrupt.
     pub(super) fn of(&self, interrupt: InterruptId) -> Option<WaitingTurn> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(id, _)| *id == interrupt).map(|(_, waiting)| *waiting)

@@ -1,4 +1,4 @@
-//! `ask` and `answer`: turns, from their start to what came of them, or to what they wait for.
+//! `ask` and `answer`: runs turns until they end or wait for an answer.
 
 use std::{fs, time::Duration};
 
@@ -34,25 +34,25 @@ use crate::{
     turn::{self, Signals, SocketLine},
 };
 
-/// Default time to wait for somebody else's answer, in seconds.
+/// Default time to wait for another client's answer, in seconds.
 const WAIT: u64 = 30;
-/// The same at the most, in seconds.
+/// Maximum of that time, in seconds.
 const LONGEST_WAIT: u64 = 600;
-/// Time limit for telling the daemon of a cancel.
+/// Time limit for sending a cancellation to the daemon.
 const CANCEL: Duration = Duration::from_secs(2);
 
 const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and use the tool answer";
 const STILL_WAITS: &str = "no answer yet; the turn waits, also across a restart";
 const NO_ANSWER: &str = "the person gave no answer; the turn waits";
 
-/// Rest of a turn: its end, or a question.
+/// Reason to stop following a turn.
 enum Rest {
     Ended(Box<TurnResult>),
     Waits(Vec<Interrupt>),
 }
 
 impl AgentServer {
-    /// Starts a turn, and follows it.
+    /// Starts a turn and follows it.
     pub(super) async fn ask(
         &self,
         args: tools::Ask,
@@ -76,7 +76,7 @@ impl AgentServer {
             AtInterrupt::Fail => (OnInterrupt::Fail, Person::Nobody),
         };
         let start = StartTurn {
-            // A model wrote it: it mentions nothing, and no rule of the person is looked for in it.
+            // A model wrote the text, so it is not searched for mentions or for rules of the user.
             typed_bytes: Some(0),
             slot: args.model,
             max_steps: args.max_steps.map(Into::into),
@@ -94,7 +94,7 @@ impl AgentServer {
         self.follow(&daemon, line, at, person, None, context).await
     }
 
-    /// The session that was named, seeing a folder if one was named too, or a new one.
+    /// Returns the named session, with `folder` as its project if given, or a new session.
     async fn session(
         &self,
         daemon: &Daemon,
@@ -112,7 +112,7 @@ impl AgentServer {
         }
         let session = self.reach.session(&daemon.client, &named).await?;
         let Some(folder) = folder else { return Ok(SessionChoice::Existing(session.to_string())) };
-        // It stays what the session sees, so it is not changed under a person's hands.
+        // The folder stays set, so it must not change in a session that the user also works in.
         if !self.reach.has_begun(session) {
             return Err(Failure::usage("this session was not begun here, so that its folder stays as it is")
                 .hint("leave the folder out, or leave the session_id out to begin a session with it")
@@ -124,7 +124,7 @@ impl AgentServer {
             .into_choice())
     }
 
-    /// Answers what a turn waits for, and follows it from there.
+    /// Answers the interrupt that a turn waits for, and follows the turn.
     pub(super) async fn answer(
         &self,
         args: tools::Answer,
@@ -155,7 +155,7 @@ impl AgentServer {
         self.go_on(&daemon, (id, interrupt), answer, at, person, context).await
     }
 
-    /// Follows a turn from where a person was asked in a form, by a call that is made again with their answer.
+    /// Continues a turn after a form, in a call that is repeated with the user's answer.
     pub(super) async fn resume(
         &self,
         asked: &str,
@@ -169,7 +169,7 @@ impl AgentServer {
         let at = self.place_of(&daemon, id, interrupt).await?.ok_or_else(|| unknown(asked))?;
         let person = Person::before(context, self.approvals);
         let Some(interrupt) = interrupt else {
-            // Somebody else has answered meanwhile.
+            // Another client has answered meanwhile.
             let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
             return self.follow(&daemon, line, at, person, None, context).await;
         };
@@ -181,7 +181,7 @@ impl AgentServer {
         }
     }
 
-    /// Gives an answer, and follows the turn from there.
+    /// Sends an answer, and follows the turn.
     async fn go_on(
         &self,
         daemon: &Daemon,
@@ -204,7 +204,7 @@ impl AgentServer {
         self.follow(daemon, line, at, person, None, context).await
     }
 
-    /// The turn that waits for an answer, or waited for one; none where nothing is known of it.
+    /// Returns the turn that waits, or waited, for this interrupt. `None` if it is unknown.
     async fn place_of(
         &self,
         daemon: &Daemon,
@@ -223,14 +223,14 @@ impl AgentServer {
         Ok(Some(WaitingTurn { session, turn, seen: view.session.summary.last_seq }))
     }
 
-    /// The answer that is given; none where a person was asked and gave none.
+    /// Returns the answer to send. `None` if the user was asked and did not answer.
     async fn decide(
         &self,
         args: &tools::Answer,
         interrupt: Option<&Interrupt>,
         person: &Person,
     ) -> Result<Option<Answer>, Failure> {
-        // A secret goes through no model: a person types it elsewhere.
+        // A secret must not pass through a model, so a user has to type it elsewhere.
         let is_secret = interrupt.is_some_and(|interrupt| interrupt.ask.is_secret());
         if is_secret && matches!(args.decision, Decision::Approve | Decision::Edit | Decision::Text) {
             let hint =
@@ -238,7 +238,7 @@ impl AgentServer {
             return Err(Failure::usage("a password is answered by a person only").hint(hint));
         }
         let may_approve = self.approvals == Approvals::Caller;
-        // What an MCP server asks is a yes to something, as an approval is: no model gives it.
+        // A question of an MCP server can grant something, like an approval, so no model may answer it.
         let is_question = interrupt.is_some_and(|interrupt| {
             matches!(interrupt.ask, Ask::Question { .. }) && !interrupt.ask.is_of_mcp_server()
         });
@@ -267,8 +267,9 @@ impl AgentServer {
         }))
     }
 
-    /// Follows a turn until it rests, or for so long. Where nobody waits any more it is cancelled, if this server began it and
-    /// this call set it going: what a person began is theirs to cancel, whoever answered in it.
+    /// Follows a turn until it rests or `limit` is over. If the caller is gone, the turn is cancelled only if this
+    /// server started it and this call set it going: another client's turn is not ours to cancel, even after answering
+    /// in it.
     async fn follow(
         &self,
         daemon: &Daemon,
@@ -294,7 +295,7 @@ impl AgentServer {
         match outcome {
             None => {
                 if cancels {
-                    // One that has ended meanwhile needs no cancel.
+                    // Fails if the turn has ended meanwhile.
                     let session = at.session.to_string();
                     let cancel = daemon.client.cancel_turn(&session, Some(at.turn));
                     let _ = tokio::time::timeout(CANCEL, cancel).await;
@@ -315,7 +316,7 @@ impl AgentServer {
         }
     }
 
-    /// Tells what a turn waits for, or asks the person for it, and remembers from where it goes on.
+    /// Returns what a turn waits for, or asks the user for it, and remembers where to continue.
     fn told(&self, at: WaitingTurn, pending: &[Interrupt], note: &str, person: &Person) -> CallToolResponse {
         for interrupt in pending {
             self.told.remember(interrupt.id, at);
@@ -323,8 +324,8 @@ impl AgentServer {
         person.asks(pending).unwrap_or_else(|| shown::waits(at, pending, note).into())
     }
 
-    /// The folder that a caller named. It is the one that the server was started with, or one below it: whoever started it
-    /// decides what callers can show to agents, not the model that calls.
+    /// Resolves the folder named by a caller. It must be at or below the folder of the server: the user who starts the
+    /// server decides what agents can see, not the calling model.
     fn folder(&self, named: Option<&str>) -> Result<Option<Mount>, Failure> {
         let Some(named) = named else { return Ok(None) };
         let Some(base) = &self.project else {
@@ -335,14 +336,14 @@ impl AgentServer {
         let path = path.filter(|path| path.starts_with(&base.path) && path.is_dir() && path.to_str().is_some());
         match path {
             Some(path) => Ok(Some(Mount { path, writable: base.writable })),
-            // The same words for all: what else is on the machine is nothing that this tells.
+            // The same message in all cases, so that it does not reveal which other paths exist.
             None => Err(Failure::usage(format!("there is no folder {named} at or below {}", base.path.display()))
                 .hint("leave it out for the folder that this server was started with")),
         }
     }
 }
 
-/// Follows a turn to its end, or to what it waits for.
+/// Follows a turn until it ends or waits for an answer.
 async fn until_it_rests(
     daemon: &Daemon,
     mut line: SocketLine,
@@ -368,7 +369,7 @@ async fn until_it_rests(
         if !pending.is_empty() {
             return Ok(Rest::Waits(pending));
         }
-        // Somebody answered since it was asked: it goes on, or has ended.
+        // The interrupt was answered meanwhile, so the turn continues or has ended.
         let view = daemon.client.session(&session).await?;
         if view.live_turn.is_none() && view.session.summary.last_seq <= progress.seen {
             return Err(Failure::new(ErrorKind::NotFound, "the end of the turn was not reported")
@@ -384,7 +385,7 @@ fn unknown(id: &str) -> Failure {
         .hint("list_sessions shows what waits; call ask with the session_id to resume one")
 }
 
-/// The refusal of a yes that is not the caller's to give.
+/// Failure for an approval that the caller may not give.
 fn for_a_person(id: &str) -> Failure {
     Failure::new(ErrorKind::Rejected, "only a person can give this, not the agent that asks")
         .hint(format!(
