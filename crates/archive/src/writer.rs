@@ -106,7 +106,7 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-/// A reader that takes the hash of what it hands on.
+/// Reader that hashes what it passes on.
 pub(crate) struct Hashing<R> {
     pub(crate) content: R,
     pub(crate) hash: Sha256,
@@ -120,7 +120,7 @@ impl<R: Read> Read for Hashing<R> {
     }
 }
 
-/// Hexadecimal digits of a hash.
+/// Formats a hash in hexadecimal.
 pub(crate) fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
