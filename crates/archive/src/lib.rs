@@ -21,13 +21,9 @@ use serde::{Deserialize, Serialize};
 pub use reader::{Unpack, unpack};
 pub use writer::ArchiveWriter;
 
-/// Name of the manifest.
 const MANIFEST: &str = "manifest.json";
-/// Name of the list of hashes.
 const SUMS: &str = "SHA256SUMS";
-/// Folder of the events.
 const JOURNAL: &str = "journal/";
-/// Folder of the files.
 const FILES: &str = "files/";
 
 /// Format version that is written, and the last one that can be read.

@@ -30,7 +30,6 @@ const MAX_PART: u64 = 64 << 20;
 const MAX_EVENT: usize = 16 << 20;
 /// Maximum total size of all events in bytes.
 const MAX_EVENTS: u64 = 4 << 30;
-/// Maximum number of members.
 const MAX_MEMBERS: usize = 40_000;
 
 /// Receives the content of an archive while it is read. The content must not be used before [`unpack`] returns, because

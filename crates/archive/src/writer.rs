@@ -18,7 +18,6 @@ pub struct ArchiveWriter<W: Write> {
     sums: String,
     /// Session whose events are buffered.
     session: Option<SessionId>,
-    /// Number of its last part.
     part: u32,
     gathered: Vec<u8>,
 }
@@ -120,7 +119,6 @@ impl<R: Read> Read for Hashing<R> {
     }
 }
 
-/// Formats a hash in hexadecimal.
 pub(crate) fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -112,7 +112,7 @@ impl CodeFolder {
         &self.index
     }
 
-    /// Answers a question.
+    /// Answers a question from the index.
     pub fn reply(&self, question: &CodeQuestion) -> CodeReply {
         let below = match question {
             CodeQuestion::Search { below, .. }

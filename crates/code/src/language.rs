@@ -18,23 +18,23 @@ pub enum Language {
     CSharp,
     /// C++ source files (feature `cpp`). Headers named `.h` are parsed as C.
     Cpp,
-    /// Go source files.
+    /// Go source files, `.go`.
     Go,
-    /// Java source files.
+    /// Java source files, `.java`.
     Java,
-    /// JavaScript, including JSX.
+    /// JavaScript source files, including JSX.
     JavaScript,
     /// PHP source files (feature `php`).
     Php,
-    /// Python source files.
+    /// Python source files and stubs.
     Python,
     /// Ruby source files (feature `ruby`).
     Ruby,
-    /// Rust source files.
+    /// Rust source files, `.rs`.
     Rust,
-    /// TypeScript with JSX.
+    /// TypeScript source files with JSX.
     Tsx,
-    /// TypeScript without JSX.
+    /// TypeScript source files without JSX.
     TypeScript,
 }
 
@@ -120,7 +120,6 @@ pub(crate) enum Role {
 
 /// Grammar of a language with the role of each node kind.
 pub(crate) struct Grammar {
-    /// Tree-sitter grammar.
     pub(crate) language: tree_sitter::Language,
     roles: Vec<Role>,
 }
@@ -143,7 +142,6 @@ impl Grammar {
         Self { language: grammar, roles }
     }
 
-    /// Returns the role of a node kind.
     pub(crate) fn role(&self, kind: u16) -> Role {
         self.roles.get(usize::from(kind)).copied().unwrap_or(Role::Other)
     }

@@ -23,7 +23,7 @@ pub(crate) fn map(index: &CodeIndex, max_tokens: usize, read: ReadFile<'_>) -> V
     render(index, &definitions, max_tokens, read)
 }
 
-/// PageRank damping factor.
+/// Damping factor of PageRank.
 const DAMPING: f32 = 0.85;
 /// Number of iterations, after which ranks hardly change.
 const ROUNDS: usize = 10;
@@ -63,7 +63,6 @@ fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
 const MAX_LINE: usize = 100;
 /// Average number of bytes per token of code.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
-/// Maximum number of shown definitions.
 const MAX_SHOWN: usize = 2000;
 
 /// Renders as many definitions as fit, in the order of their ranks. Uses a binary search, because definitions of one
@@ -227,7 +226,6 @@ fn name_weight(index: &CodeIndex, name: u32, definers: usize) -> f32 {
     weight / definers as f32
 }
 
-/// Definition with its rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RankedDefinition {
     pub(super) file: u32,
@@ -235,7 +233,6 @@ pub(super) struct RankedDefinition {
     pub(super) rank: f32,
 }
 
-/// Edge of the graph.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edge {
     /// Slot of the defining file.
@@ -250,7 +247,6 @@ pub(super) struct Edge {
 pub(super) struct Graph<'index> {
     index: &'index CodeIndex,
     definers: Vec<Vec<Definer>>,
-    /// Edges of each slot.
     pub(super) edges: Vec<Vec<Edge>>,
     /// Divisor for the rank of each slot: the weight of its edges plus what it retains.
     pub(super) totals: Vec<f32>,

@@ -81,12 +81,11 @@ impl CodeIndex {
     }
 }
 
-/// Maximum length of a query in bytes.
 const MAX_QUERY: usize = 2000;
 /// Maximum number of distinct terms in a query.
 const MAX_TERMS: usize = 48;
 
-/// Query for code.
+/// Parsed query for a search.
 #[derive(Debug, Clone)]
 pub struct SearchQuery {
     terms: Vec<(String, f32)>,
@@ -147,7 +146,6 @@ const CANDIDATES: usize = 12;
 
 type RankedChunks = Vec<(u32, f32)>;
 
-/// Score of a file in a search.
 #[derive(Default, Clone, Copy)]
 struct FileScore {
     sum: f32,

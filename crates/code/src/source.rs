@@ -126,7 +126,7 @@ fn item_macros(tree: &Tree) -> Vec<(Range<usize>, Range<usize>)> {
     }
 }
 
-/// Parsed source file.
+/// Parsed source file with its chunks.
 #[derive(Debug)]
 pub struct SourceFile<'text> {
     /// Path below the folder, with slashes.
@@ -183,7 +183,6 @@ pub(crate) struct ChunkSpan {
     pub(crate) symbol: Option<usize>,
 }
 
-/// Lines of a text.
 #[derive(Debug)]
 pub(crate) struct Lines<'text> {
     text: &'text str,
@@ -237,7 +236,6 @@ impl<'text> Lines<'text> {
     }
 }
 
-/// First and last line.
 type LineRange = (u32, u32);
 
 /// Splits lines into chunks at definitions, outer ones first. Neighbours stay together while they fit.

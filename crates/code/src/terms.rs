@@ -239,7 +239,6 @@ impl Interner {
         text_of(&self.bytes, &self.ends, number)
     }
 
-    /// Returns the number of texts.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }

@@ -31,7 +31,6 @@ use crate::{
 pub const MAX_FILES: usize = 100_000;
 /// Maximum total size of all files in bytes. The index takes about a third more in memory.
 pub const MAX_TOTAL_BYTES: u64 = 256 << 20;
-/// Maximum depth of listed folders.
 const MAX_DEPTH: usize = 64;
 
 /// Predicate on paths below the folder, with slashes: true for files that may be read.
@@ -388,7 +387,6 @@ fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn Fn
 #[derive(Default)]
 struct Reader {
     parser: Parser,
-    /// Stemmer with its cache.
     stems: Stems,
 }
 

@@ -11,7 +11,7 @@ use crate::failure::UnreadReason;
 pub struct Part {
     /// Position in the document.
     pub place: DocumentPlace,
-    /// Text or cells.
+    /// Text or cells of the part.
     pub body: Body,
     /// Speaker notes of a slide, as Markdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,7 @@ impl Part {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// Text as Markdown.
+    /// Text formatted as Markdown.
     Text(String),
     /// Cells of a sheet.
     Table(Table),
@@ -201,9 +201,9 @@ pub enum DocumentPlace {
     Slide(u32),
     /// Lines of a text, starting at 1, both ends included.
     Lines {
-        /// First line.
+        /// Number of the first line.
         first: u32,
-        /// Last line.
+        /// Number of the last line.
         last: u32,
     },
     /// Section of a document without pages.

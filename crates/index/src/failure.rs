@@ -16,7 +16,7 @@ pub enum Failure {
     /// The document is encrypted in a way that cannot be opened here even with a password.
     #[error("could not read the {kind}: {how}")]
     Protected {
-        /// Document type.
+        /// Type of the document.
         kind: Kind,
         /// Description of the protection.
         how: String,
@@ -31,7 +31,7 @@ pub enum Failure {
         besides.as_deref().map(|besides| format!("; {besides}")).unwrap_or_default()
     )]
     Scanned {
-        /// Document type.
+        /// Type of the document.
         kind: Kind,
         /// Pages that are images.
         unread: UnreadPages,
@@ -44,7 +44,7 @@ pub enum Failure {
     /// The document is damaged. Unreadable parts were returned without text or left out.
     #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
     Broken {
-        /// Document type.
+        /// Type of the document.
         kind: Kind,
         /// Number of pages, sheets or slides that were read.
         parts: u32,
@@ -56,13 +56,13 @@ pub enum Failure {
     Mismatch {
         /// Kind by file name.
         named: Kind,
-        /// Format by content.
+        /// Description of the actual format.
         found: String,
     },
     /// Some text was left out because one place holds too much. The rest was returned.
     #[error("could not read all of the {kind}: {what}; what is beyond was left out")]
     Truncated {
-        /// Document type.
+        /// Type of the document.
         kind: Kind,
         /// Places with the amount that exceeds the limit.
         what: String,
@@ -101,7 +101,7 @@ pub enum Failure {
         /// Number of pages, sheets or slides that were read.
         parts: u32,
     },
-    /// Reading timed out.
+    /// Reading exceeded the time limit.
     #[error("could not read the file{}: it took longer than {} seconds", read_so_far(*.parts), limit.as_secs_f32())]
     TookTooLong {
         /// Time limit of the reading.

@@ -41,7 +41,6 @@ pub(super) struct Private {
     /// Password that may open the document.
     #[serde(default)]
     pub(super) password: Option<String>,
-    /// Path of the document in the archive that follows.
     #[serde(default)]
     pub(super) inner: Option<String>,
 }
@@ -105,7 +104,7 @@ pub enum Piece {
 /// Properties of a document, sent before its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Document type.
+    /// Type of the document.
     pub kind: Kind,
     /// Title in the document's metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,20 +140,18 @@ impl Tally {
     }
 }
 
-/// Frame that a worker writes.
+/// Frame from a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Frame {
     /// Type of the document, sent before its content is parsed: if the worker dies, the daemon knows which format did
     /// it.
     Recognised(Kind),
-    /// Piece of the document.
     Piece(Piece),
     /// Error that ended the reading.
     Failed(Failure),
 }
 
-/// Writes a whole frame.
 pub(super) fn write(out: &mut impl Write, frame: &Frame) -> io::Result<()> {
     out.write_all(&agentd_confine::frame(&serde_json::to_vec(frame)?, usize::MAX)?)
 }

@@ -274,7 +274,6 @@ impl LazyIndex {
         opened.await.map_err(|_| IndexError::Closed)?
     }
 
-    /// Returns true if the index is open.
     pub(super) async fn is_open(&self) -> bool {
         self.state.lock().await.index.is_some()
     }

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// PDF document.
+    /// Document in PDF format.
     Pdf,
-    /// Word text document.
+    /// Word text document since 2007.
     Docx,
     /// Excel workbook since 2007.
     Xlsx,
     /// Excel workbook before 2007.
     Xls,
-    /// OpenDocument spreadsheet.
+    /// Workbook in OpenDocument format.
     Ods,
     /// PowerPoint presentation since 2007.
     Pptx,
@@ -24,29 +24,29 @@ pub enum Kind {
     Doc,
     /// PowerPoint presentation before 2007.
     Ppt,
-    /// Binary Excel workbook.
+    /// Excel workbook in binary form.
     Xlsb,
-    /// OpenDocument text document.
+    /// Text document in OpenDocument format.
     Odt,
-    /// OpenDocument presentation.
+    /// Presentation in OpenDocument format.
     Odp,
-    /// Rich Text Format.
+    /// Text in Rich Text Format.
     Rtf,
-    /// EPUB electronic book.
+    /// Book in EPUB format.
     Epub,
     /// RFC 822 mail message.
     Eml,
-    /// Outlook mail message.
+    /// Mail message of Outlook.
     Msg,
-    /// Jupyter notebook.
+    /// Notebook of Jupyter with its output.
     Ipynb,
     /// Comma- or tab-separated values.
     Csv,
     /// HTML or XHTML page.
     Html,
-    /// Text in Markdown.
+    /// Text in Markdown format.
     Markdown,
-    /// Any other text.
+    /// Any other plain text.
     Plain,
     /// ZIP archive of files.
     Zip,

@@ -155,9 +155,7 @@ enum PictureHeader {
     Ready {
         /// Media type of the data.
         media_type: String,
-        /// Width in pixels.
         width: u32,
-        /// Height in pixels.
         height: u32,
         /// Number of bytes that follow.
         bytes: u64,

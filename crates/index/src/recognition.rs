@@ -23,7 +23,7 @@ const MOST_TIME: Duration = Duration::from_secs(600);
 /// Memory for the networks and a rendered page, in bytes, in addition to the limit for reading.
 pub(crate) const MEMORY: u64 = 768 * 1024 * 1024;
 
-/// Settings of recognition.
+/// Settings of text recognition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecognitionConfig {
     /// Folders that may contain the model files. The first one with all of them is used.

@@ -29,17 +29,14 @@ pub(crate) struct Gguf {
 /// Dimensions of a Llama model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sizes {
-    /// Number of layers.
     pub(crate) layers: usize,
     /// Width of the residual stream.
     pub(crate) embedding: usize,
     /// Width inside the feed-forward network.
     pub(crate) feed_forward: usize,
-    /// Number of query heads.
     pub(crate) heads: usize,
     /// Number of key and value heads. Each serves `heads / kv_heads` query heads.
     pub(crate) kv_heads: usize,
-    /// Width of a head.
     pub(crate) head: usize,
     /// Context length for which the model was trained.
     pub(crate) context: usize,

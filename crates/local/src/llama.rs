@@ -14,7 +14,6 @@ use crate::{
     gguf::{Gguf, Sizes},
 };
 
-/// Weights of a Llama model.
 pub(crate) struct Llama {
     sizes: Sizes,
     embedding: QMatMul,
@@ -63,7 +62,6 @@ impl Llama {
         &self.sizes
     }
 
-    /// Creates an empty cache for this model.
     pub(crate) fn new_cache(&self) -> Vec<LayerCache> {
         self.layers.iter().map(|_| LayerCache::default()).collect()
     }
@@ -183,7 +181,6 @@ fn rotation(sizes: &Sizes, scaling: Option<&Tensor>) -> Result<(Tensor, Tensor)>
 /// Granularity of the capacity in tokens.
 const STEP: usize = 64;
 
-/// Keys and values of one layer.
 #[derive(Default)]
 pub(crate) struct LayerCache {
     length: usize,

@@ -31,7 +31,6 @@ const LLAMA_3_WORDS: &str = concat!(
 /// Character that SentencePiece vocabularies use for a space.
 const SPACE_MARK: &str = "\u{2581}";
 
-/// Tokens of a model.
 pub(crate) struct Vocabulary {
     tokenizer: Tokenizer,
     /// Bytes of each token. For control tokens, the name.
@@ -45,7 +44,7 @@ pub(crate) struct Vocabulary {
     format: ChatFormat,
 }
 
-/// Prompt under construction.
+/// Prompt that is being built.
 struct Prompt<'a> {
     vocabulary: &'a Vocabulary,
     tokens: Vec<u32>,
@@ -103,7 +102,7 @@ impl Vocabulary {
 }
 
 impl Prompt<'_> {
-    /// Adds plain text.
+    /// Adds a piece of plain text.
     fn text(mut self, text: &str) -> Self {
         self.pending.push_str(text);
         self

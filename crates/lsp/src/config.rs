@@ -35,9 +35,9 @@ pub struct ServerConfig {
     pub name: String,
     /// Program, as a name in the search path or an absolute path.
     pub command: String,
-    /// Command-line arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Additional environment variables.
+    /// Environment variables of the program.
     pub environment: BTreeMap<String, String>,
     /// Language identifier for each file extension, without the dot.
     pub languages: BTreeMap<String, String>,

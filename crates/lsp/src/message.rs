@@ -104,7 +104,6 @@ pub(crate) struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// Appends received bytes.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }

@@ -45,7 +45,7 @@ pub struct FoundServer {
     pub hint: Option<String>,
 }
 
-/// All language servers.
+/// Pool of all language servers.
 pub struct LanguagePool {
     programs: Arc<Programs>,
     confiner: Arc<dyn Confiner>,

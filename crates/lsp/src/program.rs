@@ -17,7 +17,7 @@ const AGE: Duration = Duration::from_secs(10);
 /// Name of the program to which proxies of Rust tools link, even for tools that no toolchain has.
 const RUSTUP: &str = "rustup";
 
-/// Locations of programs.
+/// Locations where programs are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramPlaces {
     /// Folders in the format of `PATH`.
@@ -36,7 +36,7 @@ pub(crate) enum FoundProgram {
     NotInToolchains,
 }
 
-/// Cache of lookups.
+/// Cache of program lookups.
 #[derive(Debug)]
 pub(crate) struct Programs {
     places: ProgramPlaces,

@@ -30,7 +30,7 @@ pub(crate) struct Range {
     pub(crate) end: WirePosition,
 }
 
-/// Finding as received.
+/// Finding as received from a server.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct WrittenFinding {
     range: Range,
@@ -41,7 +41,7 @@ pub(crate) struct WrittenFinding {
     message: Value,
 }
 
-/// Sanitised finding.
+/// Finding with sanitised text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(crate) line: u32,

@@ -37,7 +37,7 @@ pub struct ModelFiles {
     pub letters: String,
 }
 
-/// Recognition error.
+/// Error of the recognition.
 #[derive(Debug, thiserror::Error)]
 pub enum OcrError {
     /// A file does not contain the expected model.

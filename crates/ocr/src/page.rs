@@ -59,11 +59,11 @@ impl Line {
 /// Character of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Letter {
-    /// Recognised character.
+    /// Character that was recognised.
     pub letter: char,
-    /// Approximate left edge.
+    /// Approximate position of the left edge.
     pub left: f32,
-    /// Approximate right edge.
+    /// Approximate position of the right edge.
     pub right: f32,
 }
 

@@ -17,12 +17,12 @@ impl Picture {
         fits.then_some(Self { width, height, pixels })
     }
 
-    /// Width in pixels.
+    /// Returns the width in pixels.
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// Height in pixels.
+    /// Returns the height in pixels.
     pub const fn height(&self) -> usize {
         self.height
     }

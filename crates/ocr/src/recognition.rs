@@ -166,7 +166,6 @@ impl Alphabet {
         Self { letters: letters.chain([' ']).collect() }
     }
 
-    /// Returns the number of classes.
     pub(crate) const fn classes(&self) -> usize {
         self.letters.len() + 1
     }

@@ -34,7 +34,7 @@ const MAX_NAME: usize = 64;
 /// Maximum number of kinds of skipped content that are counted by name.
 const NAMED: usize = 20;
 
-/// History under construction.
+/// History that is being built.
 pub(super) struct HistoryBuilder {
     format: ForeignFormat,
     id: SessionId,
@@ -44,18 +44,15 @@ pub(super) struct HistoryBuilder {
     turn: Option<OpenTurn>,
     model: String,
     left_out: BTreeMap<String, u64>,
-    /// Latest plausible time.
+    /// Latest time that is plausible.
     latest: Timestamp,
     /// Session id in the other program.
     pub(super) foreign_id: String,
-    /// Title of the session.
     pub(super) title: String,
-    /// Working folder of the session.
     pub(super) folder: String,
 }
 
 struct OpenTurn {
-    /// Index of its first event.
     start: usize,
     began: Timestamp,
     /// Calls without a result: our ids by those of the program.
@@ -63,7 +60,6 @@ struct OpenTurn {
     /// Foreign ids of calls whose commands failed and whose results are still to come.
     failed: HashSet<String>,
     has_work: bool,
-    /// Result of the turn so far.
     result: TurnResult,
 }
 
@@ -113,7 +109,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// Counts skipped content.
+    /// Counts content that is skipped.
     pub(super) fn leave_out(&mut self, what: &str) {
         let what: String = what.chars().filter(|c| !c.is_control()).take(60).collect();
         let what = if self.left_out.len() < NAMED || self.left_out.contains_key(&what) { what } else { "other".into() };
@@ -155,7 +151,6 @@ impl HistoryBuilder {
         self.item(ItemBody::notice(format!("{program} summed up what was before:\n{}", cut(text))), false);
     }
 
-    /// Adds a tool call.
     pub(super) fn call(&mut self, foreign_id: &str, name: &str, arguments: String) {
         let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
         // Truncated arguments would not be valid JSON.
@@ -177,7 +172,6 @@ impl HistoryBuilder {
         }
     }
 
-    /// Adds the result of a call.
     pub(super) fn result(&mut self, foreign_id: &str, text: &str, failed: bool) {
         let calls = self.turn.as_mut().and_then(|turn| turn.calls.get_mut(foreign_id));
         let Some((call_id, name)) = calls.and_then(VecDeque::pop_front) else {

@@ -57,7 +57,6 @@ pub(super) fn arguments(value: &Value, field: &str) -> String {
     value.get(field).map_or_else(|| "{}".to_owned(), Value::to_string)
 }
 
-/// Parses a timestamp field.
 pub(super) fn moment(value: &Value, field: &str) -> Option<Timestamp> {
     text(value, field).parse().ok()
 }

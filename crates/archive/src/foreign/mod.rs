@@ -26,9 +26,9 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Program whose histories can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignFormat {
-    /// Claude Code: `~/.claude/projects/*/*.jsonl`.
+    /// History of Claude Code: `~/.claude/projects/*/*.jsonl`.
     ClaudeCode,
-    /// Codex: `~/.codex/sessions/**/rollout-*.jsonl`.
+    /// History of Codex: `~/.codex/sessions/**/rollout-*.jsonl`.
     Codex,
     /// OpenCode: the output of `opencode export`.
     OpenCode,

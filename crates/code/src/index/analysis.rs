@@ -17,9 +17,7 @@ use crate::{
 const DEFINED: u32 = 2;
 /// Weight of a symbol's name in a chunk from its middle.
 const CONTINUED: u32 = 1;
-/// Weight of the file name.
 const FILE_NAME: u32 = 2;
-/// Weight of the folder names.
 const FOLDER: u32 = 1;
 
 /// Terms and symbols of a file, ready for the index.

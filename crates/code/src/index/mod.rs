@@ -23,11 +23,10 @@ pub(crate) use crate::terms::{Interner, count};
 pub struct FileStamp {
     /// Modification time in nanoseconds since 1970.
     pub modified: u128,
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
 }
 
-/// Definition in the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexedDefinition {
     /// Number of its name in the interner.
@@ -38,7 +37,6 @@ pub(crate) struct IndexedDefinition {
     pub(crate) kind: SymbolKind,
 }
 
-/// File in the index.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexedFile {
     pub(crate) path: Box<str>,
@@ -55,7 +53,6 @@ pub(crate) struct IndexedFile {
     pub(crate) chunks: (u32, u32),
 }
 
-/// Chunk in the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexedChunk {
     /// Slot of its file, or [`REMOVED`].
@@ -279,10 +276,8 @@ const K1: f32 = 2.0;
 /// BM25 weight of the length normalisation.
 const B: f32 = 0.75;
 
-/// Scores of all chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Scores {
-    /// Scores by chunk number.
     pub(crate) by_chunk: Vec<f32>,
     /// Sorted numbers of the chunks that contain any of the terms.
     pub(crate) touched: Vec<u32>,
@@ -351,7 +346,6 @@ impl Postings {
         }
     }
 
-    /// Frees reserved memory.
     pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }

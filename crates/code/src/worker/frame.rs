@@ -39,14 +39,12 @@ pub(super) struct Job {
     pub(super) is_careful: bool,
 }
 
-/// Question to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) id: u64,
     pub(super) question: CodeQuestion,
 }
 
-/// Message from a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Response {

@@ -150,7 +150,6 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// Maximum number of bytes read from a worker's standard error.
 const STDERR_BYTES: u64 = 2048;
 
-/// Question in the queue of a folder.
 struct Order {
     question: CodeQuestion,
     /// Weak, so that it ends with its caller.
@@ -158,7 +157,6 @@ struct Order {
     reply: oneshot::Sender<Result<CodeReply, CodeError>>,
 }
 
-/// Task of one folder.
 #[derive(Debug)]
 struct FolderProcess {
     folder: PathBuf,

@@ -20,7 +20,7 @@ pub struct Token {
 /// Form of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Whole word.
+    /// Whole word as written.
     Word,
     /// Part of a compound such as `camelCase`, at the position of the whole word. Also a number without its thousands
     /// separators, at the position of its first digits.

@@ -47,7 +47,7 @@ impl Language {
     }
 
     /// Returns the language with the most function words among these lowercase words. English if there are fewer than
-    /// [`LEAST`].
+    /// two.
     pub fn of<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let mut counts = [0_u16; LANGUAGES.len() + 1];
         for word in words {
@@ -92,9 +92,9 @@ fn add<const N: usize>(counts: &mut [u16; N], of: u32) {
 /// Bit sets of the languages in which a word is a function word.
 #[derive(Debug, Default, Clone, Copy)]
 struct SmallIn {
-    /// In any text.
+    /// Languages for any text.
     texts: u32,
-    /// In questions only.
+    /// Languages for questions only.
     questions: u32,
 }
 

@@ -8,7 +8,7 @@ use unicode_normalization::{
     is_nfkc_quick,
 };
 
-/// Normalised text.
+/// Text in normalised form.
 #[derive(Debug)]
 pub struct Normal<'a> {
     text: Cow<'a, str>,
@@ -30,7 +30,7 @@ struct Stretch {
 }
 
 impl<'a> Normal<'a> {
-    /// Normalises a text.
+    /// Normalises a text to NFKC.
     pub fn new(text: &'a str) -> Self {
         if text.is_ascii() || is_nfkc_quick(text.chars()) == IsNormalized::Yes {
             return Self { text: Cow::Borrowed(text), stretches: Vec::new(), original: text.len() };
@@ -122,9 +122,9 @@ pub enum Script {
     Spaced,
     /// Han characters, also in Japanese.
     Han,
-    /// Hiragana and katakana.
+    /// Japanese hiragana and katakana.
     Kana,
-    /// Korean hangul.
+    /// Korean hangul syllables and letters.
     Hangul,
     /// Thai, Lao, Burmese and Khmer, with spaces only between sentences.
     SoutheastAsian,

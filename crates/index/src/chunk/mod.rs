@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Body, DocumentPlace, Part, Row, Table};
 
-/// Size of chunks.
+/// Size limits of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkConfig {
     /// Approximate number of characters in a chunk of text. With its overlap, a chunk exceeds this by at most a fifth.
@@ -42,7 +42,7 @@ impl Default for ChunkConfig {
 pub struct Chunk {
     /// Place of the chunk. For a sheet, the cells of this chunk.
     pub place: DocumentPlace,
-    /// Text as Markdown.
+    /// Text of the chunk, as Markdown.
     pub text: String,
     /// Closest heading above the chunk, without its marks.
     pub heading: Option<String>,

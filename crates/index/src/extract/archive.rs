@@ -30,7 +30,6 @@ const NAME_BYTES: usize = 1000;
 /// Maximum number of unread files named in the failure.
 const NAMED: usize = 5;
 
-/// File in an archive.
 struct File<'a> {
     /// Path with slashes, or the reason why it is not allowed.
     path: Result<String, String>,
@@ -207,7 +206,6 @@ fn nested() -> Failure {
     Failure::Foreign { found: "it is an archive in an archive or a mail, which is not opened".to_owned() }
 }
 
-/// Unpacks a file within the limits.
 fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
     let content = file.content?;
     let most = limits.bytes_in.min(left);

@@ -182,7 +182,6 @@ fn percent_decimals(code: &str) -> Option<usize> {
     Some(decimals.len()).filter(|decimals| is_plain && *decimals <= MOST_DECIMALS)
 }
 
-/// Formats a number as a percentage.
 fn percentage(value: f64, decimals: usize) -> String {
     let hundredths = value * 100.0;
     if !hundredths.is_finite() || hundredths.abs() >= LARGE {
@@ -199,7 +198,6 @@ pub(super) type Comments = BTreeMap<(u32, u32), String>;
 /// Comments of a workbook.
 #[derive(Debug, Default)]
 pub(super) struct BookComments {
-    /// Comments by sheet name.
     pub(super) sheets: HashMap<String, Comments>,
     /// Sheets with truncated comments, each with the reason.
     pub(super) truncated: Vec<String>,

@@ -51,7 +51,6 @@ pub(super) fn markdown(page: &str) -> Result<String, String> {
     converter.convert(page).map_err(|error| error.to_string())
 }
 
-/// Estimates the nesting depth of elements.
 fn depth(page: &str) -> usize {
     let (mut depth, mut most) = (0_usize, 0);
     for (at, _) in page.match_indices('<') {
@@ -81,7 +80,6 @@ fn declared(bytes: &[u8]) -> Option<String> {
     Some(label).filter(|label| !label.is_empty())
 }
 
-/// Returns the title of a page.
 fn title(page: &str) -> Option<String> {
     const MOST: usize = 2000;
     let lower = page.to_ascii_lowercase();
@@ -98,7 +96,6 @@ fn title(page: &str) -> Option<String> {
     Some(title)
 }
 
-/// Maximum number of chapters.
 const MOST: usize = 5000;
 
 pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {

@@ -19,7 +19,6 @@ const NAME_BYTES: usize = 200;
 /// Maximum length of a file extension in bytes.
 const ENDING_BYTES: usize = 20;
 
-/// Reads an RFC 822 message.
 pub(super) fn message(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
     let mail = MessageParser::default().parse(bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
     let mut told = Message {
@@ -60,7 +59,6 @@ fn attached(part: &MessagePart<'_>) -> Attachment {
     Attachment { name, content: (!is_in_text).then(|| part.contents().to_vec()) }
 }
 
-/// Reads an Outlook message.
 pub(super) fn outlook(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let failure = |error: office_oxide::cfb::CfbError| broken(Kind::Msg, &error.to_string());
     let mut file = CfbReader::new(Cursor::new(bytes)).map_err(failure)?;
@@ -109,7 +107,6 @@ fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) ->
     super::clean::decode(&bytes[..end], None)
 }
 
-/// Attachment of a message.
 #[derive(Debug)]
 struct Attachment {
     name: String,
@@ -149,7 +146,6 @@ pub(super) fn entry(bytes: Vec<u8>, kind: Kind, wanted: &str) -> Result<Option<V
     Ok(files.into_iter().find(|file| file.name == wanted).and_then(|file| file.content))
 }
 
-/// Parsed message.
 #[derive(Debug, Default)]
 struct Message {
     subject: String,

@@ -76,7 +76,6 @@ fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
     if changed.is_empty() { bytes } else { package.rewritten(&changed).unwrap_or(bytes) }
 }
 
-/// Converts elements to Markdown.
 fn markdown(elements: Vec<Element>) -> String {
     let section = Section { elements, ..Section::default() };
     DocumentIR { sections: vec![section], ..DocumentIR::default() }.to_markdown()
@@ -104,7 +103,6 @@ fn told(kind: Kind, why: &str) -> Failure {
     limit.map_or_else(|| broken(kind, why), |(_, what, most)| Failure::too_many(what, most))
 }
 
-/// Reads a Word document.
 pub(super) fn text(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (document, whole) = read(bytes, kind, teller.limits)?;
     teller.head(document.metadata.title.as_deref(), None)?;
@@ -133,7 +131,6 @@ fn margins(section: &mut Section) -> Vec<String> {
     lines
 }
 
-/// Reads the slides of a presentation.
 pub(super) fn slides(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (document, whole) = read(bytes, kind, teller.limits)?;
     teller.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;

@@ -34,7 +34,6 @@ pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     teller.unpaged(blocks.join("\n\n"))
 }
 
-/// Reads slides with speaker notes.
 pub(super) fn presentation(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (_, content) = opened(bytes, Kind::Odp, teller)?;
     let pages = content.all("page");

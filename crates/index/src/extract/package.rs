@@ -22,18 +22,15 @@ const DEEP: usize = 200;
 /// Element of an XML document.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Node {
-    /// Name without its prefix.
     pub(super) name: String,
     attributes: Vec<(String, String)>,
     pub(super) children: Vec<Child>,
 }
 
-/// Content of an element.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Child {
-    /// Text with resolved entities.
+    /// Text, with its entities resolved.
     Text(String),
-    /// Child element.
     Node(Node),
 }
 
@@ -51,7 +48,6 @@ impl Node {
         })
     }
 
-    /// Returns the first child element with this name.
     pub(super) fn node(&self, name: &str) -> Option<&Self> {
         self.nodes().find(|node| node.name == name)
     }
@@ -164,7 +160,6 @@ impl<B: AsRef<[u8]>> Package<B> {
         Ok(Self { archive, kind, most: limits.bytes_out.saturating_mul(MARKUP) })
     }
 
-    /// Returns the names of all files.
     pub(super) fn names(&self) -> Vec<String> {
         self.archive.file_names().flatten().map(|name| name.to_string()).collect()
     }

@@ -282,7 +282,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the encoding of a code page.
 fn of_page(number: i32) -> Option<&'static Encoding> {
     let label = match number {
         932 => "shift_jis".to_owned(),

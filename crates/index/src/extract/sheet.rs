@@ -25,7 +25,6 @@ const HEADER_BYTES: usize = PIECE_BYTES / 8;
 /// Sheet whose rows are emitted in batches. Cells must arrive in order, row by row.
 #[derive(Default)]
 pub(super) struct Sheet {
-    /// Sheet number, starting at 1.
     pub(super) number: u32,
     name: String,
     rows: Vec<Sparse>,
@@ -226,7 +225,6 @@ pub(super) struct Merging {
     pub(super) sheet: Sheet,
     merged: MergedCells,
     row: u32,
-    /// Pending cells of the current row.
     waiting: Vec<(u32, String)>,
     /// Comments on cells that were not reached yet.
     pub(super) comments: Comments,

@@ -25,7 +25,6 @@ pub struct Teller<'a> {
     pub(crate) wanted: WantedParts,
     /// Recogniser of pages that are images.
     pub(crate) scanner: Scanner,
-    /// Counts of everything emitted so far.
     pub(crate) tally: Tally,
     /// Pages that are images and were not recognised.
     unread: Option<UnreadPages>,
@@ -194,7 +193,6 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Describes the truncated places.
     pub(super) fn truncated(&self) -> Option<String> {
         let (places, count) = &self.truncated;
         let more = count - places.len();

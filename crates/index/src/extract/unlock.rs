@@ -45,7 +45,6 @@ pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&st
     Ok(bytes)
 }
 
-/// Decrypts the document in a container.
 fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
     let protected = |how: &str| Failure::Protected { kind, how: how.to_owned() };
     // Without this stream, access is controlled elsewhere, for example by a company's rights management service.
@@ -79,10 +78,8 @@ fn is_locked_workbook<R: Read + Seek>(file: &mut CfbReader<R>) -> bool {
     false
 }
 
-/// Encryption of a document.
 enum Lock {
     Agile {
-        /// Cipher of the content.
         content: Cipher,
         /// Cipher of the content key.
         of_key: Cipher,
@@ -119,7 +116,6 @@ impl Hash {
         (self.0)(&parts.concat())
     }
 
-    /// Hashes a password repeatedly.
     fn of_password(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
         let letters: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         (0..rounds).fold(self.of(&[salt, &letters]), |hash, round| self.of(&[&round.to_le_bytes(), &hash]))

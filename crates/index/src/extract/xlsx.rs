@@ -23,7 +23,6 @@ pub(super) fn cursor(bytes: Vec<u8>) -> Bytes {
     Cursor::new(bytes.into())
 }
 
-/// Reads an Excel workbook.
 pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let mut comments = cell::book_comments(&bytes, teller.limits);
     let mended_bytes = has_blanks(&bytes, teller.limits).then(|| mended(&bytes, teller.limits)).flatten();

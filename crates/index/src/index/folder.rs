@@ -31,7 +31,7 @@ use super::{
 };
 use crate::analyze::{ANALYSIS_VERSION, Dictionary};
 
-/// Open index files.
+/// Index files, opened for reading and writing.
 pub(crate) struct Folder {
     /// Directory for other files of the index, besides those of the library. `None` if the index is in memory only.
     pub(crate) path: Option<PathBuf>,

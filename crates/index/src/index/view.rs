@@ -30,7 +30,7 @@ use crate::{analyze::Dictionary, chunk::Chunk, kind::Kind, recognition::Recognit
 /// Properties of a document besides its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Document type.
+    /// Type of the document.
     pub kind: Option<Kind>,
     /// Number of pages, sheets or slides that were read.
     pub parts: u32,
@@ -65,7 +65,7 @@ pub struct Entry {
     /// Properties besides the text.
     #[serde(default)]
     pub about: About,
-    /// Number of chunks.
+    /// Number of the document's chunks.
     pub chunks: u32,
     /// Time of indexing in seconds since 1970.
     pub indexed_at: u64,
@@ -73,7 +73,6 @@ pub struct Entry {
     pub(crate) owner: u32,
 }
 
-/// All indexed documents.
 pub(crate) type Entries = HashMap<DocumentId, Arc<Entry>>;
 
 /// Keys of a segment's chunks, by their number in the segment.
@@ -109,7 +108,6 @@ impl View {
         Ok(kept.map_or(&keys, |kept| kept.get_or_init(|| Arc::clone(&keys))).clone())
     }
 
-    /// Loads the chunk at this address.
     pub(crate) fn chunk(&self, address: DocAddress) -> Result<Chunk, IndexError> {
         let document: TantivyDocument = self.searcher.doc(address)?;
         from_record(&document, &self.fields)

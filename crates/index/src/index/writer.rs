@@ -244,7 +244,6 @@ impl Writer {
         }
     }
 
-    /// Removes a document. Returns false if it is not indexed.
     pub(crate) fn remove(&mut self, id: &DocumentId) -> Result<bool, IndexError> {
         let Some(entry) = self.entries.get(id).cloned() else { return Ok(false) };
         self.take_out(&[entry])?;

@@ -135,7 +135,6 @@ pub(super) struct Ingester<'a> {
     pub(super) index: &'a Arc<IndexHandle>,
     pub(super) failures: &'a FailureCache,
     pub(super) chunks: ChunkConfig,
-    /// Receives progress reports.
     pub(super) progress: &'a OnProgress,
     pub(super) cancel: &'a CancellationToken,
 }

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::analyze::{Form, Language, Token, exact::tokens, stem, stems, words::language};
 
-/// Terms to highlight.
 #[derive(Debug, Default)]
 pub(crate) struct HighlightTerms {
     stems: HashSet<String>,

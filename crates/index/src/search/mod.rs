@@ -91,7 +91,7 @@ pub(crate) const CITED: usize = 240;
 /// Maximum number of hits, regardless of the request.
 pub(crate) const MOST_HITS: usize = 200;
 
-/// Search request.
+/// Search request with its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Documents that the caller may see. No others are searched.
@@ -167,7 +167,7 @@ pub struct Hit {
     pub score: f32,
     /// Excerpt with the hits.
     pub snippet: Snippet,
-    /// Complete chunk.
+    /// Complete chunk with its place.
     pub chunk: Chunk,
     /// Text of the previous chunk, if requested.
     pub before: Option<String>,

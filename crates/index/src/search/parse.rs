@@ -18,7 +18,7 @@ const FIELDS: [&str; 12] = [
     "title", "text", "body", "content", "heading", "page", "file", "filename", "name", "document", "author", "subject",
 ];
 
-/// Parsed query.
+/// Query in parsed form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParsedQuery {
     /// Units in the order of the query, without stop words.
@@ -38,7 +38,7 @@ pub struct ParsedQuery {
 pub enum Unit {
     /// Word of a script with spaces.
     Word {
-        /// Lowercase form.
+        /// Word in lower case.
         exact: String,
         /// Stem in each language.
         stems: Vec<String>,
@@ -49,11 +49,11 @@ pub enum Unit {
     Prefix(String),
     /// Words joined by punctuation, such as `4.1` or `user@host`.
     Chain(String),
-    /// Quoted text.
+    /// Text in quotation marks.
     Phrase(String),
 }
 
-/// Parses a query.
+/// Parses a query. Never fails.
 pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
     let query = query.get(..query.floor_char_boundary(LONGEST)).unwrap_or(query).replace("\\\"", "\"");
     let mut parsed = ParsedQuery::default();

@@ -123,13 +123,13 @@ const SPACED: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005
 /// Condition that every match fulfils.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// No known condition.
+    /// No condition is known.
     Nothing,
     /// Contains this lowercase text.
     Letters(String),
-    /// Fulfils all conditions.
+    /// Fulfils all these conditions.
     All(Vec<Need>),
-    /// Fulfils at least one condition.
+    /// Fulfils one of these conditions.
     One(Vec<Need>),
 }
 

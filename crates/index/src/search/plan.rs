@@ -42,7 +42,6 @@ impl Planner<'_> {
         Box::new(BooleanQuery::new(self.allowed.positions.keys().map(one).collect()))
     }
 
-    /// Runs a query. Empty if there is no query.
     pub(super) fn found(&self, query: Option<Part>) -> Result<FoundChunks, IndexError> {
         query.map_or_else(|| Ok(FoundChunks::new()), |query| Ok(self.view.searcher.search(&query, &DocSetCollector)?))
     }

@@ -146,11 +146,10 @@ const WHOLE_PHRASE: f32 = 1000.0;
 
 /// Ranking criteria of a query.
 struct RankQuery {
-    /// Concepts, rarest first.
+    /// Concepts, with the rarest first.
     concepts: Vec<Concept>,
     /// Chunks to which the search is restricted. `None` for all.
     within: Option<FoundChunks>,
-    /// Excluded chunks.
     without: FoundChunks,
     /// Chunks that contain the exact query.
     whole: FoundChunks,

@@ -90,7 +90,6 @@ pub(crate) async fn read(extractor: &Extractor, name: &str, bytes: &[u8]) -> (Op
     read_file(extractor, file, Kind::of_name(name)).await
 }
 
-/// Reads a fixture.
 pub(crate) async fn read_fixture(name: &str) -> (Option<Document>, Option<Failure>) {
     let file = File::open(fixture(name)).unwrap();
     read_file(&extractor(Limits::default()), file, Kind::of_name(name)).await

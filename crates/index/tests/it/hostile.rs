@@ -154,7 +154,7 @@ async fn what_nests_without_end_ends() {
     }
 }
 
-/// Deterministic pseudo-random numbers.
+/// Generator of deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {

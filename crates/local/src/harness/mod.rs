@@ -37,7 +37,6 @@ pub(crate) enum Plan {
     Say(String),
     /// Answer with this text and the instructions to connect a model.
     Connect(String, &'static Language),
-    /// Call this tool.
     Call { tool: &'static str, arguments: Value },
     /// Let the model write, with this notice above.
     Write { mark: String, text: String },
@@ -115,9 +114,7 @@ const HANDED_OVER: &str = "\n\nUploaded file";
 /// Number of characters of a request that are read.
 const LONGEST: usize = 2000;
 
-/// Parsed request.
 struct OpenRequest<'a> {
-    /// Text of the user.
     text: String,
     /// Earlier requests, newest first.
     earlier: Vec<&'a str>,
@@ -127,7 +124,6 @@ struct OpenRequest<'a> {
     paths: &'a [String],
 }
 
-/// Result of a tool call.
 struct Outcome<'a> {
     tool: &'a str,
     text: &'a str,

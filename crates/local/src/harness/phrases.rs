@@ -44,7 +44,7 @@ struct Ask {
     groups: Vec<Vec<Term>>,
 }
 
-/// Consecutive words.
+/// One or several consecutive words.
 #[derive(Debug, Clone)]
 struct Term {
     text: String,

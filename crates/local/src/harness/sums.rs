@@ -9,7 +9,7 @@ use super::{
 const DIGITS: u32 = 10;
 /// Maximum length of a sum in bytes, because nested parentheses use the stack.
 const LONGEST: usize = 200;
-/// Maximum exponent.
+/// Maximum exponent of a power.
 const HIGHEST_POWER: u128 = 512;
 
 /// Fraction in lowest terms with a positive denominator.
@@ -98,7 +98,6 @@ fn plain_sign(letter: char) -> char {
     }
 }
 
-/// Parser of a sum.
 struct Reader<'a> {
     rest: &'a str,
     /// True if the decimal separator is a comma.

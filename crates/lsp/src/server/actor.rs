@@ -59,7 +59,6 @@ struct Actor {
     connection: Option<Connection>,
     /// Commands that wait until the server is ready.
     queue: VecDeque<Command>,
-    /// Files as last reported to the server.
     watched: WatchedFiles,
     crashes: Crashes,
     condition: watch::Sender<Condition>,
@@ -308,7 +307,6 @@ impl Actor {
         error
     }
 
-    /// Stops a server that is not needed.
     async fn end(&mut self) {
         self.condition.send_replace(Condition::Cold);
         let error = self.parts.stopped();

@@ -124,7 +124,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes a file in the server.
     pub(super) fn close(&mut self, below: &Path) -> Result<(), Breakdown> {
         if !self.documents.close(below) {
             return Ok(());
@@ -166,7 +165,6 @@ impl Connection {
         self.checks.files().iter().try_for_each(|below| self.pull(below))
     }
 
-    /// Sends a query about a position.
     pub(super) fn ask(
         &mut self,
         below: &Path,
@@ -205,7 +203,6 @@ impl Connection {
         if self.answered_once { deadline } else { deadline.max(self.loads_until) }
     }
 
-    /// Asks the server to shut down.
     pub(super) fn ask_to_end(&mut self) {
         let id = self.requests.next_id();
         let _ = self.send(message::request(id, "shutdown", &Value::Null));
@@ -214,7 +211,6 @@ impl Connection {
 
     // --- Receiving ---
 
-    /// Handles a message.
     pub(super) fn take(&mut self, message: Incoming) -> Result<(), Breakdown> {
         // A server that sends anything is not hanging.
         self.silences = 0;

@@ -15,12 +15,10 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Time without a crash after which the counter is reset.
 const SOUND: Duration = Duration::from_secs(300);
 
-/// Crashes of a server.
 #[derive(Debug, Default)]
 pub(super) struct Crashes {
     count: u32,
     early: u32,
-    /// Description of the last crash.
     last: String,
     last_at: Option<Instant>,
     retry_at: Option<Instant>,
@@ -39,7 +37,6 @@ pub(super) enum CrashKind {
 }
 
 impl Crashes {
-    /// Records a crash.
     pub(super) fn add(&mut self, how: &str, kind: CrashKind, now: Instant) {
         self.count += 1;
         self.early = if kind == CrashKind::Early { self.early + 1 } else { 0 };

@@ -235,7 +235,6 @@ pub(super) struct Check {
     pub(super) reply: Reply<Vec<Findings>>,
 }
 
-/// All pending checks.
 #[derive(Default)]
 pub(super) struct Checks(pub(super) Vec<Check>);
 
@@ -300,7 +299,7 @@ impl Checks {
         self.0.len() < before
     }
 
-    /// Fails all checks.
+    /// Fails all checks with this error.
     pub(super) fn fail(&mut self, error: &ServerError) {
         self.0.drain(..).for_each(|check| drop(check.reply.send(Err(error.clone()))));
     }

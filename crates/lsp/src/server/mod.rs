@@ -143,7 +143,6 @@ enum Command {
     Changed { files: Vec<(PathBuf, DiskChange)> },
     /// Return the last findings of all open files.
     Recall { purpose: CheckPurpose, reply: oneshot::Sender<Vec<(PathBuf, Findings)>> },
-    /// Stop the server.
     Stop { reply: oneshot::Sender<()> },
 }
 
@@ -151,7 +150,7 @@ enum Command {
 pub(crate) struct Question {
     pub(crate) method: &'static str,
     pub(crate) position: WirePosition,
-    /// Additional parameters.
+    /// Additional parameters of the request.
     pub(crate) more: Vec<(&'static str, Value)>,
 }
 
@@ -235,7 +234,6 @@ impl ServerHandle {
         answer.await.unwrap_or_default()
     }
 
-    /// Stops the server.
     pub(crate) async fn stop(&self) {
         let (reply, done) = oneshot::channel();
         let _ = self.commands.send(Command::Stop { reply }).await;

@@ -113,7 +113,7 @@ impl Requests {
         self.asked.is_empty() && self.again.is_empty()
     }
 
-    /// Fails all queries.
+    /// Fails all queries with this error.
     pub(super) fn fail(&mut self, error: &ServerError) {
         let again = self.again.drain(..).map(|(_, request)| request);
         for request in self.asked.drain().map(|(_, request)| request).chain(again) {

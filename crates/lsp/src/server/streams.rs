@@ -25,7 +25,6 @@ const MAX_BYTES: usize = 64 << 20;
 /// Maximum number of messages per window.
 const MAX_MESSAGES: usize = 20_000;
 
-/// Both pipes of a server.
 #[derive(Debug)]
 pub(super) struct Streams {
     /// Received messages, or the reason why there will be no more.

@@ -126,12 +126,10 @@ pub(super) fn rectangle(rectangle: &Rect) -> [f32; 4] {
     [rectangle.x0, rectangle.y0, rectangle.x1, rectangle.y1].map(|number| number as f32)
 }
 
-/// Maximum number of operators per page.
 const MOST_STEPS: u32 = 20_000_000;
 /// Maximum number of form XObjects per page, and their maximum nesting depth.
 const MOST_FORMS: u32 = 20_000;
 const DEEPEST: usize = 16;
-/// Maximum number of letters per page.
 const MOST_GLYPHS: usize = 500_000;
 /// Maximum number of straight lines per page. Pages with more are drawings without tables.
 const MOST_LINES: usize = 50_000;
@@ -145,7 +143,6 @@ struct State<'a> {
     setting: Setting<'a>,
 }
 
-/// Marked content.
 struct Mark {
     is_hidden: bool,
     /// Replacement text with the index of the first glyph that it replaces.
@@ -261,7 +258,6 @@ impl<'f, 'a> Drawing<'f, 'a> {
         self.cursor = cursor;
     }
 
-    /// Records that some content is skipped.
     fn truncate(&mut self, why: &str) {
         self.content.truncated.get_or_insert_with(|| why.to_owned());
     }
@@ -317,7 +313,6 @@ impl<'f, 'a> Drawing<'f, 'a> {
     }
 }
 
-/// Returns the replacement text of marked content.
 fn actual_text(properties: &Dict<'_>) -> Option<String> {
     properties.get::<Bytes<'_>>("ActualText").map(|text| line::string(text.as_bytes()))
 }
@@ -381,7 +376,6 @@ impl Path {
     }
 }
 
-/// Maximum number of layers.
 const MOST_LAYERS: usize = 10_000;
 
 /// Layers that are hidden by default.

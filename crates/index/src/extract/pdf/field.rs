@@ -14,7 +14,6 @@ use super::{
 
 /// Maximum number of characters per text.
 const MOST_LETTERS: usize = 100_000;
-/// Maximum number of annotations per page.
 const MOST: usize = 5000;
 /// Maximum number of ancestors that are searched for a field's inherited property.
 const PARENTS: usize = 10;
@@ -68,7 +67,6 @@ impl Beside {
         }
     }
 
-    /// Truncates a text to the limit.
     fn bounded(&mut self, text: &str) -> String {
         if text.chars().nth(MOST_LETTERS).is_some() {
             let why = || format!("a field or a comment of more than {MOST_LETTERS} letters");
@@ -196,7 +194,6 @@ fn file_name(file: &Object<'_>) -> Option<String> {
     text(file, "UF").or_else(|| text(file, "F")).filter(|name| !name.trim().is_empty())
 }
 
-/// Returns a text property.
 fn text(of: &Dict<'_>, key: &str) -> Option<String> {
     of.get::<Bytes<'_>>(key).map(|text| line::string(text.as_bytes()))
 }

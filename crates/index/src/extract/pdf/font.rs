@@ -204,7 +204,7 @@ impl Face<'_> {
     }
 }
 
-/// Text state.
+/// Text state of PDF.
 #[derive(Clone, Default)]
 pub(super) struct Setting<'a> {
     pub(super) face: Option<Rc<Face<'a>>>,
@@ -357,7 +357,6 @@ impl Line<'_> {
         glyphs.pop_if(|glyph| !glyph.is_somewhere());
     }
 
-    /// Moves along the line.
     fn go_on(&mut self, by: f32) {
         let is_vertical = self.setting.face.as_ref().is_some_and(|face| face.is_vertical);
         let by = f64::from(by);
@@ -382,7 +381,6 @@ impl Line<'_> {
     }
 }
 
-/// Builds a transformation from six numbers.
 pub(super) fn affine(numbers: [Number; 6]) -> Affine {
     Affine::new(numbers.map(|number| number.as_f64()))
 }

@@ -128,7 +128,7 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     pieces.extend(open.map(OpenPiece::done));
 }
 
-/// Piece under construction.
+/// Piece that is being built.
 struct OpenPiece {
     piece: Piece,
     last: Letter,
@@ -336,7 +336,6 @@ pub(super) type Place = (f32, f32);
 /// Stands for a gap between words without a stored space: a thin space.
 pub(super) const GAP: char = '\u{2009}';
 
-/// Returns true for a combining mark.
 pub(super) fn is_mark(letter: char) -> bool {
     canonical_combining_class(letter) != 0
 }
@@ -406,7 +405,6 @@ pub(super) fn instead(glyphs: &[Glyph], text: &str) -> Vec<Glyph> {
     glyphs.iter().enumerate().flat_map(told).collect()
 }
 
-/// Converts a point to a place.
 pub(super) const fn place(point: Point) -> Place {
     (point.x as f32, point.y as f32)
 }

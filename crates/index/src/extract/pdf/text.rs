@@ -66,7 +66,6 @@ fn bullet(text: &str) -> Option<&str> {
     (rest.is_empty() || rest.starts_with(' ')).then_some(rest.trim_start())
 }
 
-/// Joins the lines of a cell.
 pub(super) fn joined(rows: &Rows) -> String {
     let mut text = String::new();
     for line in rows.iter().filter_map(|row| Line::of(row)) {
@@ -82,7 +81,6 @@ pub(super) fn markdown(regions: &[Rows]) -> String {
     blocks.join("\n\n")
 }
 
-/// Returns the size of most letters.
 fn body_size(regions: &[Rows]) -> f32 {
     let mut sizes: Vec<(f32, usize)> = Vec::new();
     for piece in regions.iter().flatten().flatten() {
@@ -238,7 +236,6 @@ fn join(text: &mut String, line: &str) {
 const LINES: usize = 4;
 /// Minimum width of a gutter, relative to the font size.
 const LEAST: f32 = 0.4;
-/// Maximum nesting depth of columns.
 const DEPTH: usize = 4;
 
 /// Splits a page into regions in reading order.

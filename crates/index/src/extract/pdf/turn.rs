@@ -42,7 +42,7 @@ impl Turn {
     }
 }
 
-/// Orientation of text.
+/// Orientation of some text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Way {
     /// Counterclockwise rotation in degrees, from 0 to 360.

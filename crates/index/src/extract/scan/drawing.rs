@@ -163,13 +163,11 @@ fn grey(greys: &[u8], (width, height): (u32, u32), point: Point) -> Option<u32> 
     greys.get(y as usize * width as usize + x as usize).map(|grey| u32::from(*grey))
 }
 
-/// Converts RGB pixels to brightness.
 fn greys(colours: &[u8]) -> Vec<u8> {
     let pixels = colours.chunks_exact(3);
     pixels.map(|pixel| if let [red, green, blue] = *pixel { brightness(red, green, blue) } else { u8::MAX }).collect()
 }
 
-/// Returns the perceived brightness of a colour.
 const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
     // 299, 587 and 114 thousandths (ITU-R BT.601), in parts of 65,536.
     ((19_595 * red as u32 + 38_470 * green as u32 + 7_471 * blue as u32 + 32_768) >> 16) as u8

@@ -24,7 +24,6 @@ pub(crate) use self::present::Scanner;
 #[derive(Debug)]
 #[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition makes none"))]
 pub(super) struct RecognisedText {
-    /// Text as Markdown.
     pub(super) text: String,
     /// True if the page may have more lines than the limit.
     pub(super) is_cut: bool,
@@ -105,7 +104,6 @@ impl Scanner {
     }
 }
 
-/// Maximum number of pages.
 const MOST_PAGES: usize = 10_000;
 /// Maximum number of fields per page.
 const MOST_FIELDS: usize = 4096;

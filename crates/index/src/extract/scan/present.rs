@@ -28,7 +28,7 @@ const MODEL_BYTES: u64 = 256 * 1024 * 1024;
 pub(crate) struct Scanner {
     models: Models,
     pages: u32,
-    /// Remaining time.
+    /// Time that remains for recognition.
     time: Duration,
 }
 

@@ -51,7 +51,6 @@ impl Shelf {
         Self { folder, index, clock }
     }
 
-    /// Reopens the index.
     pub(crate) async fn reopened(self) -> Self {
         self.index.close().await.unwrap();
         let index = IndexHandle::open(config(self.folder.path(), &self.clock)).await.unwrap();
