@@ -56,7 +56,7 @@ pub enum Kind {
     Picture,
 }
 
-/// Kinds with their serialised name, their display name and their file extensions.
+/// Kinds with their name in document keys, their display name and their file extensions.
 const KINDS: [(Kind, &str, &str, &[&str]); 23] = [
     (Kind::Pdf, "pdf", "PDF", &["pdf"]),
     (Kind::Docx, "docx", "Word document", &["docx", "docm", "dotx", "dotm"]),
@@ -92,7 +92,7 @@ impl Kind {
         KINDS.iter().find(|(.., endings)| endings.contains(&ending)).map(|(kind, ..)| *kind)
     }
 
-    /// Returns the kind with this serialised name.
+    /// Returns the kind with this name in document keys.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         KINDS.iter().find(|(_, known, ..)| *known == word).map(|(kind, ..)| *kind)
     }
@@ -117,7 +117,7 @@ impl Kind {
         matches!(self, Self::Pdf | Self::Docx | Self::Xlsx | Self::Xlsb | Self::Pptx | Self::Zip)
     }
 
-    /// Returns the serialised name, as in [`KINDS`].
+    /// Returns the name in document keys, which are stored in the index.
     pub(crate) fn word(self) -> &'static str {
         self.row().0
     }

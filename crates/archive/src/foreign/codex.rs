@@ -69,7 +69,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
     }
 }
 
-/// Only the token counts and exit codes of events add something to the items.
+/// Reads an event. Only token counts and exit codes add something to the items.
 fn event(event: &Value, history: &mut HistoryBuilder) {
     match text(event, "type") {
         "token_count" => count(event, history),

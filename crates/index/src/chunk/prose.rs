@@ -100,7 +100,7 @@ fn paragraph(units: &[Unit], start: usize) -> usize {
 }
 
 /// Returns the number of characters before a chunk that are repeated in it: whole sentences if any are short enough,
-/// otherwise whole words. Nothing is repeated before a heading, because it belongs to another section.
+/// otherwise whole words. Nothing is repeated across a heading, because the text before it belongs to another section.
 fn overlap(text: &str, before: &[Unit], next: &Unit, most: usize) -> usize {
     let Some(end) = before.last().filter(|_| next.kind != UnitKind::Heading).map(|unit| unit.bytes.end) else {
         return 0;
