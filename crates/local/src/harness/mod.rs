@@ -37,6 +37,7 @@ pub(crate) enum Plan {
     Say(String),
     /// Answer with this text and the instructions to connect a model.
     Connect(String, &'static Language),
+    /// Call this tool once.
     Call { tool: &'static str, arguments: Value },
     /// Let the model write, with this notice above.
     Write { mark: String, text: String },

@@ -143,6 +143,7 @@ enum Command {
     Changed { files: Vec<(PathBuf, DiskChange)> },
     /// Return the last findings of all open files.
     Recall { purpose: CheckPurpose, reply: oneshot::Sender<Vec<(PathBuf, Findings)>> },
+    /// Stop the server process.
     Stop { reply: oneshot::Sender<()> },
 }
 
