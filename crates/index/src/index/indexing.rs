@@ -1,4 +1,4 @@
-//! Documents that are being indexed: [`Claim`] and [`Indexing`] for callers, [`Batch`] for the writer.
+//! Documents that are being indexed: [`Claim`] and [`Indexing`] for callers, `Batch` for the writer.
 
 use std::{collections::HashMap, sync::Arc};
 
