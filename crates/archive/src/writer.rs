@@ -18,6 +18,7 @@ pub struct ArchiveWriter<W: Write> {
     sums: String,
     /// Session whose events are buffered.
     session: Option<SessionId>,
+    /// Number of the session's last part.
     part: u32,
     gathered: Vec<u8>,
 }

@@ -63,6 +63,7 @@ fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
 const MAX_LINE: usize = 100;
 /// Average number of bytes per token of code.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
+/// Maximum number of shown definitions.
 const MAX_SHOWN: usize = 2000;
 
 /// Renders as many definitions as fit, in the order of their ranks. Uses a binary search, because definitions of one

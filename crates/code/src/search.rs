@@ -81,6 +81,7 @@ impl CodeIndex {
     }
 }
 
+/// Maximum length of a query in bytes.
 const MAX_QUERY: usize = 2000;
 /// Maximum number of distinct terms in a query.
 const MAX_TERMS: usize = 48;

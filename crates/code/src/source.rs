@@ -49,8 +49,9 @@ impl Parser {
         SourceFile { path, text, language, tags, spans, lines }
     }
 
-    /// Reparses the text with macros around items, such as `cfg_net! { pub fn bind() {} }`, blanked out, because the
-    /// grammar sees their content as tokens. Macros with a syntax of their own are kept.
+    /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`: the call is
+    /// replaced by blanks and its content stays, which the grammar would otherwise see as tokens. Macros with their own
+    /// syntax are left unchanged.
     fn opened(&mut self, grammar: &Grammar, text: &str, mut tree: Tree) -> Tree {
         let mut opened = text.as_bytes().to_vec();
         for _ in 0..MAX_NESTED_MACROS {
@@ -236,6 +237,7 @@ impl<'text> Lines<'text> {
     }
 }
 
+/// First and last line, both included.
 type LineRange = (u32, u32);
 
 /// Splits lines into chunks at definitions, outer ones first. Neighbours stay together while they fit.

@@ -23,7 +23,7 @@ impl Stems {
     }
 }
 
-/// Maximum length of an identifier that is a term as a whole, in bytes.
+/// Maximum length of an identifier that is a term as a whole, in characters.
 const MAX_WHOLE: usize = 64;
 /// Maximum number of parts of an identifier that are indexed. Base64 data has hundreds.
 const MAX_PARTS: usize = 24;

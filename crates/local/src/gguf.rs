@@ -37,6 +37,7 @@ pub(crate) struct Sizes {
     pub(crate) heads: usize,
     /// Number of key and value heads. Each serves `heads / kv_heads` query heads.
     pub(crate) kv_heads: usize,
+    /// Width of one attention head.
     pub(crate) head: usize,
     /// Context length for which the model was trained.
     pub(crate) context: usize,

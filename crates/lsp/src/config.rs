@@ -24,7 +24,7 @@ pub struct LanguageLimits {
     pub wait: Duration,
     /// Maximum time that a step waits for a server that has not answered yet.
     pub cold_wait: Duration,
-    /// Memory limit of each server process in bytes. `None` for the limit of commands.
+    /// Limit on the writable memory of each server process, in bytes. `None` for the limit of commands.
     pub memory_bytes: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ pub struct ServerConfig {
     pub command: String,
     /// Arguments of the program.
     pub args: Vec<String>,
-    /// Environment variables of the program.
+    /// Additional environment variables of the program.
     pub environment: BTreeMap<String, String>,
     /// Language identifier for each file extension, without the dot.
     pub languages: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Language servers, one per project and language, shared by all sessions.
+//! Language servers, one per project root and language, shared by all sessions.
 //!
 //! - [`config`]: configured servers and their limits.
 //! - `pool`: [`LanguagePool`], the port for engine and tools. It finds the server of a file and starts it on first use.

@@ -131,7 +131,7 @@ impl FrameDecoder {
     fn head(&mut self) -> Result<Option<usize>, FrameError> {
         let looked_at = &self.buffer[..self.buffer.len().min(MAX_HEAD)];
         let Some(end) = looked_at.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD) else {
-            // Detects output that is not a frame early: every header line has a colon.
+            // Reject output that can never become a frame early: every header line has a colon.
             let whole_lines = looked_at.rsplit(|byte| *byte == b'\n').skip(1);
             let is_head = whole_lines.into_iter().all(|line| line.contains(&b':'));
             return if looked_at.len() < MAX_HEAD && is_head { Ok(None) } else { Err(FrameError::Nonsense) };

@@ -23,7 +23,7 @@ pub(crate) struct SlantedBox {
 }
 
 impl SlantedBox {
-    /// Returns a function from distances along and across the direction, relative to the centre, to points.
+    /// Returns a function that maps distances from the centre, along and across the direction, to a point.
     pub(crate) fn points(&self) -> impl Fn(f32, f32) -> Point {
         let ((sin, cos), (x, y)) = (self.angle.sin_cos(), self.centre);
         move |along, across| (x + along * cos - across * sin, y + along * sin + across * cos)
@@ -78,7 +78,8 @@ fn mark(is_seen: &mut [bool], at: usize) {
     }
 }
 
-/// Returns the eight neighbours of a pixel in its columns. Positions below the map match no pixel.
+/// Returns the positions of a pixel and its neighbours, without wrapping at the sides of the map. Those below the map
+/// match no pixel.
 fn neighbours(row: usize, column: usize, width: usize) -> impl Iterator<Item = usize> {
     let columns = column.saturating_sub(1)..=(column + 1).min(width - 1);
     (row.saturating_sub(1)..=row + 1).flat_map(move |row| columns.clone().map(move |column| row * width + column))

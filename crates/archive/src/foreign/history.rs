@@ -53,6 +53,7 @@ pub(super) struct HistoryBuilder {
 }
 
 struct OpenTurn {
+    /// Index of the first event of the turn.
     start: usize,
     began: Timestamp,
     /// Calls without a result: our ids by those of the program.

@@ -34,6 +34,7 @@ const NICENESS: i32 = 10;
 const QUIET_MILLIS: u16 = 100;
 /// Number of changed files above which the whole folder is scanned, which is then cheaper than single checks.
 const MANY: usize = 30;
+/// Minimum interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(250);
 /// Maximum number of scans if folders change meanwhile.
 const LOOKS: usize = 3;

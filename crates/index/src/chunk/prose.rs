@@ -135,6 +135,7 @@ fn trimmed(text: &str, bytes: Range<usize>) -> Range<usize> {
 pub(super) struct Unit {
     /// Byte range, including the white space after it.
     pub(super) bytes: Range<usize>,
+    /// Length of the unit in characters.
     pub(super) letters: usize,
     pub(super) kind: UnitKind,
     /// True if a paragraph starts with it.

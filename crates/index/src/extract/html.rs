@@ -51,6 +51,7 @@ pub(super) fn markdown(page: &str) -> Result<String, String> {
     converter.convert(page).map_err(|error| error.to_string())
 }
 
+/// Returns the approximate nesting depth of the elements.
 fn depth(page: &str) -> usize {
     let (mut depth, mut most) = (0_usize, 0);
     for (at, _) in page.match_indices('<') {
@@ -96,6 +97,7 @@ fn title(page: &str) -> Option<String> {
     Some(title)
 }
 
+/// Maximum number of chapters in a book.
 const MOST: usize = 5000;
 
 pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {

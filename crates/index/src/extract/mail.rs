@@ -1,4 +1,4 @@
-//! Mail messages: headers, text, and attachments, each as a document of its own.
+//! Mail messages: headers, text, and attachments, each as a separate document.
 
 use std::{collections::HashSet, io::Cursor};
 

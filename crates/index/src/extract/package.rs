@@ -114,7 +114,7 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
             Event::GeneralRef(entity) => {
                 let name = entity.to_string();
                 let letters = quick_xml::escape::unescape(&format!("&{name};")).map(std::borrow::Cow::into_owned);
-                // Entities that the document defines are not expanded: they may stand for any amount of text.
+                // Entities that the document defines are not expanded, as they could produce any amount of text.
                 let other = || if name == "nbsp" { " ".to_owned() } else { format!("&{name};") };
                 add(&mut open, Child::Text(letters.unwrap_or_else(|_| other())));
             }
@@ -217,7 +217,7 @@ impl<B: AsRef<[u8]>> Package<B> {
         Some(String::from_utf8_lossy(&start).into_owned())
     }
 
-    /// Returns true if any file except those selected by `but` may contain a tag. This takes a tenth of the time for
+    /// Returns true if any file except those selected by `but` may contain a tag. This takes a tenth of the time of
     /// parsing. Also true if the files are too large to be searched.
     pub(super) fn may_have_tag(&mut self, tag: &str, but: impl Fn(&str) -> bool) -> bool {
         let mut left = self.most;

@@ -223,7 +223,7 @@ fn compound(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
         contains(bytes, &name)
     };
-    // Attachments embedded in a message contain stream names of their own, so the root entries are checked first. The
+    // Attachments embedded in a message contain their own stream names, so the root entries are checked first. The
     // daemon checks a file's head without a name, and then the directory is not read.
     let folder = named.and_then(|_| CfbReader::new(Cursor::new(whole)).ok());
     let is_root = |name: &str| folder.as_ref().is_some_and(|folder| folder.has_root_entry(name));

@@ -25,6 +25,7 @@ const HEADER_BYTES: usize = PIECE_BYTES / 8;
 /// Sheet whose rows are emitted in batches. Cells must arrive in order, row by row.
 #[derive(Default)]
 pub(super) struct Sheet {
+    /// Sheet number, starting at 1.
     pub(super) number: u32,
     name: String,
     rows: Vec<Sparse>,

@@ -40,7 +40,7 @@ pub struct About {
     /// Recognition that was used, if pages remained unrecognised that another one may recognise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recognition: Option<RecognitionStamp>,
-    /// True if reading was cut short by a time or memory limit for the first time. Such a document is read once more.
+    /// True if reading was cut short by a time or memory limit for the first time. Such a document is read again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retry: bool,
     /// Hash of the path from which the document was read. Another document at that path replaces it.

@@ -30,7 +30,7 @@ impl HighlightTerms {
             }
         }
         needles.stems.extend(meant.iter().flat_map(|word| stems(word)));
-        // If a phrase does not occur literally, its words are highlighted instead, see [`marks`](Self::marks).
+        // If a phrase does not occur literally, its words are highlighted instead, see `marks`.
         needles
     }
 

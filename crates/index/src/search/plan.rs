@@ -223,7 +223,7 @@ impl<'a> Concepts<'a> {
                 self.chunks(query, matches!(unit, Unit::Phrase(_)))?;
                 for token in tokens(text) {
                     match token.form {
-                        // The single digits of a number such as 4.1 say nothing.
+                        // The single digits of a number such as 4.1 carry no meaning.
                         Form::Word if token.text.len() > 1 => self.word(&token.text, &stems(&token.text), PART)?,
                         Form::Pair => self.pair(&token.text)?,
                         Form::Word | Form::Part | Form::Last => {}

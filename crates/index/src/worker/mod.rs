@@ -2,8 +2,8 @@
 //!
 //! The daemon starts its own executable again as a *worker*, passes it the open file, and reads its frames, one part
 //! each. The worker drops all privileges before it reads the first byte: it can open no file, make no connection and
-//! start no program, and its memory and time are limited. A document that crashes or exploits it cannot affect the
-//! daemon.
+//! start no program, and its memory and time are limited. Whatever a document does to its worker, the daemon
+//! continues.
 //!
 //! - `child`: worker side, [`run_worker`].
 //! - `extraction`: daemon side. [`Extractor`] starts workers, [`Extraction`] reads and validates their output.

@@ -196,7 +196,7 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
     for (part, number) in parts.iter().zip(1..=2) {
         says(part, &format!("[p. {number} (recognised)]"), &HARBOUR);
     }
-    // A single page can be read, and the pages of a damaged file that are intact.
+    // A single page can be read, and so can the intact pages of a damaged file.
     assert_eq!(places(&extractor, "pages.tif", 2, 2).await, [DocumentPlace::ScannedPage(2)]);
     let mut damaged = fixture_bytes("pages.tif");
     // The width of the first page, whose directory is near byte 2188.

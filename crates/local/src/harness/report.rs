@@ -93,6 +93,7 @@ fn list(language: &Language, text: &str) -> String {
     blocks.iter().filter(|block| !block.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n\n")
 }
 
+/// Formats all files of a session, without the folders in `UNSEEN` and empty areas.
 fn all_files(language: &Language, text: &str) -> String {
     let lines = || text.lines().map(str::trim_end).filter(|line| !UNSEEN.iter().any(|unseen| line.starts_with(unseen)));
     if lines().all(|line| AREAS.contains(&line) || line.is_empty()) {

@@ -59,6 +59,7 @@ struct Actor {
     connection: Option<Connection>,
     /// Commands that wait until the server is ready.
     queue: VecDeque<Command>,
+    /// Files as last reported to the server.
     watched: WatchedFiles,
     crashes: Crashes,
     condition: watch::Sender<Condition>,

@@ -19,6 +19,7 @@ const SOUND: Duration = Duration::from_secs(300);
 pub(super) struct Crashes {
     count: u32,
     early: u32,
+    /// Description of the last crash.
     last: String,
     last_at: Option<Instant>,
     retry_at: Option<Instant>,

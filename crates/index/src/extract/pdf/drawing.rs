@@ -126,10 +126,12 @@ pub(super) fn rectangle(rectangle: &Rect) -> [f32; 4] {
     [rectangle.x0, rectangle.y0, rectangle.x1, rectangle.y1].map(|number| number as f32)
 }
 
+/// Maximum number of operators per page.
 const MOST_STEPS: u32 = 20_000_000;
-/// Maximum number of form XObjects per page, and their maximum nesting depth.
+/// Maximum number of embedded forms per page, and their maximum nesting depth.
 const MOST_FORMS: u32 = 20_000;
 const DEEPEST: usize = 16;
+/// Maximum number of letters per page.
 const MOST_GLYPHS: usize = 500_000;
 /// Maximum number of straight lines per page. Pages with more are drawings without tables.
 const MOST_LINES: usize = 50_000;
@@ -143,6 +145,7 @@ struct State<'a> {
     setting: Setting<'a>,
 }
 
+/// Marked part of the content.
 struct Mark {
     is_hidden: bool,
     /// Replacement text with the index of the first glyph that it replaces.
@@ -223,7 +226,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
         }
     }
 
-    /// Draws a named form XObject or records an image.
+    /// Draws a named form or records an image.
     fn draw_named(&mut self, name: &Name<'_>, resources: &Resources<'a>, depth: usize) {
         let Some(stream) = resources.get_x_object(name) else { return };
         if self.layers.hides(stream.dict(), b"OC") || self.is_hidden() {

@@ -14,6 +14,7 @@ use super::{
 
 /// Maximum number of characters per text.
 const MOST_LETTERS: usize = 100_000;
+/// Maximum number of fields and comments per page.
 const MOST: usize = 5000;
 /// Maximum number of ancestors that are searched for a field's inherited property.
 const PARENTS: usize = 10;

@@ -78,8 +78,8 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     rows.into_iter().map(|(_, _, row)| row).collect()
 }
 
-/// Returns the maximum distance between a letter and a line of different sizes. Much smaller letters get a line of
-/// their own.
+/// Returns the maximum distance between a letter and a line of different sizes. Much smaller letters get a separate
+/// line.
 fn off_line(one: f32, other: f32) -> f32 {
     const MUCH: f32 = 2.5;
     OFF_LINE * one.max(other).min(MUCH * one.min(other))
@@ -298,7 +298,7 @@ pub(super) struct Letter {
     /// True if the x axis is mirrored, because the page reads from the right.
     pub(super) from_right: bool,
     /// Minimum gap between right-to-left words, relative to the font size, on a page without stored spaces. `None` on
-    /// pages with stored spaces, where gaps say little: programs stretch letters and report incorrect widths.
+    /// pages with stored spaces, where gaps are unreliable: programs stretch letters and report incorrect widths.
     pub(super) word_gap: Option<f32>,
 }
 
@@ -333,9 +333,10 @@ pub(super) fn is_wide(letter: char) -> bool {
 /// Point on the stored page. The y axis points up; lengths are in points.
 pub(super) type Place = (f32, f32);
 
-/// Stands for a gap between words without a stored space: a thin space.
+/// Letter that represents a gap between words without a stored space: a thin space.
 pub(super) const GAP: char = '\u{2009}';
 
+/// Returns true for a combining mark.
 pub(super) fn is_mark(letter: char) -> bool {
     canonical_combining_class(letter) != 0
 }

@@ -182,7 +182,7 @@ impl Grid {
             last = Some((letter, place));
         }
         let cells: Vec<String> = cells.into_iter().map(|letters| text::joined(&rows(pieces(letters)))).collect();
-        // Skip empty rows.
+        // Empty rows, such as those of merged cells, do not count as missing text below.
         let is_filled = |row: &[String]| row.iter().any(|cell| !cell.is_empty());
         let rows = cells.chunks(width).filter(|row| is_filled(row)).map(<[String]>::to_vec);
         let rows: Vec<Vec<String>> = rows.collect();

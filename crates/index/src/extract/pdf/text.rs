@@ -236,6 +236,7 @@ fn join(text: &mut String, line: &str) {
 const LINES: usize = 4;
 /// Minimum width of a gutter, relative to the font size.
 const LEAST: f32 = 0.4;
+/// Maximum nesting of columns in columns.
 const DEPTH: usize = 4;
 
 /// Splits a page into regions in reading order.

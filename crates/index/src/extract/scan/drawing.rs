@@ -23,7 +23,7 @@ const MOST_PICTURES: u32 = 4000;
 const MOST_PIXELS: u64 = 400_000_000;
 /// Maximum number of samples per pixel in each direction.
 const FINEST: i32 = 4;
-/// Factor above 1 by which an image may be finer than the page and still be sampled once per pixel.
+/// Number of additional image pixels per page pixel, in each direction, that do not require another sample.
 const HARDLY_FINER: f64 = 0.2;
 
 /// Renders a page in grey. `None` if it has no size.
@@ -168,6 +168,7 @@ fn greys(colours: &[u8]) -> Vec<u8> {
     pixels.map(|pixel| if let [red, green, blue] = *pixel { brightness(red, green, blue) } else { u8::MAX }).collect()
 }
 
+/// Returns the perceived brightness of a colour.
 const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
     // 299, 587 and 114 thousandths (ITU-R BT.601), in parts of 65,536.
     ((19_595 * red as u32 + 38_470 * green as u32 + 7_471 * blue as u32 + 32_768) >> 16) as u8
