@@ -1,13 +1,13 @@
-//! Sessions as files.
+//! Export and import of sessions as files.
 //!
-//! An archive is a gzipped tar that common tools open: `manifest.json` first, then the events of each session in parts
-//! (`journal/SESSION/000001.jsonl`), then files (`files/uploads/…`), and `SHA256SUMS` last, which names the hash of
-//! everything before it. What is read may come from anybody: its sizes, names, order and hashes are checked as it is
-//! read, in one pass and with bounded memory, and whoever reads acts on nothing before [`unpack`] has returned.
+//! An archive is a gzipped tar that common tools can open. It contains `manifest.json` first, then the events of each
+//! session in parts (`journal/SESSION/000001.jsonl`), then files (`files/uploads/…`), and finally `SHA256SUMS` with the
+//! hash of every other member. Archives are untrusted: sizes, names, order and hashes are checked in one pass with
+//! bounded memory, and the receiver must not use the content before [`unpack`] returns.
 //!
-//! - [`Manifest`]: the description in front. [`ArchiveWriter`] writes, [`unpack`] reads.
-//! - [`ArchiveError`]: why an archive is refused.
-//! - [`foreign`]: histories of other programs, as events.
+//! - [`Manifest`]: description at the start. [`ArchiveWriter`] writes archives, [`unpack`] reads them.
+//! - [`ArchiveError`]: reasons to reject an archive.
+//! - [`foreign`]: conversion of histories of other programs to events.
 
 pub mod foreign;
 mod reader;
@@ -21,41 +21,37 @@ use serde::{Deserialize, Serialize};
 pub use reader::{Unpack, unpack};
 pub use writer::ArchiveWriter;
 
-/// Name of the description.
 const MANIFEST: &str = "manifest.json";
-/// Name of the list of hashes.
 const SUMS: &str = "SHA256SUMS";
-/// Folder of the events.
 const JOURNAL: &str = "journal/";
-/// Folder of the files.
 const FILES: &str = "files/";
 
-/// The version of archives that is written, and the last that is read.
+/// Format version that is written, and the last one that can be read.
 pub const FORMAT: u32 = 1;
-/// The word that tells an archive from other tars.
+/// Marker that distinguishes archives from other tars.
 const ARCHIVE: &str = "agentd-session";
-/// Sessions that one archive may hold: one, and those that work for it.
+/// Maximum number of sessions in an archive: one session and its subagents.
 pub const MAX_SESSIONS: usize = 10_000;
 
-/// Description of what an archive holds.
+/// Description of an archive's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     archive: String,
     format: u32,
-    /// The program that wrote it.
+    /// Program that wrote the archive.
     pub made_by: String,
-    /// When it was written.
+    /// Time of the export.
     pub made_at: Timestamp,
-    /// The name of the session.
+    /// Title of the session.
     pub title: String,
-    /// Set if secrets were masked.
+    /// True if secrets were masked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub redacted: bool,
-    /// The session, and behind it those that work for it.
+    /// The session, followed by its subagents.
     pub sessions: Vec<ArchivedSession>,
 }
 
-/// Part of a description that is read before its version is known.
+/// Fields that are read before the version is known.
 #[derive(Deserialize)]
 struct Probe {
     #[serde(default)]
@@ -65,7 +61,7 @@ struct Probe {
 }
 
 impl Manifest {
-    /// A description of these sessions.
+    /// Creates the manifest for these sessions.
     pub fn new(
         made_by: String,
         made_at: Timestamp,
@@ -76,10 +72,10 @@ impl Manifest {
         Self { archive: ARCHIVE.to_owned(), format: FORMAT, made_by, made_at, title, redacted, sessions }
     }
 
-    /// Reads a description.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// When it is another program's, of a newer version, or makes no sense.
+    /// If it is from another program, has a newer format, or is invalid.
     pub(crate) fn read(text: &[u8]) -> Result<Self, ArchiveError> {
         let probe: Probe =
             serde_json::from_slice(text).map_err(|_| ArchiveError::Foreign("its manifest is not agentd's"))?;
@@ -99,34 +95,34 @@ impl Manifest {
     }
 }
 
-/// Refusal of an archive or of a foreign history.
+/// Reason to reject an archive or a foreign history.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// It is something else.
+    /// The file is not an archive.
     #[error("this is no archive of a session: {0}")]
     Foreign(&'static str),
-    /// A later program wrote it.
+    /// The archive has a newer format.
     #[error("this archive has the format {0}, and this version of agentd reads up to {known}", known = FORMAT)]
     Newer(u32),
-    /// Its end is missing.
+    /// The archive is truncated.
     #[error("the archive is cut: its end is missing")]
     Cut,
-    /// It is not as it was written.
+    /// The archive was changed or damaged.
     #[error("the archive was changed or damaged: {0}")]
     Changed(String),
-    /// It holds what no archive may hold.
+    /// The archive contains something that is not allowed.
     #[error("the archive is refused: {0}")]
     Hostile(String),
-    /// It is larger than an archive may be.
+    /// The archive exceeds a limit.
     #[error("the archive is too large: {0}")]
     TooLarge(String),
-    /// It cannot be read.
+    /// The archive cannot be read.
     #[error("the archive could not be read: {0}")]
     Io(#[from] io::Error),
 }
 
 impl ArchiveError {
-    /// Kind of the failure.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io(_) => ErrorKind::Storage,
@@ -134,7 +130,7 @@ impl ArchiveError {
         }
     }
 
-    /// Hint on what to do.
+    /// Returns advice for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Foreign(_) => {

@@ -1,5 +1,5 @@
-//! Reads an archive of anybody: in one pass, with bounded memory, and nothing on trust. The members of its tar are regular files, one
-//! after the other, with names that are bounded; nothing is allocated by a size that the tar only declares.
+//! Reads untrusted archives in one pass with bounded memory. Members of the tar must be regular files with bounded
+//! names. Nothing is allocated according to a size that the tar only declares.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,48 +20,47 @@ use crate::{
     writer::{Hashing, hex},
 };
 
-/// Maximum size of the description, in bytes.
+/// Maximum size of the manifest in bytes.
 const MAX_MANIFEST: u64 = 8 << 20;
-/// Maximum size of the list of hashes, in bytes.
+/// Maximum size of the list of hashes in bytes.
 const MAX_SUMS: u64 = 64 << 20;
-/// Maximum size of a part with events, in bytes.
+/// Maximum size of a journal part in bytes.
 const MAX_PART: u64 = 64 << 20;
-/// Maximum size of an event, in bytes: a larger one reaches no client.
+/// Maximum size of an event in bytes. Larger ones cannot be sent to clients.
 const MAX_EVENT: usize = 16 << 20;
-/// Maximum size of all events, in bytes.
+/// Maximum total size of all events in bytes.
 const MAX_EVENTS: u64 = 4 << 30;
-/// Maximum number of members.
 const MAX_MEMBERS: usize = 40_000;
 
-/// Takes in what an archive holds, as it is read. Nothing of it may be used before [`unpack`] has returned: only then it is
-/// known to be whole.
+/// Receives the content of an archive while it is read. The content must not be used before [`unpack`] returns, because
+/// only then it is known to be complete.
 pub trait Unpack {
-    /// Refusal of whoever takes it in.
+    /// Error of the receiver.
     type Error: From<ArchiveError>;
 
-    /// Takes the description.
+    /// Receives the manifest.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// If the receiver rejects it.
     fn manifest(&mut self, manifest: &Manifest) -> Result<(), Self::Error>;
 
-    /// Takes the next events of a session, which are not empty.
+    /// Receives the next events of a session, at least one.
     ///
     /// # Errors
-    /// Why they are refused.
+    /// If the receiver rejects them.
     fn events(&mut self, session: SessionId, events: Vec<Event>) -> Result<(), Self::Error>;
 
-    /// Takes a file, reading all of it.
+    /// Receives a file. Must read all of its content.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// If the receiver rejects it.
     fn file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), Self::Error>;
 }
 
-/// Reads an archive, and checks that it is whole.
+/// Reads an archive and verifies that it is complete.
 ///
 /// # Errors
-/// Why the archive is refused, or the first refusal of `into`.
+/// If the archive is invalid, or with the first error of `into`.
 pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error> {
     let mut source = BufReader::new(Source(source));
     let head = source.fill_buf().map_err(broken)?;
@@ -85,12 +84,12 @@ pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error
     }
 }
 
-/// The members that were read so far.
+/// Members that were read so far.
 #[derive(Default)]
 struct Members {
-    /// Hash of each by its name.
+    /// Hash of each member by name.
     hashes: BTreeMap<String, String>,
-    /// Sessions of the description with the number of the last part of each.
+    /// Sessions of the manifest, with the number of the last part of each.
     parts: BTreeMap<SessionId, u32>,
     event_bytes: u64,
     files: u64,
@@ -98,7 +97,7 @@ struct Members {
 }
 
 impl Members {
-    /// Takes the next member, and says whether it was the last.
+    /// Processes the next member. Returns true if it was the last one.
     fn take<U: Unpack, R: Read>(
         &mut self,
         name: &str,
@@ -146,7 +145,7 @@ impl Members {
         Ok(false)
     }
 
-    /// The session whose next part has that name.
+    /// Returns the session whose next part has this name.
     fn part(&mut self, name: &str) -> Option<SessionId> {
         let (session, number) = name.strip_suffix(".jsonl")?.split_once('/')?;
         let session: SessionId = session.parse().ok()?;
@@ -168,7 +167,7 @@ impl Members {
         }
         let mut counted = CountedReader { content, read: 0, failure: None };
         let taken = into.file(file, &mut counted);
-        // An archive that breaks off is no fault of whoever takes it in.
+        // A truncated archive takes precedence over an error of the receiver.
         if let Some(error) = counted.failure {
             return Err(broken(error).into());
         }
@@ -176,7 +175,7 @@ impl Members {
         if counted.read == file.bytes { Ok(()) } else { Err(ArchiveError::Cut.into()) }
     }
 
-    /// Holds all members to the list of hashes.
+    /// Compares all members with the list of hashes.
     fn verify(&self, sums: &[u8]) -> Result<(), ArchiveError> {
         let changed = |what: String| ArchiveError::Changed(what);
         let sums = std::str::from_utf8(sums).map_err(|_| changed("its list of hashes is no text".to_owned()))?;
@@ -196,7 +195,7 @@ impl Members {
         }
     }
 
-    /// An error before anything was read tells that it is something else.
+    /// Converts an error before the first member: the file is not an archive.
     fn of_first(&self, error: ArchiveError) -> ArchiveError {
         match error {
             ArchiveError::Changed(_) | ArchiveError::Cut if self.hashes.is_empty() => {
@@ -207,7 +206,7 @@ impl Members {
     }
 }
 
-/// A reader that counts, and keeps its failure.
+/// Counts the bytes that are read, and stores a read error.
 struct CountedReader<'a> {
     content: &'a mut dyn Read,
     read: u64,
@@ -231,7 +230,7 @@ impl Read for CountedReader<'_> {
     }
 }
 
-/// All bytes of a member that has a limit.
+/// Reads a whole member of bounded size.
 fn whole(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Result<Vec<u8>, ArchiveError> {
     if size > limit {
         return Err(ArchiveError::TooLarge(format!("{} has {size} bytes, and {limit} are allowed", shown(name))));
@@ -243,7 +242,7 @@ fn whole(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Result<V
 
 fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
     let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    // The message says where, not what: the events may be private.
+    // The message only names the position: events may be private.
     let event = |(number, line): (usize, &[u8])| {
         if line.len() > MAX_EVENT {
             let (name, line) = (shown(name), number + 1);
@@ -261,15 +260,15 @@ fn misplaced(name: &str) -> ArchiveError {
     ArchiveError::Hostile(format!("{} does not belong there", shown(name)))
 }
 
-/// A name of bounded length, with every character to be seen.
+/// Shortens a name and makes invisible characters visible.
 fn shown(name: &str) -> String {
     agentd_core::visible::line(&name.chars().take(120).collect::<String>())
 }
 
-/// Maximum length of a name, in bytes.
+/// Maximum length of a name in bytes.
 const MAX_NAME: u64 = 5000;
 
-/// The next regular file and its name; none at the end of the tar.
+/// Returns the next regular file with its name. `None` at the end of the tar.
 fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Entry<'t, R>)>, ArchiveError> {
     let mut long_name = None;
     loop {
@@ -304,7 +303,7 @@ fn text(name: Vec<u8>) -> Result<String, ArchiveError> {
     String::from_utf8(name).map_err(|_| ArchiveError::Hostile("a name in it is no plain text".to_owned()))
 }
 
-/// Meaning of an error of the readers below.
+/// Converts an error of the underlying readers.
 fn broken(error: io::Error) -> ArchiveError {
     if let Some(inner) = error.get_ref()
         && let Some(told) = inner.downcast_ref::<SourceBroke>()
@@ -314,23 +313,23 @@ fn broken(error: io::Error) -> ArchiveError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => ArchiveError::Cut,
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ArchiveError::Changed(plain(&error)),
-        // The readers of tars and gzip streams put their own complaints into this kind.
+        // The tar and gzip readers use this kind for their own errors.
         io::ErrorKind::Other if error.raw_os_error().is_none() => ArchiveError::Changed(plain(&error)),
         _ => ArchiveError::Io(error),
     }
 }
 
-/// The message in one line of bounded length: it may quote the archive.
+/// Formats the message as one line of bounded length, since it may quote the archive.
 fn plain(error: &io::Error) -> String {
     error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
-/// Failure of the source itself, which is no fault of the archive.
+/// Failure of the source itself, independent of the archive.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct SourceBroke(String);
 
-/// A source whose own failures can be told from those of the archive.
+/// Marks errors of the source, so that they can be distinguished from those of the archive.
 struct Source<R>(R);
 
 impl<R: Read> Read for Source<R> {

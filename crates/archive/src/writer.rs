@@ -1,4 +1,4 @@
-//! Writes an archive in one pass, with bounded memory.
+//! Writes an archive in one pass with bounded memory.
 
 use std::io::{self, Read, Write};
 
@@ -9,25 +9,25 @@ use tar::{Builder, EntryType, Header};
 
 use crate::{FILES, JOURNAL, MANIFEST, Manifest, SUMS};
 
-/// Bytes of events above which a part ends.
+/// Number of bytes of events after which a part ends.
 const PART: usize = 1 << 20;
 
-/// An archive that is being written.
+/// Archive that is being written.
 pub struct ArchiveWriter<W: Write> {
     tar: Builder<GzEncoder<W>>,
     sums: String,
-    /// The session whose events are gathered.
+    /// Session whose events are buffered.
     session: Option<SessionId>,
-    /// Number of its last part.
+    /// Number of the session's last part.
     part: u32,
     gathered: Vec<u8>,
 }
 
 impl<W: Write> ArchiveWriter<W> {
-    /// Begins an archive.
+    /// Starts an archive with its manifest.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn begin(out: W, manifest: &Manifest) -> io::Result<Self> {
         let tar = Builder::new(GzEncoder::new(out, Compression::fast()));
         let mut writer = Self { tar, sums: String::new(), session: None, part: 0, gathered: Vec::new() };
@@ -37,10 +37,10 @@ impl<W: Write> ArchiveWriter<W> {
         Ok(writer)
     }
 
-    /// Adds the next event of a session. All events of a session come one behind the other.
+    /// Adds the next event. All events of a session must be consecutive.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn event(&mut self, event: &Event) -> io::Result<()> {
         if self.session != Some(event.session_id) {
             self.end_part()?;
@@ -51,11 +51,11 @@ impl<W: Write> ArchiveWriter<W> {
         if self.gathered.len() >= PART { self.end_part() } else { Ok(()) }
     }
 
-    /// Adds a file, behind all events. One that has become shorter meanwhile is filled up with zeros, so that the rest of the
-    /// archive can be read.
+    /// Adds a file, after all events. A file that was truncated meanwhile is padded with zeros, so that the rest of the
+    /// archive stays readable.
     ///
     /// # Errors
-    /// When it cannot be read or written.
+    /// If it cannot be read or written.
     pub fn file(&mut self, file: &TreeFile, content: &mut dyn Read) -> io::Result<()> {
         self.end_part()?;
         let mode = if file.executable { 0o700 } else { 0o600 };
@@ -63,10 +63,10 @@ impl<W: Write> ArchiveWriter<W> {
         self.member(&format!("{FILES}{}", file.path), mode, file.modified, file.bytes, &mut content)
     }
 
-    /// Ends the archive.
+    /// Finishes the archive.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         self.end_part()?;
         let sums = std::mem::take(&mut self.sums);
@@ -106,7 +106,7 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-/// A reader that takes the hash of what it hands on.
+/// Reader that hashes what it passes on.
 pub(crate) struct Hashing<R> {
     pub(crate) content: R,
     pub(crate) hash: Sha256,
@@ -120,7 +120,6 @@ impl<R: Read> Read for Hashing<R> {
     }
 }
 
-/// Hexadecimal digits of a hash.
 pub(crate) fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,5 @@
-//! Gives up its rights as the worker of a folder does, and tries to use them: `code_probe FOLDER OTHER_FILE`. For tests of
-//! this crate.
+//! Drops its privileges as a folder's worker does and then tries to use them: `code_probe FOLDER OTHER_FILE`. For the
+//! tests of this crate.
 
 use std::{
     fs::{self, File},
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let Some(address) = listener.as_ref().ok().and_then(|listener| listener.local_addr().ok()) else {
         return ExitCode::FAILURE;
     };
-    // Both lead out, one of them made before.
+    // Both are links out of the folder. One of them was created before.
     let link = folder.join("link");
     if symlink(&other, &link).is_err() || !give_up_rights(&Access::Read(&folder)).is_ok_and(|filtered| filtered) {
         return ExitCode::FAILURE;

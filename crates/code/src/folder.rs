@@ -1,4 +1,4 @@
-//! Code of one folder: its index, kept current, and the questions to it.
+//! Code of one folder: an index that is kept current, and answers to questions.
 
 use std::{
     borrow::Cow,
@@ -23,36 +23,36 @@ use crate::{
     },
 };
 
-/// Bytes of an answer's text at most.
+/// Maximum size of an answer's text in bytes.
 pub const MAX_ANSWER: usize = 4096;
 
 /// Settings of a [`CodeFolder`].
 pub struct FolderConfig {
-    /// Threads that read and parse.
+    /// Number of threads that read and parse.
     pub threads: usize,
-    /// Files that are indexed at most.
+    /// Maximum number of indexed files.
     pub max_files: usize,
-    /// Rules of git above the folder.
+    /// Git ignore rules of the folders above.
     pub outer: Vec<OuterRules>,
-    /// Predicate on paths below the folder: which files may be read. Files with secrets may not.
+    /// Predicate on paths below the folder: true for files that may be read. Files with secrets may not.
     pub may_read: Box<MayRead>,
 }
 
 impl FolderConfig {
-    /// Settings without a change but for the files that may be read.
+    /// Creates the default settings with this predicate.
     pub fn new(may_read: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { threads: 2, max_files: MAX_FILES, outer: Vec::new(), may_read: Box::new(may_read) }
     }
 }
 
-/// Code of one folder. Files are read below its root only, and never through links.
+/// Code of one folder. Files are only read below its root and never through links.
 pub struct CodeFolder {
     root: PathBuf,
     config: FolderConfig,
     outer: OuterIgnore,
     index: CodeIndex,
     skipped: SkippedFiles,
-    /// Folders that were listed, as paths below the root; the root is the empty one.
+    /// Listed folders as paths below the root. The root itself is empty.
     folders: Vec<String>,
     is_truncated: bool,
     is_partial: bool,
@@ -61,7 +61,7 @@ pub struct CodeFolder {
 impl CodeFolder {
     /// Creates an empty index of a folder; [`refresh`](Self::refresh) fills it.
     pub fn new(root: &Path, config: FolderConfig) -> Self {
-        // Resolved once, so that a link on the way to a file shows as a difference.
+        // Resolved once, so that a link in a file's path shows as a different real path.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         Self {
             root,
@@ -75,22 +75,22 @@ impl CodeFolder {
         }
     }
 
-    /// Real path of the folder.
+    /// Returns the real path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Folders whose files belong to the index, as paths below the root, of which one is empty.
+    /// Returns the folders whose files belong to the index, as paths below the root. The root itself is an empty path.
     pub fn folders(&self) -> &[String] {
         &self.folders
     }
 
-    /// Brings the index up to the folder: reads what is new or changed by time or size, removes what is gone.
+    /// Updates the index: reads files that are new or whose time or size changed, and removes missing ones.
     pub fn refresh(&mut self) -> RefreshReport {
         self.refresh_telling(&mut |_| {})
     }
 
-    /// Does the same, and tells of each step.
+    /// Like [`refresh`](Self::refresh), with a callback for each step.
     pub fn refresh_telling(&mut self, tell: &mut dyn FnMut(RefreshStep<'_>)) -> RefreshReport {
         let tree = FileTree { root: &self.root, outer: &self.outer, may_read: &*self.config.may_read };
         let mut report =
@@ -100,19 +100,19 @@ impl CodeFolder {
         report
     }
 
-    /// Brings the index up to single files that were written or removed, and tells how many of them it has now. Paths are
-    /// below the folder, with slashes.
+    /// Updates the index for single files that were written or removed. Returns the number that are now indexed. Paths
+    /// are below the folder, with slashes.
     pub fn update(&mut self, paths: &[&str]) -> usize {
         let tree = FileTree { root: &self.root, outer: &self.outer, may_read: &*self.config.may_read };
         update(&mut self.index, &mut self.skipped, &tree, paths)
     }
 
-    /// Index of the folder.
+    /// Returns the index of the folder.
     pub fn index(&self) -> &CodeIndex {
         &self.index
     }
 
-    /// Answers a question.
+    /// Answers a question from the index.
     pub fn reply(&self, question: &CodeQuestion) -> CodeReply {
         let below = match question {
             CodeQuestion::Search { below, .. }
@@ -143,7 +143,7 @@ impl CodeFolder {
         CodeReply { answer, index }
     }
 
-    /// Finds code below a file or folder by words, symbols or a plain question; the best first.
+    /// Finds code below a file or folder by words, symbols or a plain question, best first.
     pub fn search(&self, query: &str, below: &str, limit: usize) -> Vec<CodeHit> {
         let hits = self.index.search(&SearchQuery::new(query).within(below), limit);
         hits.into_iter().map(|hit| self.hit(hit)).collect()
@@ -161,22 +161,22 @@ impl CodeFolder {
         CodeHit { path, first_line, last_line, symbol, score, text, is_stale }
     }
 
-    /// Finds where a symbol is defined and where it is used, below a file or folder.
+    /// Finds the definitions and uses of a symbol below a file or folder.
     pub fn find_symbol(&self, name: &str, below: &str) -> SymbolLocations {
         self.index.find_symbol(name, below, &mut |path| self.text(path))
     }
 
-    /// Lists the definitions of a file, or of the files of a folder.
+    /// Lists the definitions of a file, or of all files in a folder.
     pub fn outline(&self, path: &str) -> Vec<OutlineEntry> {
         outline_of(&self.index, path, &mut |path| self.text(path))
     }
 
-    /// Draws the map of the folder: its most important definitions within a number of tokens.
+    /// Returns a map of the folder: its most important definitions within a token budget.
     pub fn map(&self, max_tokens: usize) -> Vec<MapFile> {
         map(&self.index, max_tokens, &mut |path| self.text(path))
     }
 
-    /// Text of an indexed file, if it still may be read.
+    /// Returns the text of an indexed file if it may still be read.
     fn text(&self, path: &str) -> Option<String> {
         if !belongs(path, &*self.config.may_read) {
             return None;

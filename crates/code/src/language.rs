@@ -1,4 +1,4 @@
-//! Programming languages: which one a file is written in, and the grammar that parses it.
+//! Programming languages: detection by file name, and grammars.
 
 use std::sync::OnceLock;
 
@@ -12,33 +12,33 @@ use agentd_core::code::SymbolKind::{
 pub enum Language {
     /// Shell scripts (feature `bash`).
     Bash,
-    /// C and its headers.
+    /// C source files and headers.
     C,
-    /// C# (feature `c-sharp`).
+    /// C# source files (feature `c-sharp`).
     CSharp,
-    /// C++ (feature `cpp`; without it, headers are parsed as C).
+    /// C++ source files (feature `cpp`). Headers named `.h` are parsed as C.
     Cpp,
-    /// Go.
+    /// Go source files, `.go`.
     Go,
-    /// Java.
+    /// Java source files, `.java`.
     Java,
-    /// JavaScript, also with JSX.
+    /// JavaScript source files, including JSX.
     JavaScript,
-    /// PHP (feature `php`).
+    /// PHP source files (feature `php`).
     Php,
-    /// Python.
+    /// Python source files and stubs.
     Python,
-    /// Ruby (feature `ruby`).
+    /// Ruby source files (feature `ruby`).
     Ruby,
-    /// Rust.
+    /// Rust source files, `.rs`.
     Rust,
-    /// TypeScript with JSX.
+    /// TypeScript source files with JSX.
     Tsx,
-    /// TypeScript.
+    /// TypeScript source files without JSX.
     TypeScript,
 }
 
-/// Languages with the endings of the names of their files, in small letters, and the kinds of nodes that define something.
+/// Languages with their lowercase file extensions and the node kinds of definitions.
 const LANGUAGES: [(Language, &[&str], Kinds); 13] = [
     (Language::Bash, &["bash", "sh", "zsh"], BASH),
     (Language::C, &["c", "h"], C),
@@ -56,7 +56,7 @@ const LANGUAGES: [(Language, &[&str], Kinds); 13] = [
 ];
 
 impl Language {
-    /// Returns the language that the ending of a path stands for, also if this build has no grammar for it.
+    /// Returns the language for a file extension, even if this build has no grammar for it.
     pub fn of_path(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let (_, ending) = name.rsplit_once('.')?;
@@ -64,7 +64,7 @@ impl Language {
         LANGUAGES.iter().find(|(_, known, _)| known.contains(&ending.as_str())).map(|(language, ..)| *language)
     }
 
-    /// Returns whether code of one can use what code of the other defines.
+    /// Returns true if code in one language can use definitions in the other.
     pub fn is_kin(self, other: Self) -> bool {
         let family = |language: Self| match language {
             Self::Cpp => Self::C,
@@ -74,7 +74,7 @@ impl Language {
         family(self) == family(other)
     }
 
-    /// Returns the grammar, unless this build has none. Built when first asked for.
+    /// Returns the grammar, built on first use. `None` if this build does not include it.
     pub(crate) fn grammar(self) -> Option<&'static Grammar> {
         static GRAMMARS: [OnceLock<Option<Grammar>>; 13] = [const { OnceLock::new() }; 13];
         GRAMMARS.get(self as usize)?.get_or_init(|| Some(Grammar::new(self, self.parser_language()?))).as_ref()
@@ -107,20 +107,19 @@ impl Language {
     }
 }
 
-/// Part that a node plays in a file.
+/// Role of a node in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Something that is only walked through.
+    /// Node that is only traversed.
     Other,
-    /// A definition.
+    /// Definition of a symbol.
     Definition(SymbolKind, NameRule),
-    /// A name.
+    /// Name of a symbol.
     Identifier,
 }
 
-/// Grammar of a language with the role of each kind of node.
+/// Grammar of a language with the role of each node kind.
 pub(crate) struct Grammar {
-    /// The grammar.
     pub(crate) language: tree_sitter::Language,
     roles: Vec<Role>,
 }
@@ -143,28 +142,27 @@ impl Grammar {
         Self { language: grammar, roles }
     }
 
-    /// Role of a kind of node.
     pub(crate) fn role(&self, kind: u16) -> Role {
         self.roles.get(usize::from(kind)).copied().unwrap_or(Role::Other)
     }
 }
 
-/// Place of a definition's name.
+/// Location of a definition's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameRule {
     /// In the field `name`.
     Name,
-    /// In the field `type`: blocks such as `impl`.
+    /// In the field `type`, for blocks such as `impl`.
     Type,
     /// At the end of a chain of declarators, as in C.
     Declarator,
-    /// In the field `name`, and only for what has a body: `struct a { … }` and not `struct a *b`.
+    /// In the field `name`, and only with a body: `struct a { … }` but not `struct a *b`.
     NameWithBody,
     /// On the left of an assignment whose right side is a function or a class.
     Assigned,
-    /// A variable that holds a function or a class, or that is not inside of a function.
+    /// In a variable that holds a function or a class, or that is outside functions.
     Variable,
-    /// On the left of an assignment outside of functions.
+    /// On the left of an assignment outside functions.
     OuterAssignment,
 }
 
@@ -273,11 +271,11 @@ const RUBY: Kinds =
 
 const BASH: Kinds = &[("function_definition", Function, Name)];
 
-/// Names in most languages.
+/// Node kinds of names in most languages.
 const IDENTIFIERS: &str = "identifier type_identifier field_identifier property_identifier private_property_identifier \
     shorthand_property_identifier shorthand_field_identifier namespace_identifier package_identifier";
 
-/// Returns whether nodes of a kind are names.
+/// Returns true if nodes of this kind are names.
 fn is_identifier(language: Language, kind: &str) -> bool {
     match language {
         Language::Php => kind == "name",

@@ -1,8 +1,8 @@
-//! Code of one folder: chunks at definitions, ranked search, symbols, and a map of what matters.
+//! Code search in one folder: chunks at definitions, ranked search, symbols, and a map of the important definitions.
 //!
-//! [`CodeFolder`] keeps the index of a folder current and answers questions. Files are parsed by tree-sitter, whose grammars
-//! are C that reads foreign text: run it where documents are read, in a confined process. Nothing here needs a network, a
-//! model or a disk of its own.
+//! [`CodeFolder`] keeps the index of a folder current and answers questions. Files are parsed with tree-sitter, whose
+//! grammars are C code that processes untrusted text. Run it in a sandboxed process, like the readers of documents. It
+//! needs no network, no model and no storage.
 //!
 //! ```no_run
 //! use agentd_code::{CodeFolder, FolderConfig};

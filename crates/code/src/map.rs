@@ -1,6 +1,7 @@
-//! Map of a folder: the definitions that the rest of the code leans on, within a number of tokens.
+//! Map of a folder: the definitions on which the rest of the code depends, within a token budget.
 //!
-//! What all lean on comes first, by PageRank over the files, but one room of the folder does not fill the map.
+//! Files are ranked with PageRank. Further files of the same package or folder count less, so that the map covers the
+//! whole folder.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,7 +15,7 @@ use crate::{
     text::start_of,
 };
 
-/// Draws the map: paths with the lines of their most important definitions, the most important file first.
+/// Returns the lines of the most important definitions per file, most important file first.
 pub(crate) fn map(index: &CodeIndex, max_tokens: usize, read: ReadFile<'_>) -> Vec<MapFile> {
     let graph = Graph::new(index);
     let ranks = page_rank(&graph);
@@ -22,15 +23,15 @@ pub(crate) fn map(index: &CodeIndex, max_tokens: usize, read: ReadFile<'_>) -> V
     render(index, &definitions, max_tokens, read)
 }
 
-/// Share of the rank that goes along the edges.
+/// Damping factor of PageRank.
 const DAMPING: f32 = 0.85;
-/// Rounds; ranks differ little after them.
+/// Number of iterations, after which ranks hardly change.
 const ROUNDS: usize = 10;
 
-/// Rank of each slot; all together 1.
+/// Returns the rank of each slot. The sum is 1.
 fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
     let slots = graph.edges.len();
-    // Rank begins everywhere, and less in tests.
+    // All files have an initial rank, tests a lower one.
     let mut start: Vec<f32> = (0..count(slots)).map(|slot| graph.file_weight(slot)).collect();
     let sum: f32 = start.iter().sum();
     start.iter_mut().for_each(|start| *start /= sum.max(f32::MIN_POSITIVE));
@@ -48,7 +49,7 @@ fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
                 }
             }
         }
-        // What is not passed on goes back to where all begins.
+        // Rank that is not passed on is distributed like the initial rank.
         let back = 1.0 - passed;
         for (place, start) in next.iter_mut().zip(&start) {
             *place += back * start;
@@ -58,17 +59,18 @@ fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
     ranks
 }
 
-/// Bytes of a line that are shown.
+/// Maximum length of a shown line in bytes.
 const MAX_LINE: usize = 100;
-/// Bytes of a token of code, on average.
+/// Average number of bytes per token of code.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
-/// Definitions that are shown at most.
+/// Maximum number of shown definitions.
 const MAX_SHOWN: usize = 2000;
 
-/// Renders as many definitions as fit, in the order of their ranks. Found by halves, since neighbours share a path.
+/// Renders as many definitions as fit, in the order of their ranks. Uses a binary search, because definitions of one
+/// file share its path line.
 fn render(index: &CodeIndex, ranked: &[RankedDefinition], max_tokens: usize, read: ReadFile<'_>) -> Vec<MapFile> {
     let room = max_tokens.saturating_mul(BYTES_PER_TOKEN);
-    // A line with its share of a path is seldom shorter, and each that is tried may cost the reading of a file.
+    // Lines are rarely shorter than this, and every attempt may read files.
     let most = ranked.len().min(room / 24 + 1);
     let mut texts: HashMap<u32, Vec<String>> = HashMap::new();
     let (mut fits, mut too_many) = (0, most + 1);
@@ -116,14 +118,14 @@ fn draw(
     drawn
 }
 
-/// Factor on each further file of one room.
+/// Factor for each further file of the same group.
 const CROWDED: f32 = 0.5;
-/// Folder of a package that holds its sources.
+/// Folder with the sources of a package.
 const SOURCES: &str = "src";
-/// Folders that say nothing of what is in them.
+/// Folder names that do not identify their content.
 const PLAIN: [&str; 4] = [SOURCES, "lib", "main", "java"];
 
-/// Lets each further file of a room count less, and sorts again.
+/// Lowers the rank of further files in the same group, and sorts again.
 fn spread(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDefinition> {
     let mut crowds: HashMap<String, i32> = HashMap::new();
     let mut factors: HashMap<u32, f32> = HashMap::new();
@@ -142,7 +144,7 @@ fn spread(index: &CodeIndex, mut ranked: Vec<RankedDefinition>) -> Vec<RankedDef
     ranked
 }
 
-/// Room of a file: its package, or else the first two folders on its path that say something.
+/// Returns the group of a file: its package, or the first two meaningful folders of its path.
 fn room(path: &str) -> String {
     let folders: Vec<&str> = path.split('/').collect();
     let folders = folders.split_last().map_or(&[][..], |(_, folders)| folders);
@@ -154,34 +156,34 @@ fn room(path: &str) -> String {
     telling.take(2).copied().collect::<Vec<_>>().join("/")
 }
 
-/// A name with more definitions than this is no sign of anything: `new`, `main`, `fmt`.
+/// Maximum number of definitions of a name. More common names, such as `new`, `main` or `fmt`, are ignored.
 const MAX_DEFINERS: usize = 10;
-/// From so many definitions on a name counts little.
+/// Number of definitions above which a name counts little.
 const MANY_DEFINERS: usize = 5;
-/// Letters from which on a name of several words is telling.
+/// Minimum length of a multi-word name that counts as specific.
 const TELLING: usize = 8;
-/// Factor on the uses of a file of which neither a type nor the file's own name is used: most of them are methods of the
-/// standard library that somebody named a method after.
+/// Factor for a file of which neither a type nor the file name is used. Most of these uses are methods of the standard
+/// library with the same name as one in the file.
 const DOUBTFUL: f32 = 0.05;
-/// Factor where several names of a file are used: not all of them can be chance.
+/// Factor if [`SEVERAL`] names of a file are used, which is unlikely to be a coincidence.
 const PROBABLE: f32 = 0.5;
-/// Weight that each file keeps to itself, so that one with few and doubtful uses does not pass all its rank along those.
+/// Weight that each file retains, so that one with few and doubtful uses does not pass all its rank on.
 const KEPT: f32 = 10.0;
-/// So many are several.
+/// Minimum number of used names for [`PROBABLE`].
 const SEVERAL: u32 = 3;
 
-/// Definition of a name, for the graph.
+/// Definition of a name in the graph.
 #[derive(Debug, Clone, Copy)]
 struct Definer {
     file: u32,
-    /// Index in the definitions of the file.
+    /// Index in the file's definitions.
     definition: u32,
     language: Option<Language>,
     is_type: bool,
 }
 
-/// Definitions that other files can use, by the numbers of their names. Blocks have the names of their types, and define nothing;
-/// what is inside of a function is its own.
+/// Returns the definitions that other files can use, by the number of their name. Excludes `impl` blocks, which are
+/// named after their types, and definitions inside functions.
 fn definers(index: &CodeIndex) -> Vec<Vec<Definer>> {
     let mut definers = vec![Vec::new(); index.names().len()];
     for (slot, file) in index.live_files() {
@@ -203,7 +205,7 @@ fn definers(index: &CodeIndex) -> Vec<Vec<Definer>> {
     definers
 }
 
-/// Weight of a use of a name with so many definitions.
+/// Returns the weight of a use of a name with this number of definitions.
 fn name_weight(index: &CodeIndex, name: u32, definers: usize) -> f32 {
     if definers == 0 || definers > MAX_DEFINERS {
         return 0.0;
@@ -221,11 +223,10 @@ fn name_weight(index: &CodeIndex, name: u32, definers: usize) -> f32 {
     if definers > MANY_DEFINERS {
         weight *= 0.1;
     }
-    // Each definition gets its share, since a use means one of them.
+    // Each definition gets its share, since a use refers to only one of them.
     weight / definers as f32
 }
 
-/// Definition with its rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RankedDefinition {
     pub(super) file: u32,
@@ -233,14 +234,13 @@ pub(super) struct RankedDefinition {
     pub(super) rank: f32,
 }
 
-/// Edge of the graph.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edge {
-    /// Slot of the file that defines.
+    /// Slot of the defining file.
     pub(super) to: u32,
-    /// Weight of all uses together.
+    /// Total weight of all uses.
     pub(super) weight: f32,
-    /// Factor on each use, by how sure it is that the file is meant.
+    /// Factor for each use, by the likelihood that it refers to the file.
     trust: f32,
 }
 
@@ -248,13 +248,12 @@ pub(super) struct Edge {
 pub(super) struct Graph<'index> {
     index: &'index CodeIndex,
     definers: Vec<Vec<Definer>>,
-    /// Edges of each slot.
     pub(super) edges: Vec<Vec<Edge>>,
-    /// Weight of each slot that its rank is shared by: that of its edges, and what it keeps.
+    /// Divisor for the rank of each slot: the weight of its edges plus what it retains.
     pub(super) totals: Vec<f32>,
 }
 
-/// Uses of one file's definitions by another.
+/// Uses of one file's definitions in another.
 #[derive(Clone, Copy, Default)]
 struct Evidence {
     weight: f32,
@@ -305,19 +304,19 @@ impl<'index> Graph<'index> {
         }
     }
 
-    /// Number of the name of a file, by which others import it.
+    /// Returns the number of the file's name, by which others import it.
     fn stem(&self, slot: u32) -> Option<u32> {
         let path = &self.index.file(slot)?.path;
         let name = path.rsplit('/').next()?;
         self.index.names().get(name.split_once('.').map_or(name, |(stem, _)| stem))
     }
 
-    /// Calls back with each definition in another file of what a file uses, and the weight of the use.
+    /// Calls `tell` with each definition in another file that this file may use, and the weight of the use.
     fn uses(&self, slot: u32, file: &IndexedFile, tell: &mut impl FnMut(Definer, f32)) {
         for (name, count) in &file.uses {
             let Some(definers) = self.definers.get(*name as usize) else { continue };
             let weight = name_weight(self.index, *name, definers.len()) * f32::from(*count).sqrt();
-            // A file that defines what it uses means its own.
+            // A file that defines the name uses its own definition.
             if weight <= 0.0 || definers.iter().any(|definer| definer.file == slot) {
                 continue;
             }
@@ -331,7 +330,8 @@ impl<'index> Graph<'index> {
         }
     }
 
-    /// Passes the rank of each file on to the definitions that it uses; the highest first, and not more than `most`.
+    /// Passes the rank of each file on to the definitions that it uses. Returns at most `most` of them, highest rank
+    /// first.
     pub(super) fn definition_ranks(&self, ranks: &[f32], most: usize) -> Vec<RankedDefinition> {
         let mut found = self.pass_on(ranks);
         found.retain(|ranked| ranked.rank > 0.0);
@@ -380,7 +380,7 @@ impl<'index> Graph<'index> {
         (0..).zip(found).flat_map(ranked).collect()
     }
 
-    /// Weight of the file of a slot by its kind; 0 for a free slot.
+    /// Returns the weight of a slot's file by its kind, or 0 for a free slot.
     pub(super) fn file_weight(&self, slot: u32) -> f32 {
         self.index.file(slot).map_or(0.0, |file| file.weight)
     }

@@ -1,4 +1,4 @@
-//! Search: chunks for words, symbols and plain questions, the best first.
+//! Ranked search for words, symbols and plain questions.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -13,7 +13,7 @@ use crate::{
     text::start_of,
 };
 
-/// Results that one search gives at most.
+/// Maximum number of results of a search.
 pub const MAX_HITS: usize = 100;
 
 /// Result of a search.
@@ -21,18 +21,18 @@ pub const MAX_HITS: usize = 100;
 pub struct Hit {
     /// Path below the folder, with slashes.
     pub path: String,
-    /// First line, from 1.
+    /// First line, starting at 1.
     pub first_line: u32,
-    /// Last line, from 1.
+    /// Last line, starting at 1.
     pub last_line: u32,
-    /// Symbol that is defined there, or that the lines are the middle of.
+    /// Symbol defined in these lines, or around them.
     pub symbol: Option<HitSymbol>,
     /// Score, comparable within one search.
     pub score: f32,
 }
 
 impl CodeIndex {
-    /// Finds chunks; the best first.
+    /// Finds chunks, best first.
     pub fn search(&self, query: &SearchQuery, limit: usize) -> Vec<Hit> {
         let mut scores = self.scores(&query.terms);
         if !query.below.is_empty() {
@@ -44,7 +44,7 @@ impl CodeIndex {
         ranked.into_iter().filter_map(|(number, score)| self.hit(number, score, &named)).collect()
     }
 
-    /// Drops the scores of chunks elsewhere.
+    /// Drops the scores of chunks outside `below`.
     fn keep_within(&self, scores: &mut Scores, below: &str) {
         let is_there = |number: u32| {
             let file = self.chunk(number).and_then(|chunk| self.file(chunk.file));
@@ -68,7 +68,7 @@ impl CodeIndex {
         Some(Hit { path: file.path.to_string(), first_line, last_line, symbol, score })
     }
 
-    /// Symbol of a chunk: what the query names, if it is defined there.
+    /// Returns the symbol of a chunk. Prefers one that the query names.
     fn symbol(&self, file: &IndexedFile, chunk: &IndexedChunk, named: &[u32]) -> Option<HitSymbol> {
         let asked = file.definitions.iter().find(|definition| {
             (chunk.first_line..=chunk.last_line).contains(&definition.first_line)
@@ -81,23 +81,23 @@ impl CodeIndex {
     }
 }
 
-/// Longest query that is read, in bytes.
+/// Maximum length of a query in bytes.
 const MAX_QUERY: usize = 2000;
-/// Different terms of a query at most.
+/// Maximum number of distinct terms in a query.
 const MAX_TERMS: usize = 48;
 
-/// Query for code.
+/// Parsed query for a search.
 #[derive(Debug, Clone)]
 pub struct SearchQuery {
     terms: Vec<(String, f32)>,
-    /// Names that are written like symbols.
+    /// Words of the query written like symbols.
     symbols: Vec<String>,
     is_symbol: bool,
     below: String,
 }
 
 impl SearchQuery {
-    /// Reads a query: words, symbols or a plain question.
+    /// Parses a query of words, symbols or a plain question.
     pub fn new(text: &str) -> Self {
         let text = start_of(text.trim(), MAX_QUERY);
         let mut all = Vec::new();
@@ -125,29 +125,28 @@ impl SearchQuery {
         Self { terms: query_terms, symbols, is_symbol, below: String::new() }
     }
 
-    /// Looks below a file or folder only.
+    /// Restricts the search to a file or folder.
     pub fn within(mut self, below: &str) -> Self {
         below.clone_into(&mut self.below);
         self
     }
 }
 
-/// Share of the best score that a file gets for the sum of its chunks.
+/// Bonus for the sum of a file's chunks, as a share of the best score.
 const COHERENCE: f32 = 0.5;
-/// Share of the best score for the definition of a symbol that is the query.
+/// Bonus for the definition of a symbol that is the whole query, as a share of the best score.
 const DEFINED_QUERY: f32 = 2.0;
-/// Share of the best score for the definition of a symbol that a question names.
+/// Bonus for the definition of a symbol that the query mentions, as a share of the best score.
 const DEFINED_NAME: f32 = 0.5;
-/// Share of the best score for a file's name whose words the query has.
+/// Bonus for a file whose name matches the query, as a share of the best score.
 const NAMED: f32 = 0.5;
-/// Factor on each further result of one file.
+/// Factor for each further result from the same file.
 const REPEATED: f32 = 0.5;
-/// Results that are looked at for each one that is wanted.
+/// Number of candidates per requested result.
 const CANDIDATES: usize = 12;
 
 type RankedChunks = Vec<(u32, f32)>;
 
-/// Files of a search by their slots.
 #[derive(Default, Clone, Copy)]
 struct FileScore {
     sum: f32,
@@ -155,7 +154,7 @@ struct FileScore {
     best_chunk: u32,
 }
 
-/// Orders by all that is known.
+/// Ranks chunks with all bonuses and factors.
 pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, limit: usize) -> RankedChunks {
     let defined = defining_chunks(index, query);
     let files = file_scores(index, &scores);
@@ -208,7 +207,7 @@ fn file_scores(index: &CodeIndex, scores: &Scores) -> HashMap<u32, FileScore, De
     files
 }
 
-/// Chunks that define what the query names, and the share of the best score that it is worth.
+/// Returns the chunks that define symbols of the query, with the bonus for each.
 fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
     let names: Vec<u32> = query.symbols.iter().filter_map(|name| index.names().get(name)).collect();
     let mut chunks = Vec::new();
@@ -218,7 +217,7 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
     let last = query.symbols.last().and_then(|name| index.names().get(name));
     for (_, file) in index.live_files().filter(|(_, file)| is_within(&file.path, &query.below)) {
         for definition in file.definitions.iter().filter(|definition| names.contains(&definition.name)) {
-            // Of `Type::method`, the method is meant.
+            // `Type::method` means the method.
             let is_meant = query.is_symbol && Some(definition.name) == last;
             let mut share = if is_meant { DEFINED_QUERY } else { DEFINED_NAME };
             if definition.kind == crate::tags::SymbolKind::Impl {
@@ -235,7 +234,7 @@ fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
     chunks
 }
 
-/// The best results; of equal ones, those that come first by path and line, so that an order never depends on the order in
+/// Returns the best results. Ties are ordered by path and line, so that the result does not depend on the order in
 /// which files were added.
 fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChunks {
     let place = |number: &u32| {
@@ -254,7 +253,7 @@ fn best(index: &CodeIndex, mut ranked: RankedChunks, limit: usize) -> RankedChun
     ranked
 }
 
-/// Lets each further result of a file count less.
+/// Lowers the score of further results from the same file.
 fn spread(index: &CodeIndex, candidates: RankedChunks, limit: usize) -> RankedChunks {
     let mut seen: HashMap<u32, i32, DefaultHashBuilder> = HashMap::default();
     let lessened = candidates.into_iter().map(|(number, score)| {

@@ -1,4 +1,4 @@
-//! Source files, parsed, and cut into chunks: pieces that are found as one, cut where definitions begin and end.
+//! Parsed source files, split into chunks at the boundaries of definitions.
 
 use std::{
     collections::BTreeMap,
@@ -14,20 +14,20 @@ use crate::{
     text::MAX_PARSED,
 };
 
-/// Longest time for one file, after which it is cut by lines. A file of 1 MiB takes a tenth of it.
+/// Time limit for parsing a file, after which it is split by lines. A file of 1 MiB takes a tenth of it.
 pub const MAX_PARSE_TIME: Duration = Duration::from_secs(2);
 
-/// Macros around items in each other that are opened.
+/// Maximum nesting of macros around items whose content is parsed.
 const MAX_NESTED_MACROS: usize = 4;
 
-/// Parsers of all languages, one per thread.
+/// Parsers of all languages, one set per thread.
 #[derive(Default)]
 pub struct Parser {
     parsers: BTreeMap<Language, tree_sitter::Parser>,
 }
 
 impl Parser {
-    /// Parses a file and cuts it into chunks. Never fails: what no grammar parses in time is cut by lines.
+    /// Parses a file and splits it into chunks. Never fails: a file that cannot be parsed in time is split by lines.
     #[must_use]
     pub fn parse<'text>(&mut self, path: &'text str, text: &'text str) -> SourceFile<'text> {
         let language = Language::of_path(path);
@@ -49,8 +49,9 @@ impl Parser {
         SourceFile { path, text, language, tags, spans, lines }
     }
 
-    /// The tree of a text with blanks in place of the macros around items, such as `cfg_net! { pub fn bind() {} }`: to a grammar what is
-    /// in them is tokens. Those with a language of their own stay.
+    /// Reparses the text without the macro calls around items, as in `cfg_net! { pub fn bind() {} }`: the call is
+    /// replaced by blanks and its content stays, which the grammar would otherwise see as tokens. Macros with their own
+    /// syntax are left unchanged.
     fn opened(&mut self, grammar: &Grammar, text: &str, mut tree: Tree) -> Tree {
         let mut opened = text.as_bytes().to_vec();
         for _ in 0..MAX_NESTED_MACROS {
@@ -79,7 +80,7 @@ impl Parser {
     fn tree(&mut self, language: Language, grammar: &Grammar, text: &str) -> Option<Tree> {
         let parser = self.parsers.entry(language).or_insert_with(|| {
             let mut parser = tree_sitter::Parser::new();
-            // A grammar that the library is too new for leaves the parser without language: it then parses nothing.
+            // If the grammar's version is unsupported, the parser has no language and parses nothing.
             drop(parser.set_language(&grammar.language));
             parser
         });
@@ -94,14 +95,14 @@ impl Parser {
             Some(ParseOptions::new().progress_callback(&mut is_late)),
         );
         if tree.is_none() {
-            // Otherwise the next file would go on where this one stopped.
+            // Otherwise the next call would resume this file.
             parser.reset();
         }
         tree
     }
 }
 
-/// Macros in the place of items that have braces: where each is, and what is between its braces.
+/// Returns the macros with braces in item position: the range of each, and of its content.
 fn item_macros(tree: &Tree) -> Vec<(Range<usize>, Range<usize>)> {
     const AROUND_ITEMS: [&str; 6] =
         ["source_file", "mod_item", "impl_item", "trait_item", "declaration_list", "expression_statement"];
@@ -126,23 +127,23 @@ fn item_macros(tree: &Tree) -> Vec<(Range<usize>, Range<usize>)> {
     }
 }
 
-/// Parsed source file.
+/// Parsed source file with its chunks.
 #[derive(Debug)]
 pub struct SourceFile<'text> {
     /// Path below the folder, with slashes.
     pub path: &'text str,
     /// Text of the file.
     pub text: &'text str,
-    /// Language by the ending of the path.
+    /// Language by file extension.
     pub language: Option<Language>,
-    /// Definitions and references; none if no grammar parsed it, so that chunks are cut by lines.
+    /// Definitions and references. Empty if the file was not parsed, and then chunks are split by lines.
     pub tags: Tags,
     pub(crate) spans: Vec<ChunkSpan>,
     lines: Lines<'text>,
 }
 
 impl SourceFile<'_> {
-    /// Chunks in the order of the text. Together they are the whole text; none overlaps another.
+    /// Iterates over the chunks in order. They do not overlap, and together contain all lines with letters or digits.
     pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
         self.spans.iter().map(|span| Chunk {
             path: self.path,
@@ -154,23 +155,23 @@ impl SourceFile<'_> {
     }
 }
 
-/// Bytes that a chunk has at most, unless a single line is longer.
+/// Maximum size of a chunk in bytes, unless a single line is longer.
 pub const MAX_CHUNK: usize = 1500;
-/// Nesting of definitions down to which files are cut; deeper ones are cut by lines.
+/// Maximum nesting of definitions at which files are split. Deeper ones are split by lines.
 const MAX_NESTING: u32 = 24;
 
-/// Piece of a file.
+/// Part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk<'text> {
     /// Path of the file.
     pub path: &'text str,
-    /// First line, from 1.
+    /// First line, starting at 1.
     pub first_line: u32,
-    /// Last line, from 1.
+    /// Last line, starting at 1.
     pub last_line: u32,
-    /// Largest definition that begins in it, else the innermost one around its first line.
+    /// Largest definition that starts in the chunk, otherwise the innermost one around its first line.
     pub symbol: Option<&'text Definition>,
-    /// Text with its line ends.
+    /// Text including its line ends.
     pub text: &'text str,
 }
 
@@ -179,15 +180,14 @@ pub struct Chunk<'text> {
 pub(crate) struct ChunkSpan {
     pub(crate) first_line: u32,
     pub(crate) last_line: u32,
-    /// Index of the symbol in the definitions of the file.
+    /// Index of the symbol in the file's definitions.
     pub(crate) symbol: Option<usize>,
 }
 
-/// Lines of a text.
 #[derive(Debug)]
 pub(crate) struct Lines<'text> {
     text: &'text str,
-    /// Start of each line, and the end of the text.
+    /// Start offset of each line, and the end of the text.
     starts: Vec<usize>,
 }
 
@@ -201,7 +201,7 @@ impl<'text> Lines<'text> {
         Self { text, starts }
     }
 
-    /// Number of lines. An empty text has none.
+    /// Returns the number of lines. Zero for an empty text.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.starts.len() - 1).unwrap_or(u32::MAX)
     }
@@ -214,12 +214,12 @@ impl<'text> Lines<'text> {
         self.start(last + 1).saturating_sub(self.start(first))
     }
 
-    /// Text of lines, which are counted from 1.
+    /// Returns the text of these lines, which start at 1.
     pub(crate) fn text(&self, first: u32, last: u32) -> &'text str {
         self.text.get(self.start(first)..self.start(last + 1)).unwrap_or_default()
     }
 
-    /// First line of the comments and attributes directly in front of a line, but not before `limit`.
+    /// Returns the first line of the comments and attributes directly above a line, but not before `limit`.
     fn with_comments(&self, line: u32, limit: u32) -> u32 {
         let mut first = line;
         let mut in_block = false;
@@ -237,10 +237,10 @@ impl<'text> Lines<'text> {
     }
 }
 
-/// Lines from the first to the last one.
+/// First and last line, both included.
 type LineRange = (u32, u32);
 
-/// Cuts lines into chunks: at definitions, the outer ones first; neighbours stay together while there is room.
+/// Splits lines into chunks at definitions, outer ones first. Neighbours stay together while they fit.
 pub(crate) fn cut(lines: &Lines<'_>, definitions: &[Definition]) -> Vec<ChunkSpan> {
     let count = lines.count();
     if count == 0 {
@@ -265,12 +265,12 @@ pub(crate) fn cut(lines: &Lines<'_>, definitions: &[Definition]) -> Vec<ChunkSpa
             );
             ChunkSpan { first_line, last_line, symbol }
         })
-        // Blank lines and lone brackets would be found by the name of their file alone.
+        // Blank lines and lone brackets would only match by the name of their file.
         .filter(|span| lines.text(span.first_line, span.last_line).contains(char::is_alphanumeric))
         .collect()
 }
 
-/// Index of the definition with the most lines; the first of those.
+/// Returns the index of the definition with the most lines, the first of several.
 fn largest(definitions: &[Definition], range: Range<usize>) -> Option<usize> {
     let lines = |index: &usize| {
         definitions.get(*index).map_or(0, |definition| definition.last_line.saturating_sub(definition.first_line))
@@ -304,7 +304,7 @@ fn split(lines: &Lines<'_>, definitions: &[Definition], range: LineRange, nestin
     out.extend(open);
 }
 
-/// The outermost definitions within lines with their comments, and what lies between them.
+/// Returns the outermost definitions in these lines with their comments, and the lines between them.
 fn parts(lines: &Lines<'_>, definitions: &[Definition], (first, last): LineRange) -> Vec<LineRange> {
     let mut parts = Vec::new();
     let mut next_line = first;
@@ -327,7 +327,7 @@ fn parts(lines: &Lines<'_>, definitions: &[Definition], (first, last): LineRange
     parts
 }
 
-/// Cuts where the room ends, at an empty line of the second half if there is one.
+/// Splits at the maximum size, preferably at an empty line in the second half.
 fn split_by_lines(lines: &Lines<'_>, (first, last): LineRange, out: &mut Vec<LineRange>) {
     let mut start = first;
     let mut blank: Option<u32> = None;

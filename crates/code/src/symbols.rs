@@ -1,4 +1,4 @@
-//! Symbols: where a name is defined and used, and what a file defines.
+//! Symbols: definitions and uses of a name, and outlines of files.
 
 use agentd_core::code::{OutlineEntry, SourceLine, SymbolKind, SymbolLocations, SymbolUse};
 
@@ -8,23 +8,23 @@ use crate::{
     text::start_of,
 };
 
-/// Definitions of one name at most.
+/// Maximum number of definitions of a name.
 pub const MAX_SYMBOL_DEFINITIONS: usize = 100;
-/// References of one name at most.
+/// Maximum number of references to a name.
 pub const MAX_SYMBOL_REFERENCES: usize = 200;
-/// Files that are read for the references of one name at most.
+/// Maximum number of files that are read for the references to a name.
 const MAX_REFERENCE_FILES: usize = 100;
-/// Entries of an outline at most.
+/// Maximum number of entries in an outline.
 pub const MAX_OUTLINE: usize = 2000;
-/// Bytes of a line that are shown.
+/// Maximum length of a shown line in bytes.
 const MAX_SHOWN: usize = 200;
 
 /// Reads an indexed file by its path.
 pub(crate) type ReadFile<'reader> = &'reader mut dyn FnMut(&str) -> Option<String>;
 
 impl CodeIndex {
-    /// Finds where a symbol is defined and where it is used. The name may be a path such as `Type::method` or `module.name`:
-    /// its last part is looked up, and definitions inside of the part before it come first.
+    /// Finds the definitions and uses of a symbol. The name may be a path such as `Type::method` or `module.name`: its
+    /// last part is looked up, and definitions inside the part before come first.
     pub fn find_symbol(&self, name: &str, below: &str, read: ReadFile<'_>) -> SymbolLocations {
         let mut parts =
             name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).filter(|part| !part.is_empty());
@@ -66,7 +66,7 @@ impl CodeIndex {
     }
 }
 
-/// Lines of a file that have a name as a whole word, without those that define it.
+/// Adds the lines of a file that contain a name as a whole word, except its definitions.
 fn references(index: &CodeIndex, file: &IndexedFile, name: &str, read: ReadFile<'_>, found: &mut SymbolLocations) {
     let names = index.names();
     let Some(number) = names.get(name) else { return };
@@ -88,7 +88,7 @@ fn references(index: &CodeIndex, file: &IndexedFile, name: &str, read: ReadFile<
     }
 }
 
-/// Name of the innermost definition around a line.
+/// Returns the name of the innermost definition around a line.
 fn within(file: &IndexedFile, line: u32) -> Option<u32> {
     let around = file.definitions.iter().filter(|it| (it.first_line..=it.last_line).contains(&line));
     around.max_by_key(|it| (it.first_line, it.depth)).map(|it| it.name)
@@ -108,7 +108,7 @@ fn source_line(path: &str, line: u32, text: &str) -> SourceLine {
     SourceLine { path: path.to_owned(), line, text: start_of(row.trim(), MAX_SHOWN).to_owned() }
 }
 
-/// Returns whether a file is that file or folder, or lies below it.
+/// Returns true if the file is `below` or is inside it.
 pub(crate) fn is_within(file: &str, below: &str) -> bool {
     let below = below.trim_matches('/');
     below.is_empty()

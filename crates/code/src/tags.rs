@@ -7,42 +7,43 @@ use tree_sitter::{Node, Tree};
 
 use crate::language::{Grammar, NameRule, Role};
 
-/// Definitions that are kept of one file.
+/// Maximum number of definitions per file.
 pub const MAX_DEFINITIONS: usize = 20_000;
-/// References that are kept of one file.
+/// Maximum number of references per file.
 pub const MAX_REFERENCES: usize = 200_000;
-/// Longest name that is kept, in bytes.
+/// Maximum length of a name in bytes.
 pub const MAX_NAME: usize = 120;
 
 /// Definition of a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
-    /// Name as it is written.
+    /// Name as written in the file.
     pub name: String,
     /// Kind of the symbol.
     pub kind: SymbolKind,
-    /// First line, from 1, without the comments in front.
+    /// First line, starting at 1, without preceding comments.
     pub first_line: u32,
-    /// Last line, from 1.
+    /// Last line, starting at 1.
     pub last_line: u32,
-    /// Number of definitions around it.
+    /// Number of enclosing definitions.
     pub depth: u32,
 }
 
-/// Definitions and references of a file, in the order of the text.
+/// Definitions and references of a file, in text order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tags {
-    /// Definitions.
+    /// Symbols defined in the file.
     pub definitions: Vec<Definition>,
-    /// Uses of names that another file may define: the bytes of each name in the text of the file.
+    /// Byte ranges of names that another file may define.
     pub references: Vec<Range<usize>>,
 }
 
-/// Reads the tags off a tree, in one walk that keeps no stack of its own but that of the definitions.
+/// Collects the tags in one traversal without recursion.
 pub(crate) fn tags(tree: &Tree, grammar: &Grammar, text: &str) -> Tags {
     let mut tags = Tags::default();
     let mut cursor = tree.walk();
-    // Ends of the definitions around the node, and names that are no uses of what they name.
+    // End offsets of the enclosing definitions, and offsets of names that are not references because they are defined
+    // there.
     let mut around: Vec<(usize, SymbolKind)> = Vec::new();
     let mut names: Vec<usize> = Vec::new();
     loop {
@@ -92,7 +93,7 @@ fn define(
     let range = name.byte_range();
     let written = text.get(range.clone()).filter(|written| !written.is_empty() && written.len() <= MAX_NAME)?;
     let name = if rule == NameRule::Type {
-        // The type's own name in `path::Name<T>`.
+        // The type's name in `path::Name<T>`.
         let start = written.split(['<', '(', '[']).next().unwrap_or_default();
         start.rsplit("::").next().unwrap_or_default().trim_start_matches(['&', '*', ' '])
     } else {
@@ -101,7 +102,7 @@ fn define(
     let is_method = kind == SymbolKind::Function
         && matches!(around.last(), Some((_, SymbolKind::Impl | SymbolKind::Class | SymbolKind::Interface)));
     let (start, end) = (node.start_position(), node.end_position());
-    // A preprocessor line's node ends at the start of the row after it.
+    // The node of a preprocessor line ends at the start of the next row.
     let last_row = if end.column == 0 && end.row > start.row { end.row - 1 } else { end.row };
     let definition = Definition {
         name: name.to_owned(),
@@ -117,7 +118,7 @@ fn line(row: usize) -> u32 {
     u32::try_from(row).unwrap_or(u32::MAX - 1) + 1
 }
 
-/// Node of the name, and the kind by what is named.
+/// Returns the node of the name, and the symbol kind.
 fn name_of<'tree>(
     node: Node<'tree>,
     kind: SymbolKind,
@@ -153,7 +154,7 @@ fn name_of<'tree>(
     }
 }
 
-/// Kind of a variable that holds such a value.
+/// Returns the symbol kind of a variable with such a value.
 fn value_kind(value: &str) -> Option<SymbolKind> {
     match value {
         "arrow_function" | "function_expression" | "generator_function" | "function" => Some(SymbolKind::Function),
@@ -162,13 +163,13 @@ fn value_kind(value: &str) -> Option<SymbolKind> {
     }
 }
 
-/// Innermost name of a chain of declarators, which is as long as there are stars and brackets.
+/// Returns the innermost name in a chain of declarators, which has a link per star and bracket.
 fn declared(node: Node<'_>) -> Option<Node<'_>> {
     let mut at = node.child_by_field_name("declarator")?;
     for _ in 0..32 {
         match at.child_by_field_name("declarator").or_else(|| at.child_by_field_name("name")) {
             Some(next) => at = next,
-            // Parentheses have no field.
+            // Parentheses have no field name.
             None if at.kind() == "parenthesized_declarator" => at = at.named_child(0)?,
             None => break,
         }

@@ -1,15 +1,14 @@
-//! Terms: the words by which code is found, of identifiers and of plain questions alike.
+//! Terms for the search in code, from identifiers and plain questions alike.
 //!
-//! Identifiers of a text and the parts of each, words without their endings, and the terms of one file, numbered, with their counts in
-//! its chunks.
+//! Splits text into identifiers and their parts, stems words, and counts the terms of each chunk in a file.
 
 use std::{collections::HashMap, hash::BuildHasher};
 
 use frostem::{Algorithm, Stemmer};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Returns the terms of a text in order: each identifier's parts, stemmed and in small letters, and the identifier as a
-/// whole if it has more than one part.
+/// Returns the terms of a text in order: the stemmed lowercase parts of each identifier, and the whole identifier if it
+/// has several parts.
 pub fn terms(text: &str) -> Vec<String> {
     let mut stems = Stems::default();
     let mut terms = Vec::new();
@@ -18,23 +17,23 @@ pub fn terms(text: &str) -> Vec<String> {
 }
 
 impl Stems {
-    /// Calls back with the terms of a text in order.
+    /// Calls `tell` with the terms of a text in order.
     pub(crate) fn terms(&mut self, text: &str, tell: &mut dyn FnMut(&str)) {
         words(text, &mut |word| parts(word, self, tell));
     }
 }
 
-/// Longest identifier that is a term as a whole, in characters.
+/// Maximum length of an identifier that is a term as a whole, in characters.
 const MAX_WHOLE: usize = 64;
-/// Parts that an identifier has at most; what comes after is not indexed. Data in base64 has hundreds.
+/// Maximum number of parts of an identifier that are indexed. Base64 data has hundreds.
 const MAX_PARTS: usize = 24;
 
-/// Returns whether a byte may be part of an identifier. Bytes of other scripts are.
+/// Returns true if the byte may be part of an identifier, including bytes of non-ASCII characters.
 pub(crate) fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Calls back with each identifier, number and word of a text.
+/// Calls `tell` with each identifier, number and word of a text.
 pub(crate) fn words<'text>(text: &'text str, tell: &mut dyn FnMut(&'text str)) {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -47,14 +46,14 @@ pub(crate) fn words<'text>(text: &'text str, tell: &mut dyn FnMut(&'text str)) {
         while bytes.get(at).is_some_and(|byte| is_identifier_byte(*byte)) {
             at += 1;
         }
-        // Both ends are next to an ASCII byte or to an end of the text, so at characters.
+        // Both ends are next to an ASCII byte or an end of the text, so they are character boundaries.
         if let Some(word) = text.get(start..at) {
             tell(word);
         }
     }
 }
 
-/// Calls back with the terms of an identifier.
+/// Calls `tell` with the terms of an identifier.
 pub(super) fn parts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
     if !word.is_ascii() {
         return other_scripts(word, stems, tell);
@@ -79,7 +78,7 @@ pub(super) fn parts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
         if whole.len() + part.len() <= MAX_WHOLE {
             whole.push_str(&part.to_ascii_lowercase());
         }
-        // A single letter says nothing, unless it is all that there is.
+        // Single letters are skipped unless they are the whole identifier.
         if part.len() > 1 && part.len() <= MAX_WHOLE {
             tell(stems.stem(part));
         }
@@ -89,21 +88,22 @@ pub(super) fn parts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns whether a part begins at a byte that is not the first one.
+/// Returns true if a new part starts at this byte, which is not the first one.
 fn begins(bytes: &[u8], at: usize) -> bool {
     let (Some(before), Some(byte)) = (bytes.get(at - 1), bytes.get(at)) else { return false };
     match (before, byte) {
         (b'_', _) | (_, b'_') => *before != *byte,
         (before, byte) if before.is_ascii_digit() != byte.is_ascii_digit() => true,
         (before, byte) if byte.is_ascii_uppercase() => {
-            // In `HTTPServer` the last capital belongs to the word after it.
+            // In `HTTPServer` the last capital belongs to the next word.
             !before.is_ascii_uppercase() || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
         }
         _ => false,
     }
 }
 
-/// Words of other scripts are not stemmed; in those without spaces, each pair of letters is a term.
+/// Handles words that are not ASCII. They are not stemmed. In scripts without spaces, each pair of characters is a
+/// term.
 fn other_scripts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
     let is_spaced = |letter: char| letter < '\u{2e80}';
     let mut rest = word;
@@ -114,7 +114,7 @@ fn other_scripts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
                 && letter.is_ascii() == first.is_ascii()
                 && is_spaced(letter) == is_spaced(first)
         };
-        // Latin words with accents are one run, whatever of it is ASCII.
+        // Latin words with accents are one run, including their ASCII letters.
         let of_run = |letter: char| {
             if is_spaced(first) { is_spaced(letter) && letter.is_alphanumeric() } else { of_kind(letter) }
         };
@@ -145,10 +145,10 @@ fn pairs(run: &str, tell: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Words that are remembered: code repeats few of them very often.
+/// Maximum number of cached words. Code repeats a few of them very often.
 const MAX_REMEMBERED: usize = 50_000;
 
-/// Stemmer that remembers what it has stemmed.
+/// Stemmer with a cache.
 pub(crate) struct Stems {
     stemmer: Stemmer,
     known: HashMap<Box<str>, Box<str>, hashbrown::DefaultHashBuilder>,
@@ -168,7 +168,7 @@ impl Default for Stems {
 }
 
 impl Stems {
-    /// The word in small letters without its ending. Only for ASCII.
+    /// Returns the stem of an ASCII word in lower case.
     pub(crate) fn stem(&mut self, word: &str) -> &str {
         self.small.clear();
         self.small.push_str(word);
@@ -188,7 +188,7 @@ impl Stems {
     }
 }
 
-/// Words of questions that say nothing about what is looked for.
+/// Stop words of questions about code.
 const STOP_WORDS: [&str; 78] = [
     "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",
     "code", "could", "did", "do", "does", "done", "during", "each", "file", "find", "for", "from", "get", "has",
@@ -198,23 +198,23 @@ const STOP_WORDS: [&str; 78] = [
     "why", "will", "with",
 ];
 
-/// Returns whether a word, in small letters, says nothing in a question where others do.
+/// Returns true if the lowercase word is a stop word.
 pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Different texts, each stored once and numbered from 0.
+/// Interned texts, numbered from 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interner {
     hasher: DefaultHashBuilder,
     table: HashTable<u32>,
     bytes: String,
-    /// End of each text in the bytes.
+    /// End offset of each text.
     ends: Vec<u32>,
 }
 
 impl Interner {
-    /// Number of a text, which is stored if it is new.
+    /// Returns the number of a text. Stores it if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
         if let Some(known) = self.get(text) {
             return known;
@@ -228,18 +228,17 @@ impl Interner {
         number
     }
 
-    /// Number of a text, if it is stored.
+    /// Returns the number of a stored text.
     pub(crate) fn get(&self, text: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         self.table.find(hash, |number| self.text(*number) == text).copied()
     }
 
-    /// Text of a number; empty if there is none.
+    /// Returns the text with this number. Empty if there is none.
     pub(crate) fn text(&self, number: u32) -> &str {
         text_of(&self.bytes, &self.ends, number)
     }
 
-    /// Number of texts.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -252,7 +251,7 @@ fn text_of<'all>(bytes: &'all str, ends: &[u32], number: u32) -> &'all str {
     bytes.get(start as usize..end as usize).unwrap_or_default()
 }
 
-/// Counts of terms of one chunk: the term's number in its file's [`TermTable`] and its weight.
+/// Weights of the terms in a chunk, by their number in the file's [`TermTable`].
 pub(crate) type TermCounts = Vec<(u32, u32)>;
 
 /// Terms of one file. Identifiers repeat, so each is split and stemmed once.
@@ -260,14 +259,14 @@ pub(crate) type TermCounts = Vec<(u32, u32)>;
 pub(crate) struct TermTable<'text> {
     /// Terms by their numbers.
     pub(crate) terms: Interner,
-    /// Numbers of the terms of each word.
+    /// Term numbers of each word.
     words: HashMap<&'text str, Vec<u32>, DefaultHashBuilder>,
-    /// Weight of each term in the chunk that is counted.
+    /// Weights of the terms in the current chunk.
     counts: HashMap<u32, u32, DefaultHashBuilder>,
 }
 
 impl<'text> TermTable<'text> {
-    /// Adds the words of a text to the chunk that is counted, each with a weight.
+    /// Adds the words of a text to the current chunk with this weight.
     pub(crate) fn add(&mut self, text: &'text str, weight: u32, stems: &mut Stems) {
         let Self { terms, words: known, counts } = self;
         words(text, &mut |word| {
@@ -282,7 +281,7 @@ impl<'text> TermTable<'text> {
         });
     }
 
-    /// Ends a chunk: its counts, by the numbers of the terms.
+    /// Finishes the current chunk and returns its weights, sorted by term number.
     pub(crate) fn finish_chunk(&mut self) -> TermCounts {
         let mut counts: TermCounts = self.counts.drain().collect();
         counts.sort_unstable();
@@ -290,7 +289,7 @@ impl<'text> TermTable<'text> {
     }
 }
 
-/// A length as a number of the index. Bounds on files and terms keep it far below the end.
+/// Converts a length to an index number. Limits on files and terms keep it far below the maximum.
 pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

@@ -1,31 +1,31 @@
-//! Text of a file, or the reason why it has none. Kinds of files that are less often what somebody looks for, and files that a program wrote
-//! and data: nobody looks for them, and they would drown what people wrote.
+//! Decoding of source files, or the reason to skip them. Also weights by kind of file, and detection of generated files
+//! and data, which would bury handwritten code in the results.
 
 use std::borrow::Cow;
 
 use agentd_core::{charset, code::SkipReason};
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file that is read, in bytes.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Largest file that is parsed, in bytes; a larger one is cut by lines.
+/// Maximum size of a file that is parsed, in bytes. Larger ones are split by lines.
 pub const MAX_PARSED: usize = 1 << 20;
-/// Bytes of a line of which the words are indexed.
+/// Number of bytes of a line that are indexed.
 pub const MAX_LINE: usize = 4096;
-/// Mean length of the lines of a file, in bytes, above which it was not written by a person.
+/// Mean line length in bytes above which a file counts as minified.
 const MINIFIED_MEAN: usize = 400;
-/// Smaller files are not called minified: one long line is no reason to lose a file.
+/// Minimum size of a minified file in bytes, so that a small file with one long line is not lost.
 const MINIFIED_FROM: usize = 8 << 10;
 
-/// Returns the text of a file.
+/// Decodes a file.
 ///
 /// # Errors
-/// The reason why it has no text to be searched.
+/// Returns the reason why the file has no searchable text.
 pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, SkipReason> {
     if bytes.len() > MAX_BYTES {
         return Err(SkipReason::TooLarge);
     }
     let mut text = charset::text(bytes).map_err(|_| SkipReason::Binary)?;
-    // A grammar takes it for the end of the file.
+    // Grammars treat it as the end of the file.
     if text.contains('\0') {
         text = text.replace('\0', " ").into();
     }
@@ -36,15 +36,15 @@ pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, SkipReason> {
     Ok(text)
 }
 
-/// Returns the longest start of a text with at most so many bytes that ends at a character.
+/// Returns the longest prefix of at most `bytes` bytes that ends at a character boundary.
 pub(crate) fn start_of(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
-/// Factor on the scores of tests.
+/// Factor for the scores of tests.
 pub(crate) const TEST: f32 = 0.3;
 
-/// Factor on the score of a file, by its path. 1 for the product's own code.
+/// Returns the factor for the score of a file by its path. 1 for the product's own code.
 pub(crate) fn weight(path: &str) -> f32 {
     let path = path.to_ascii_lowercase();
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -83,23 +83,23 @@ pub(crate) fn weight(path: &str) -> f32 {
     weight
 }
 
-/// Names of files that package managers keep.
+/// Lock files of package managers.
 const LOCK_FILES: &str = "bun.lockb cargo.lock composer.lock flake.lock gemfile.lock go.sum gradle.lockfile mix.lock \
     npm-shrinkwrap.json package-lock.json packages.lock.json pdm.lock pnpm-lock.yaml yarn.lock";
-/// Endings of generated files and of data.
+/// Suffixes of generated files and data.
 const GENERATED: &str = ".bundle.js .csv .designer.cs .g.cs .g.dart .generated.cs .generated.go .generated.ts \
     .geojson .ipynb .jsonl .lock .map .min.css .min.js .min.mjs .ndjson .parquet .pb.cc .pb.go \
     .pb.h .po .pot .snap .svg .tsv _generated.go _pb2.py _pb2.pyi _pb2_grpc.py";
-/// Start of a file in which it says that a program wrote it.
+/// Number of bytes at the start of a file that are searched for a generator's notice.
 const HEAD: usize = 1024;
 
-/// Returns whether the name of a file tells that a program wrote it, or that it is data.
+/// Returns true if the file name indicates generated code or data.
 pub(crate) fn is_generated_name(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     LOCK_FILES.split(' ').any(|file| name == file) || GENERATED.split(' ').any(|ending| name.ends_with(ending))
 }
 
-/// Returns whether a file says of itself, in a comment at its start, that a program wrote it.
+/// Returns true if a comment at the start says that the file is generated.
 pub(crate) fn is_generated_text(text: &str) -> bool {
     let comments = start_of(text, HEAD).lines().take(12).filter(|line| {
         ["//", "#", "/*", "*", "--", "<!--", ";", "\"\"\""].iter().any(|mark| line.trim_start().starts_with(mark))

@@ -1,4 +1,4 @@
-//! Files of a folder: which of them belong to its code.
+//! Listing of a folder's source files, and updates of the index from them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,17 +27,16 @@ use crate::{
     text::{MAX_BYTES, decode, is_generated_name, is_generated_text},
 };
 
-/// Files that are listed at most.
+/// Maximum number of listed files.
 pub const MAX_FILES: usize = 100_000;
-/// Bytes of all files together at most. What of them is in memory is about a third more.
+/// Maximum total size of all files in bytes. The index takes about a third more in memory.
 pub const MAX_TOTAL_BYTES: u64 = 256 << 20;
-/// Depth down to which folders are listed.
 const MAX_DEPTH: usize = 64;
 
-/// Predicate on paths below the folder, with slashes: which files may be read.
+/// Predicate on paths below the folder, with slashes: true for files that may be read.
 pub type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
-/// A folder, and what of it may be read.
+/// Folder with the rules for what may be read.
 #[derive(Clone, Copy)]
 pub(crate) struct FileTree<'a> {
     pub(crate) root: &'a Path,
@@ -45,7 +44,7 @@ pub(crate) struct FileTree<'a> {
     pub(crate) may_read: &'a MayRead,
 }
 
-/// File of a folder.
+/// Listed file of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListedFile {
     /// Path below the folder, with slashes.
@@ -53,8 +52,8 @@ pub(crate) struct ListedFile {
     pub(crate) stamp: FileStamp,
 }
 
-/// Lists the files that may belong to the index. Links are not followed; what is hidden or git-ignored is left out, also
-/// outside of a repository.
+/// Lists the files that may be indexed. Does not follow links. Skips hidden and git-ignored files, even outside a
+/// repository.
 pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshReport) -> Vec<ListedFile> {
     let FileTree { root, outer, may_read } = *tree;
     let (mut files, mut total) = (Vec::new(), 0);
@@ -77,10 +76,10 @@ pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshRe
         if !belongs(&path, may_read) {
             continue;
         }
-        // Gone since it was listed: the next look will tell.
+        // The file disappeared after it was listed. The next listing will notice.
         let Ok(metadata) = entry.metadata() else { continue };
         let stamp = stamp(&metadata);
-        // Larger ones are not read.
+        // Larger files are not read.
         total += if stamp.size > MAX_BYTES as u64 { 0 } else { stamp.size };
         if files.len() >= max_files.min(MAX_FILES) || total > MAX_TOTAL_BYTES {
             report.is_truncated = true;
@@ -93,7 +92,7 @@ pub(crate) fn list(tree: &FileTree<'_>, max_files: usize, report: &mut RefreshRe
 
 fn walk(root: &Path) -> WalkBuilder {
     let mut walk = WalkBuilder::new(root);
-    // What lies above is not for the worker to read.
+    // The worker has no access to folders above.
     walk.follow_links(false).require_git(false).parents(false).git_global(false).max_depth(Some(MAX_DEPTH));
     walk
 }
@@ -103,7 +102,7 @@ fn is_wanted(entry: &DirEntry, outer: &OuterIgnore) -> bool {
     entry.file_name() != "node_modules" && !(entry.depth() > 0 && outer.ignores(entry.path(), is_folder))
 }
 
-/// Looks whether one file may belong to the index, by the rules of [`list`].
+/// Returns true if a single file may be indexed, by the rules of [`list`].
 pub(crate) fn is_listed(tree: &FileTree<'_>, path: &str) -> bool {
     let FileTree { root, outer, may_read } = *tree;
     let Some(place) = absolute(root, path).filter(|_| belongs(path, may_read)) else { return false };
@@ -114,29 +113,29 @@ pub(crate) fn is_listed(tree: &FileTree<'_>, path: &str) -> bool {
     found.any(|entry| entry.path() == place && entry.file_type().is_some_and(|kind| kind.is_file()))
 }
 
-/// Returns whether a path may be in the index as far as its name tells.
+/// Returns true if the path may be indexed, judged by its name.
 pub(crate) fn belongs(path: &str, may_read: &MayRead) -> bool {
     !is_generated_name(path) && may_read(path)
 }
 
-/// Path below a folder, with slashes; none for names that are no text.
+/// Returns the path below a folder, with slashes. `None` if a name is not valid UTF-8.
 fn relative(root: &Path, path: &Path) -> Option<String> {
     let below = path.strip_prefix(root).ok()?;
     let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();
     parts.map(|parts| parts.join("/")).filter(|path| !path.is_empty())
 }
 
-/// Place of a file of the index; none for paths that would lead out of the folder.
+/// Returns the location of an indexed file. `None` if the path would lead out of the folder.
 pub(crate) fn absolute(root: &Path, path: &str) -> Option<PathBuf> {
     is_below(path).then(|| root.join(path))
 }
 
-/// Returns whether a path names something below a folder, and in one way.
+/// Returns true if the path is normalised and stays below its folder.
 pub(crate) fn is_below(path: &str) -> bool {
     path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
-/// Place of a file that is one, in the folder itself: no link leads to it, none lies on the way.
+/// Returns the location of a regular file. `None` if any part of its path is a link.
 pub(crate) fn regular_file(root: &Path, path: &str) -> Option<(PathBuf, Metadata)> {
     let place = absolute(root, path)?;
     let metadata = place.symlink_metadata().ok().filter(Metadata::is_file)?;
@@ -149,21 +148,22 @@ pub(crate) fn stamp(metadata: &Metadata) -> FileStamp {
     FileStamp { modified: modified.map_or(0, |since| since.as_nanos()), size: metadata.len() }
 }
 
-/// Folders above that are looked at.
+/// Maximum number of parent folders that are searched for ignore rules.
 const MAX_LEVELS: usize = 16;
-/// Bytes of rules that are read of each.
+/// Maximum size of a rule file in bytes.
 const MAX_RULES: u64 = 64 * 1024;
 
-/// Rules of one folder above.
+/// Ignore rules of a parent folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OuterRules {
-    /// The folder that they are about.
+    /// Folder to which the rules are relative.
     pub folder: PathBuf,
-    /// The rules, as git writes them.
+    /// Rules in the syntax of `.gitignore`.
     pub rules: String,
 }
 
-/// Reads the rules above a folder, up to the root of its repository; none for a folder that is a root or is in none.
+/// Reads the ignore rules above a folder, up to the root of its repository. Empty if the folder is a repository root or
+/// is in no repository.
 pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
     let is_root = |folder: &Path| folder.join(".git").exists();
     let mut found = Vec::new();
@@ -180,7 +180,7 @@ pub(crate) fn outer_rules(folder: &Path) -> Vec<OuterRules> {
             return found;
         }
     }
-    // It is in no repository, so that what lies above is about something else.
+    // Without a repository, files above are unrelated.
     Vec::new()
 }
 
@@ -191,7 +191,7 @@ fn read(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&rules).into_owned())
 }
 
-/// Rules above a folder, ready to be asked.
+/// Compiled ignore rules above a folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OuterIgnore(Vec<Gitignore>);
 
@@ -200,7 +200,7 @@ impl OuterIgnore {
         let build = |rules: &OuterRules| {
             let mut builder = GitignoreBuilder::new(&rules.folder);
             for line in rules.rules.lines() {
-                // One that makes no sense is passed over, as git does.
+                // Invalid rules are skipped, as in git.
                 let _ = builder.add_line(None, line);
             }
             builder.build().ok()
@@ -208,56 +208,55 @@ impl OuterIgnore {
         Self(rules.iter().filter_map(build).collect())
     }
 
-    /// Returns whether an entry is ignored: the nearest rules that say something decide.
+    /// Returns true if an entry is ignored. The nearest rules with a match decide.
     pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
         let verdicts = self.0.iter().map(|rules| rules.matched(path, is_folder));
         verdicts.into_iter().find(|verdict| !verdict.is_none()).is_some_and(|verdict| verdict.is_ignore())
     }
 }
 
-/// Files that wait for the index, per thread.
+/// Number of files per thread that may wait for the index.
 const WAITING: usize = 16;
-/// Fewer changed files are read by the calling thread alone.
+/// Maximum number of changed files that are read by the calling thread alone.
 const ALONE: usize = 8;
 
 /// Result of a refresh.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefreshReport {
-    /// Files that were new or changed and are in the index now.
+    /// Number of new or changed files that are now indexed.
     pub indexed: usize,
-    /// Files that are gone.
+    /// Number of files that are gone.
     pub removed: usize,
-    /// Files as they were.
+    /// Number of unchanged files.
     pub unchanged: usize,
     /// Files that are not indexed, with the reason.
     pub skipped: Vec<(String, SkipReason)>,
-    /// Set if there are more files than may be listed.
+    /// True if the folder exceeds the limits, so that some files are missing.
     pub is_truncated: bool,
-    /// Set if a part of the folder could not be listed. Its files stay in the index.
+    /// True if a part of the folder could not be listed. Its files stay in the index.
     pub is_partial: bool,
-    /// Folders that were listed.
+    /// Listed folders as paths below the root.
     pub(crate) folders: Vec<String>,
 }
 
 /// Step of a refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefreshStep<'path> {
-    /// A file is read next. Told where one thread reads alone.
+    /// A file is read next. Only reported if a single thread reads.
     Reading(&'path str),
-    /// So many of the changed files have been read.
+    /// Progress through the changed files.
     Done {
-        /// Those that were read.
+        /// Number of files that were read.
         done: usize,
-        /// All that are read.
+        /// Number of all changed files.
         total: usize,
     },
 }
 
-/// Files that were looked at and left out.
+/// Files that were read and skipped, with their stamp and the reason.
 pub(crate) type SkippedFiles = HashMap<String, (FileStamp, SkipReason)>;
 
-/// Brings an index up to its folder. `skipped` has the stamps of files that were looked at and left out, so that they are
-/// not read each time.
+/// Updates an index from its folder. `skipped` holds the stamps of skipped files, so that they are not read each time.
 pub(crate) fn refresh(
     index: &mut CodeIndex,
     skipped: &mut SkippedFiles,
@@ -301,7 +300,7 @@ pub(crate) fn refresh(
     report
 }
 
-/// Brings the index up to single files that changed, appeared or went, and tells how many are in the index now.
+/// Updates the index for single files that were changed, added or removed. Returns the number that are now indexed.
 pub(crate) fn update(index: &mut CodeIndex, skipped: &mut SkippedFiles, tree: &FileTree<'_>, paths: &[&str]) -> usize {
     let mut reader = Reader::default();
     let mut report = RefreshReport::default();
@@ -326,7 +325,7 @@ fn remove_gone(
     report: &mut RefreshReport,
 ) {
     let there: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    // Of a folder that could not be listed, a file may still be there.
+    // Files in a folder that could not be listed may still exist.
     let is_gone = |path: &str| {
         let may_be_there =
             |place: PathBuf| !matches!(place.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
@@ -361,7 +360,7 @@ fn take(
     }
 }
 
-/// Reads files with several threads. The one that calls adds them to the index.
+/// Reads files on several threads. The calling thread adds them to the index.
 fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn FnMut(&str, AnalysisResult)) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -388,12 +387,12 @@ fn read_all(root: &Path, files: &[ListedFile], threads: usize, take: &mut dyn Fn
 #[derive(Default)]
 struct Reader {
     parser: Parser,
-    /// Stems of words that it remembers.
     stems: Stems,
 }
 
 impl Reader {
-    /// Reads, parses and analyses a file. The stamp is from before it was read: a change meanwhile is seen next time.
+    /// Reads, parses and analyses a file. The stamp is taken before reading, so that a concurrent change is noticed
+    /// next time.
     pub(crate) fn read(&mut self, root: &Path, path: &str) -> AnalysisResult {
         let Some((place, metadata)) = regular_file(root, path) else {
             return (FileStamp::default(), Err(SkipReason::Unreadable));

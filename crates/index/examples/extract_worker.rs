@@ -1,5 +1,5 @@
-//! The smallest program that can be the worker, for tests of this crate. With the argument `probe` it gives up its rights
-//! as a worker does and tries to use them.
+//! Minimal worker program for the tests of this crate. With the argument `probe` it drops its privileges as a worker
+//! does and then tries to use them.
 
 use std::{
     fs::File,

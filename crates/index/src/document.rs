@@ -1,4 +1,4 @@
-//! What a document is, whatever format it came in: parts in reading order, each at a place that can be cited.
+//! Format-independent model of a document: parts in reading order, each at a place that can be cited.
 
 use std::fmt::{self, Write as _};
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::UnreadReason;
 
-/// A page, a sheet, a slide, or a whole text.
+/// Page, sheet, slide or section, or a whole text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Where it stands.
+    /// Position in the document.
     pub place: DocumentPlace,
-    /// Its content.
+    /// Text or cells of the part.
     pub body: Body,
-    /// Notes of a slide's speaker, as Markdown.
+    /// Speaker notes of a slide, as Markdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// Reason why the letters of a picture that is the page, or most of it, were not recognised.
+    /// Reason why a page that consists mostly of an image was not recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<UnreadReason>,
 }
 
 impl Part {
-    /// A part that is a text.
+    /// Creates a part with text.
     pub fn text(place: DocumentPlace, text: impl Into<String>) -> Self {
         Self { place, body: Body::Text(text.into()), notes: None, unread: None }
     }
 
-    /// All of it as Markdown, notes under a heading of their own.
+    /// Returns the whole part as Markdown, with notes under a separate heading.
     pub fn markdown(&self) -> String {
         let mut text = match &self.body {
             Body::Text(text) => text.clone(),
@@ -41,7 +41,7 @@ impl Part {
         text
     }
 
-    /// Returns whether it says nothing.
+    /// Returns true if the part has neither content nor notes.
     pub fn is_empty(&self) -> bool {
         let no_body = match &self.body {
             Body::Text(text) => text.trim().is_empty(),
@@ -50,7 +50,7 @@ impl Part {
         no_body && self.notes.as_ref().is_none_or(|notes| notes.trim().is_empty())
     }
 
-    /// Size of its text, in bytes.
+    /// Returns the size of the text in bytes.
     pub fn size(&self) -> u64 {
         let body = match &self.body {
             Body::Text(text) => text.len(),
@@ -59,7 +59,7 @@ impl Part {
         (body + self.notes.as_ref().map_or(0, String::len)) as u64
     }
 
-    /// Takes the next part in if it goes on with this one, and gives it back if not.
+    /// Appends the next part if it continues this one. Otherwise returns it unchanged.
     pub fn join(&mut self, next: Part) -> Option<Part> {
         if self.notes.is_some() || !self.place.is_same(&next.place) {
             return Some(next);
@@ -84,34 +84,35 @@ impl Part {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// Markdown.
+    /// Text formatted as Markdown.
     Text(String),
-    /// The cells of a sheet.
+    /// Cells of a sheet.
     Table(Table),
 }
 
-/// Rows without anything that are shown one by one; of more their numbers are.
+/// Maximum number of consecutive empty rows that are printed. A longer gap is replaced by one line with its row
+/// numbers.
 const EMPTY_ROWS: u32 = 2;
 
-/// The cells of a sheet that hold something.
+/// Non-empty cells of a sheet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// The column of the first cell of every row, from 0.
+    /// Zero-based column of the first cell of every row.
     pub first_column: u32,
-    /// Names of the columns. They are repeated wherever rows are shown apart from them.
+    /// Column names. They are repeated above each excerpt of the rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<Row>,
-    /// In order. Rows without anything are left out.
+    /// Rows in order, without the empty ones.
     pub rows: Vec<Row>,
 }
 
 impl Table {
-    /// As a Markdown table.
+    /// Formats the table as Markdown.
     pub fn markdown(&self) -> String {
         self.markdown_of(&self.rows)
     }
 
-    /// The header and some of the rows as a Markdown table.
+    /// Formats the header and `rows` as a Markdown table.
     pub fn markdown_of(&self, rows: &[Row]) -> String {
         let mut text = String::new();
         let width = self.header.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or_default();
@@ -122,7 +123,7 @@ impl Table {
         text.push('\n');
         let mut before: Option<u32> = None;
         for row in rows {
-            // Rows without anything are told, so that each row can be counted to.
+            // Empty rows are shown, so that a reader can count to each row.
             let gap = before.map_or(0, |before| row.number.saturating_sub(before).saturating_sub(1));
             if gap > EMPTY_ROWS {
                 // Writing to a string cannot fail.
@@ -136,7 +137,7 @@ impl Table {
         text
     }
 
-    /// The cells that these rows take up; none where there is no cell.
+    /// Returns the cells that `rows` cover. `None` if there are no cells.
     pub fn range_of(&self, rows: &[Row]) -> Option<CellRange> {
         let width = rows.iter().map(|row| row.cells.len()).max().filter(|width| *width > 0)?;
         let last_column = self.first_column.saturating_add(u32::try_from(width - 1).unwrap_or(u32::MAX));
@@ -144,17 +145,17 @@ impl Table {
     }
 }
 
-/// A row of a sheet.
+/// Row of a sheet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its number, from 1, as people see it.
+    /// Row number, starting at 1, as shown by spreadsheet programs.
     pub number: u32,
-    /// Shown text of its cells, up to the last one that shows anything.
+    /// Displayed text of the cells, up to the last non-empty one.
     pub cells: Vec<String>,
 }
 
 impl Row {
-    /// Bytes of text, and two for the edges of each cell.
+    /// Returns the size of the text in bytes, with two bytes per cell for its borders.
     pub fn size(&self) -> usize {
         self.cells.iter().map(|cell| cell.len() + 2).sum()
     }
@@ -163,7 +164,7 @@ impl Row {
         text.push('|');
         for cell in &self.cells {
             text.push(' ');
-            // What would end the cell or the row.
+            // Escape characters that would end the cell or the row.
             for letter in cell.trim().chars() {
                 match letter {
                     '|' => text.push_str("\\|"),
@@ -178,54 +179,54 @@ impl Row {
     }
 }
 
-/// Where a part stands in its document, as people cite it.
+/// Position of a part in its document, as it is cited.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentPlace {
-    /// A page, from 1.
+    /// Page number, starting at 1.
     Page(u32),
-    /// A page that is a picture, whose letters were recognised; from 1.
+    /// Number of a page that is an image and was recognised, starting at 1.
     ScannedPage(u32),
-    /// A sheet of a workbook.
+    /// Sheet of a workbook.
     Sheet {
-        /// Which one, from 1.
+        /// Sheet number, starting at 1.
         number: u32,
-        /// Its name; empty where the whole file is one sheet without a name.
+        /// Sheet name. Empty if the whole file is one unnamed sheet.
         name: String,
-        /// The cells that are meant; none where the sheet is empty.
+        /// Cells that are cited. `None` if the sheet is empty.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         range: Option<CellRange>,
     },
-    /// A slide, from 1.
+    /// Slide number, starting at 1.
     Slide(u32),
-    /// Lines of a text, from 1, both included.
+    /// Lines of a text, starting at 1, both ends included.
     Lines {
-        /// The first.
+        /// Number of the first line.
         first: u32,
-        /// The last.
+        /// Number of the last line.
         last: u32,
     },
-    /// A piece of a document that has no pages of its own.
+    /// Section of a document without pages.
     Section {
-        /// Which one, from 1, as it is read.
+        /// Section number in reading order, starting at 1.
         number: u32,
-        /// The headings that it stands under; only of what was found.
+        /// Path of headings above the section. Only set in search results.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         heading: Option<String>,
     },
-    /// The whole document: it has no pages of its own, and is short.
+    /// Whole document, which has no pages and is short.
     Whole,
-    /// A place in a document that is in an archive.
+    /// Place in a document inside an archive.
     Inner {
         /// Path of the document in the archive.
         path: String,
-        /// The place in it.
+        /// Place in that document.
         place: Box<DocumentPlace>,
     },
 }
 
 impl DocumentPlace {
-    /// Returns whether both are the same page, sheet or slide.
+    /// Returns true if both are in the same page, sheet, slide, section or text.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sheet { number, .. }, Self::Sheet { number: other, .. }) => number == other,
@@ -238,7 +239,7 @@ impl DocumentPlace {
         }
     }
 
-    /// The place as it is written behind the name of its document: `report.pdf p. 12`, `notes.md:120-134`.
+    /// Formats the place as a suffix of the document's name: `report.pdf p. 12`, `notes.md:120-134`.
     pub fn behind(&self, name: &str) -> String {
         match self {
             Self::Inner { path, place } => place.behind(&format!("{name}!/{path}")),
@@ -248,7 +249,7 @@ impl DocumentPlace {
         }
     }
 
-    /// Takes in what goes on with it.
+    /// Extends the place by that of a part that continues it.
     fn extend(&mut self, next: Self) {
         match (self, next) {
             (Self::Sheet { range, .. }, Self::Sheet { range: more, .. }) => {
@@ -264,7 +265,8 @@ impl DocumentPlace {
     }
 }
 
-/// `p. 12`, `p. 12 (recognised)`, `Sales!A2:F20`, `slide 7`, `section 4, Fees > Late payment`, `:120-134`, `!/a.pdf p. 3`; nothing for a whole document.
+/// Formats as `p. 12`, `p. 12 (recognised)`, `Sales!A2:F20`, `slide 7`, `section 4, Fees > Late payment`, `:120-134` or
+/// `!/a.pdf p. 3`. Empty for a whole document.
 impl fmt::Display for DocumentPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -283,7 +285,7 @@ impl fmt::Display for DocumentPlace {
                 if edge.is_empty() || name.chars().all(|letter| letter.is_alphanumeric() || letter == '_') {
                     write!(f, "{name}{edge}{range}")
                 } else {
-                    // As spreadsheets write it.
+                    // Quoted as in spreadsheet formulas.
                     write!(f, "'{}'{edge}{range}", name.replace('\'', "''"))
                 }
             }
@@ -291,17 +293,17 @@ impl fmt::Display for DocumentPlace {
     }
 }
 
-/// Cells from one corner to the other, both included: columns from 0, rows from 1.
+/// Rectangle of cells, both corners included. Columns start at 0, rows at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CellRange {
-    /// Column and row of the upper left.
+    /// Column and row of the upper left cell.
     pub first: (u32, u32),
-    /// Column and row of the lower right.
+    /// Column and row of the lower right cell.
     pub last: (u32, u32),
 }
 
 impl CellRange {
-    /// The least range that holds both.
+    /// Returns the smallest range that contains both.
     pub fn around(self, other: Self) -> Self {
         Self {
             first: (self.first.0.min(other.first.0), self.first.1.min(other.first.1)),
@@ -310,7 +312,7 @@ impl CellRange {
     }
 }
 
-/// `A2:F20`, or `B3` for one cell.
+/// Formats as `A2:F20`, or `B3` for one cell.
 impl fmt::Display for CellRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", column_name(self.first.0), self.first.1)?;
@@ -321,20 +323,20 @@ impl fmt::Display for CellRange {
     }
 }
 
-/// The letters of a column that is counted from 0: `A` to `Z`, then `AA`.
+/// Returns the letters of a zero-based column: `A` to `Z`, then `AA`.
 pub fn column_name(column: u32) -> String {
     let mut letters = Vec::new();
     let mut rest = u64::from(column) + 1;
     while rest > 0 {
         rest -= 1;
-        // Below 26, so it is a letter.
+        // The remainder is below 26, so the result is a letter.
         letters.push(char::from(b'A' + u8::try_from(rest % 26).unwrap_or_default()));
         rest /= 26;
     }
     letters.iter().rev().collect()
 }
 
-/// Adds the next part to others of a document.
+/// Appends a part to a document's parts.
 #[cfg(test)]
 pub(crate) fn push(parts: &mut Vec<Part>, part: Part) {
     let rest = match parts.last_mut() {

@@ -1,4 +1,4 @@
-//! What reading one document may cost, and how it can fail, in words for people.
+//! Limits on the cost of reading one document, and reading errors with messages for users.
 
 use std::time::Duration;
 
@@ -6,22 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::Kind;
 
-/// Why a document was not read, or not to its end. What was told before holds.
+/// Reason why a document was not read, or only in part. Parts that were returned before the failure remain valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// It needs a password.
+    /// The document needs a password.
     #[error("could not read the {0}: it is encrypted and opens with a password only")]
     Encrypted(Kind),
-    /// It is encrypted in a way that no password opens here.
+    /// The document is encrypted in a way that cannot be opened here even with a password.
     #[error("could not read the {kind}: {how}")]
     Protected {
-        /// Its kind.
+        /// Type of the document.
         kind: Kind,
-        /// The protection, in words.
+        /// Description of the protection.
         how: String,
     },
-    /// Pages of it are pictures whose letters were not recognised. All others are told, and so is text that stands on these.
+    /// Some pages are images that were not recognised. All other pages were returned, as was any text layer of these
+    /// pages.
     #[error(
         "could not read {}the {kind}: {}{}{}",
         if .unread.scans() < *.pages { "all of " } else { "" },
@@ -30,116 +31,116 @@ pub enum Failure {
         besides.as_deref().map(|besides| format!("; {besides}")).unwrap_or_default()
     )]
     Scanned {
-        /// Its kind.
+        /// Type of the document.
         kind: Kind,
-        /// Its pages that are pictures.
+        /// Pages that are images.
         unread: UnreadPages,
-        /// Number of its pages.
+        /// Number of all pages.
         pages: u32,
-        /// Its other flaws, each a sentence without its full stop.
+        /// Other problems, each a sentence without its full stop.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         besides: Option<String>,
     },
-    /// It is damaged. Parts that could not be read are told without text, or not at all.
+    /// The document is damaged. Unreadable parts were returned without text or left out.
     #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
     Broken {
-        /// Its kind.
+        /// Type of the document.
         kind: Kind,
-        /// Number of pages, sheets or slides that could be read.
+        /// Number of pages, sheets or slides that were read.
         parts: u32,
-        /// The damage.
+        /// Description of the damage.
         why: String,
     },
-    /// Its name says what it is, and its bytes say otherwise.
+    /// The file extension contradicts the content.
     #[error("could not read the file as a {named}: {found}")]
     Mismatch {
-        /// Kind by its name.
+        /// Kind by file name.
         named: Kind,
-        /// Kind by its bytes.
+        /// Description of the actual format.
         found: String,
     },
-    /// Text of it was left out, because there is too much in one place. All else is told.
+    /// Some text was left out because one place holds too much. The rest was returned.
     #[error("could not read all of the {kind}: {what}; what is beyond was left out")]
     Truncated {
-        /// Its kind.
+        /// Type of the document.
         kind: Kind,
-        /// The places, each with what it has too much of.
+        /// Places with the amount that exceeds the limit.
         what: String,
     },
-    /// Files of an archive were not read. All others are told.
+    /// Some files of an archive were not read. The others were returned.
     #[error("could not read all of the {kind}: {failed} of its {entries} files were not read ({why})")]
     Entries {
-        /// Its kind.
+        /// Kind of the archive.
         kind: Kind,
         /// Number of files that were not read.
         failed: u32,
-        /// Number of files.
+        /// Number of all files.
         entries: u32,
-        /// The files that were not read, each with its reason.
+        /// Unread files, each with its reason.
         why: String,
     },
-    /// There is no such file in the archive.
+    /// The archive contains no such file.
     #[error("could not find {path} in the archive")]
     NoEntry {
-        /// Its path.
+        /// Path of the file.
         path: String,
     },
-    /// It is something whose text is not read here.
+    /// The format is not supported.
     #[error("could not read the file: {found}")]
     Foreign {
-        /// Its format.
+        /// Format of the file.
         found: String,
     },
-    /// It is more than the limits allow.
+    /// The document exceeds a limit.
     #[error("could not read {}: {what} is more than {most}", if *.parts == 0 { "the file" } else { "the file to its end" })]
     TooLarge {
-        /// The thing of which there is too much.
+        /// Quantity that exceeds the limit.
         what: String,
-        /// The limit, with its unit.
+        /// Limit with its unit.
         most: String,
-        /// Number of pages, sheets or slides that could be read.
+        /// Number of pages, sheets or slides that were read.
         parts: u32,
     },
-    /// It was not done in time.
+    /// Reading exceeded the time limit.
     #[error("could not read the file{}: it took longer than {} seconds", read_so_far(*.parts), limit.as_secs_f32())]
     TookTooLong {
-        /// The limit.
+        /// Time limit of the reading.
         limit: Duration,
-        /// Number of pages, sheets or slides that could be read.
+        /// Number of pages, sheets or slides that were read.
         parts: u32,
     },
-    /// It needs more memory than it may have.
+    /// Reading ran out of memory.
     #[error("could not read the file{}: it needs more memory than {} MiB", read_so_far(*.parts), limit / (1024 * 1024))]
     OutOfMemory {
-        /// The limit, in bytes.
+        /// Memory limit in bytes.
         limit: u64,
-        /// Number of pages, sheets or slides that could be read.
+        /// Number of pages, sheets or slides that were read.
         parts: u32,
     },
-    /// Letters of a page can only be recognised, and a quick reading does not do that. A full one is begun instead.
+    /// A page needs recognition, which a quick pass does not do. The caller starts a full pass instead.
     #[error("could not read the file: letters of it have to be recognised first")]
     NeedsRecognition,
-    /// Nobody waits for it any longer.
+    /// The caller no longer waits for the result.
     #[error("stopped reading the file: it was cancelled")]
     Cancelled,
-    /// The worker could not be started, or said what no worker says.
+    /// The worker could not be started or sent invalid data.
     #[error("could not read the file: {0}")]
     Worker(String),
 }
 
 impl Failure {
-    /// More of something than is read.
+    /// Creates the error for a count that exceeds its limit.
     pub(crate) fn too_many(what: &str, most: impl ToString) -> Self {
         Self::TooLarge { what: what.to_owned(), most: most.to_string(), parts: 0 }
     }
 
-    /// More than the limits allow; a size in bytes.
+    /// Creates the error for a size that exceeds its limit in bytes.
     pub(crate) fn too_large(what: &str, most: u64) -> Self {
         let most = if most >= MIB { format!("{} MiB", most / MIB) } else { format!("{most} bytes") };
         Self::too_many(what, most)
     }
 
-    /// Hint on what to do.
+    /// Returns advice for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Encrypted(kind) if kind.opens_with_password() => {
@@ -174,22 +175,22 @@ impl Failure {
         }
     }
 
-    /// Returns true if it took more than it may, which a busy machine can be the reason for.
+    /// Returns true if the document exceeded time or memory, which may be due to a busy machine.
     pub const fn may_pass(&self) -> bool {
         matches!(self, Self::TookTooLong { .. } | Self::OutOfMemory { .. })
     }
 
-    /// Returns whether a password is all that it needs.
+    /// Returns true if a password is all that is missing.
     pub const fn needs_password(&self) -> bool {
         matches!(self, Self::Encrypted(kind) if kind.opens_with_password())
     }
 
-    /// Returns whether letters were not recognised that other models or settings may.
+    /// Returns true if pages were not recognised that other models or settings could recognise.
     pub const fn lacks_recognition(&self) -> bool {
         matches!(self, Self::Scanned { unread, .. } if !matches!(unread.why, UnreadReason::Undrawn))
     }
 
-    /// The same failure, with what was left out besides.
+    /// Adds a description of truncated text to a [`Scanned`](Self::Scanned) failure. Other failures stay as they are.
     pub fn with_truncated(mut self, what: &str) -> Self {
         if let Self::Scanned { besides, .. } = &mut self {
             let before = besides.take().map(|before| format!("{before}; ")).unwrap_or_default();
@@ -198,7 +199,7 @@ impl Failure {
         self
     }
 
-    /// The same failure, after so many parts.
+    /// Sets the number of parts that were read before the failure.
     pub fn after(mut self, read: u32) -> Self {
         match &mut self {
             Self::Broken { parts, .. }
@@ -211,33 +212,33 @@ impl Failure {
     }
 }
 
-/// Reason why the letters of a page that is a picture were not recognised.
+/// Reason why a page that is an image was not recognised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnreadReason {
-    /// This program was built without recognition.
+    /// The program was built without recognition.
     #[default]
     NotBuilt,
-    /// The configuration switches it off.
+    /// Recognition is disabled in the configuration.
     Off,
-    /// The models that recognise are not there, or are damaged.
+    /// The model files are missing or damaged.
     NoModels,
-    /// As many pages were recognised as are at once.
+    /// The maximum number of pages was recognised.
     Spent {
-        /// The first page that was not.
+        /// First page that was not recognised.
         first: u32,
     },
-    /// Recognition took as long as it may. Another time it may come farther.
+    /// Recognition timed out. A retry may get further.
     OutOfTime {
-        /// The first page that was not recognised.
+        /// First page that was not recognised.
         first: u32,
     },
-    /// The page cannot be drawn.
+    /// The page cannot be rendered.
     Undrawn,
 }
 
 impl UnreadReason {
-    /// The one of two reasons that says more about what to do: a page that cannot be drawn says nothing about the others.
+    /// Returns the more helpful of two reasons: a page that cannot be rendered does not explain the other pages.
     pub const fn or(self, other: Self) -> Self {
         match self {
             Self::Undrawn => other,
@@ -245,7 +246,7 @@ impl UnreadReason {
         }
     }
 
-    /// Hint on what to do.
+    /// Returns advice for the user.
     pub const fn hint(self) -> &'static str {
         match self {
             Self::NotBuilt => {
@@ -266,7 +267,7 @@ impl UnreadReason {
         }
     }
 
-    /// The page where it begins, as the end of a sentence.
+    /// Names the first unrecognised page, as the end of a sentence.
     fn beginning(self) -> String {
         match self {
             Self::Spent { first } | Self::OutOfTime { first } => {
@@ -277,24 +278,24 @@ impl UnreadReason {
     }
 }
 
-/// Pages that are pictures whose letters were not recognised.
+/// Pages that are images and were not recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadPages {
-    /// Number of them.
+    /// Number of these pages.
     pub pictures: u32,
-    /// Number of those with text of their own: a stamp, or what another program recognised.
+    /// Number of these pages that have a text layer, such as a stamp or the output of another OCR program.
     pub with_text: u32,
-    /// The reason why their letters were not recognised.
+    /// Reason why they were not recognised.
     pub why: UnreadReason,
 }
 
 impl UnreadPages {
-    /// One page.
+    /// Creates the value for a single page.
     pub fn one(why: UnreadReason, has_text: bool) -> Self {
         Self { pictures: 1, with_text: u32::from(has_text), why }
     }
 
-    /// These and other pages, which come behind them.
+    /// Adds the pages that follow.
     pub const fn and(self, next: Self) -> Self {
         Self {
             pictures: self.pictures.saturating_add(next.pictures),
@@ -303,18 +304,18 @@ impl UnreadPages {
         }
     }
 
-    /// Number of them without text.
+    /// Returns the number of these pages without text.
     pub const fn scans(&self) -> u32 {
         self.pictures.saturating_sub(self.with_text)
     }
 
-    /// Problem and hint where these are among the pages that are shown.
+    /// Formats problem and advice for the pages that are shown.
     pub(crate) fn of_shown(&self) -> String {
         let problem = self.problem(|pages| format!("{pages} of the pages shown"));
         format!("{problem}; {}", self.why.hint())
     }
 
-    /// Problem of a document with so many pages.
+    /// Describes the problem of a document with `pages` pages.
     fn of(&self, kind: Kind, pages: u32) -> String {
         if kind == Kind::Picture && pages == 1 {
             return "its letters were not recognised".to_owned();
@@ -322,7 +323,7 @@ impl UnreadPages {
         self.problem(|some| of_its(some, pages))
     }
 
-    /// Problem of pages of which `which` names so many.
+    /// Describes the problem of some pages. `which` formats their number.
     fn problem(&self, which: impl Fn(u32) -> String) -> String {
         match (self.scans(), self.with_text) {
             (scans, 0) => format!("{} {}", which(scans), are_scans(scans)),
@@ -361,28 +362,27 @@ fn read_so_far(parts: u32) -> String {
     }
 }
 
-/// Limits on the cost of reading one document. Whatever is beyond ends it with a [`Failure`] that says
-/// so.
+/// Limits on the cost of reading one document. Exceeding one ends the reading with the matching [`Failure`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of the file.
+    /// Maximum size of the file in bytes.
     pub bytes_in: u64,
-    /// Bytes of all text that is told.
+    /// Maximum size of all extracted text in bytes.
     pub bytes_out: u64,
-    /// Pages, sheets or slides.
+    /// Maximum number of pages, sheets or slides.
     pub parts: u32,
-    /// Cells of all sheets, the empty ones before the last one of each row included.
+    /// Maximum number of cells in all sheets, including empty ones before the last cell of each row.
     pub cells: u64,
-    /// Time limit, from start to end.
+    /// Time limit from start to end.
     pub time: Duration,
-    /// Bytes of address space of the worker, its program and the file included.
+    /// Address space of the worker in bytes, including its program and the file.
     pub memory: u64,
 }
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 
 impl Default for Limits {
-    /// Enough for any book, too little to hurt a small machine.
+    /// Enough for any book, yet too little to hurt a small machine.
     fn default() -> Self {
         Self {
             bytes_in: 100 * MIB,
@@ -395,25 +395,25 @@ impl Default for Limits {
     }
 }
 
-/// Amounts of a document that are read at once where nobody says how much.
+/// Default amounts of a document that one call returns, if the caller gives no count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadingLimits {
-    /// Of documents with pages.
+    /// Limit for documents with pages.
     pub pages: ReadingLimit,
-    /// Of workbooks, in sheets.
+    /// Limit for workbooks, in sheets.
     pub sheets: ReadingLimit,
-    /// Of presentations, in slides.
+    /// Limit for presentations, in slides.
     pub slides: ReadingLimit,
-    /// Of texts without pages, in sections.
+    /// Limit for texts without pages, in sections.
     pub sections: ReadingLimit,
 }
 
-/// Amount of one kind of document.
+/// Default amount for one kind of document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadingLimit {
-    /// Pages, sheets, slides or sections.
+    /// Number of pages, sheets, slides or sections.
     pub parts: u32,
-    /// Characters of all that is shown.
+    /// Maximum number of characters.
     pub letters: usize,
 }
 

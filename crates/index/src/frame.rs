@@ -1,4 +1,4 @@
-//! What a worker is told, and what it tells: frames of a length and as much JSON.
+//! Protocol between daemon and worker: frames with a length prefix and JSON content.
 
 use std::io::{self, Write};
 
@@ -12,108 +12,109 @@ use crate::{
     recognition::Recognition,
 };
 
-/// Bytes of text that one frame carries at most. A larger part is told in several frames.
+/// Maximum size of the text in one frame, in bytes. Larger parts are split into several frames.
 pub(crate) const PIECE_BYTES: usize = 512 * 1024;
 
-/// Bytes of a frame. JSON writes most letters as they are; quotes, line ends and the like take two bytes.
+/// Maximum size of a frame, in bytes. JSON keeps most characters as they are; quotes, line ends and the like take two
+/// bytes.
 pub(crate) const FRAME_BYTES: usize = 4 * PIECE_BYTES;
 
-/// Job of a worker, as its second argument.
+/// Job of a worker, passed as its second argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// Wanted parts of it.
+    /// Parts of the document to read.
     pub wanted: WantedParts,
-    /// Limits on the cost of reading it.
+    /// Limits on the cost of reading.
     pub limits: Limits,
-    /// Set if on standard input, before the document, there is what the list of processes must not show.
+    /// True if [`Private`] data precedes the document on standard input, because arguments are visible in the process
+    /// list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
-    /// Recognition of pages that are pictures.
+    /// Recognition of pages that are images.
     #[serde(default)]
     pub recognition: Recognition,
 }
 
-/// Preface of the document on standard input: its length in four bytes, and as much JSON.
+/// Private data before the document on standard input: its length in four bytes, then JSON.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Private {
-    /// The password that may open the document.
+    /// Password that may open the document.
     #[serde(default)]
     pub(super) password: Option<String>,
-    /// Path of the document in the archive that follows.
     #[serde(default)]
     pub(super) inner: Option<String>,
 }
 
-/// Bytes of it at the most.
+/// Maximum size of [`Private`], in bytes.
 pub(super) const PRIVATE_BYTES: usize = 64 * 1024;
 
-/// Parts of a document that are wanted, and in which form. What is private is not written with the others.
+/// Selection of the parts of a document. The private fields are not serialised.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WantedParts {
-    /// Kind by its name: [`Kind::of_name`].
+    /// Kind by file name, see [`Kind::of_name`].
     pub named: Option<Kind>,
-    /// The first page or sheet, counted from 1; 0 the same. Pages of a PDF before it are not read. Other documents are told
-    /// from their beginning, as nothing but reading them tells where a part of them begins.
+    /// First page or sheet, starting at 1; 0 means the same. Earlier pages of a PDF are not read. Other documents are
+    /// read from the beginning, because the start of a part is only known after reading what precedes it.
     pub first: u32,
-    /// The last page of a PDF, counted from 1; all pages where it is not said.
+    /// Last page of a PDF, starting at 1. `None` for all pages.
     pub last: Option<u32>,
-    /// Rows that are told; all of them where it is not said.
+    /// Rows of sheets to return. `None` for all rows.
     pub window: Option<Window>,
-    /// Set if of an archive only the names of its files are wanted.
+    /// True if only the names of an archive's files are wanted.
     pub listing: bool,
-    /// Path of the document in the archive that the file is.
+    /// Path of the document inside the archive.
     #[serde(skip)]
     pub inner: Option<String>,
-    /// The password that may open it.
+    /// Password that may open the document.
     #[serde(skip)]
     pub password: Option<Password>,
 }
 
-/// All of a file of this kind by its name.
+/// Selects a whole file, of this kind by its name.
 impl From<Option<Kind>> for WantedParts {
     fn from(named: Option<Kind>) -> Self {
         Self { named, ..Self::default() }
     }
 }
 
-/// Rows of sheets that are told. Of the others it is told that they are there.
+/// Window of sheet rows to return. Other rows are only counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// The first row of the first sheet.
+    /// First row, in the first sheet.
     pub row: u32,
-    /// Characters after which no more rows are told.
+    /// Number of characters after which no more rows are returned.
     pub letters: usize,
 }
 
-/// Piece of a document, in this order.
+/// Piece of a document, sent in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Piece {
-    /// Its head, once.
+    /// Properties of the document, sent once.
     Head(Head),
-    /// A part, or a piece of one: see [`Part::join`].
+    /// A part or a fragment of one, see [`Part::join`].
     Part(Part),
-    /// That there is no more, once.
+    /// End of the document, sent once.
     End {
         /// Number of pages, sheets or slides.
         parts: u32,
     },
 }
 
-/// Properties of a document before its parts.
+/// Properties of a document, sent before its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its kind.
+    /// Type of the document.
     pub kind: Kind,
-    /// Its own title.
+    /// Title in the document's metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Number of pages, sheets or slides, where that is known, for those who show progress.
+    /// Number of pages, sheets or slides for progress reports, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<u32>,
 }
 
-/// Parts of a document so far, within limits.
+/// Counts the parts received so far and enforces the limits.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Number of pages, sheets or slides.
@@ -123,7 +124,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts the next part, or piece of one.
+    /// Counts the next part or fragment. Fails if a limit is exceeded.
     pub(crate) fn take(&mut self, part: &Part, limits: &Limits) -> Result<(), Failure> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         if is_new && self.parts == limits.parts {
@@ -139,19 +140,18 @@ impl Tally {
     }
 }
 
-/// Frame that a worker writes.
+/// Frame from a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Frame {
-    /// Kind of the document, before anything in it was looked at: should that end the worker, it is known what did.
+    /// Type of the document, sent before its content is parsed: if the worker dies, the daemon knows which format did
+    /// it.
     Recognised(Kind),
-    /// A piece of the document.
     Piece(Piece),
-    /// Why there are no more pieces.
+    /// Error that ended the reading.
     Failed(Failure),
 }
 
-/// Writes a frame whole.
 pub(super) fn write(out: &mut impl Write, frame: &Frame) -> io::Result<()> {
     out.write_all(&agentd_confine::frame(&serde_json::to_vec(frame)?, usize::MAX)?)
 }

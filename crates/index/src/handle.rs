@@ -1,4 +1,4 @@
-//! The asynchronous face of the index: opened by whoever needs it first, and put away when nobody has for a while.
+//! Asynchronous interface of the index. [`LazyIndex`] opens it on first use and closes it after an idle timeout.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,27 +25,27 @@ use crate::{
     search::{self, Answer, Query, Request, Stop},
 };
 
-/// Number of concurrent lookups. A query takes a millisecond, so more would only be in each other's way.
+/// Number of concurrent lookups. A query takes about a millisecond, so more would only contend with each other.
 const QUERIES: usize = 4;
 /// Number of concurrent scans of whole documents.
 const SCANS: usize = 1;
 
-/// Handle to the index. Clones speak to the same one; it ends when the last one is dropped.
+/// Handle to the index. Clones share one index, which ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct IndexHandle {
     shared: Arc<Shared>,
     queue: mpsc::Sender<Command>,
-    /// Documents that are being indexed, so that none is indexed twice at the same time.
+    /// Locks of the documents being indexed, so that no document is indexed twice at the same time.
     at_work: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
     queries: Arc<Semaphore>,
     scans: Arc<Semaphore>,
 }
 
 impl IndexHandle {
-    /// Opens the index, or begins one where there is none or one that is damaged.
+    /// Opens the index. Creates it if it is missing or damaged.
     ///
     /// # Errors
-    /// When its folder cannot be used.
+    /// If its folder cannot be used.
     pub async fn open(config: IndexConfig) -> Result<Self, IndexError> {
         let (queue, is_open) = writer::start(config)?;
         let shared = is_open.await.map_err(|_| IndexError::Closed)??;
@@ -58,18 +58,17 @@ impl IndexHandle {
         })
     }
 
-    /// The folder of its files.
+    /// Folder of the index files.
     pub fn folder(&self) -> &std::path::Path {
         &self.shared.config.folder
     }
 
-    /// Which of these documents are not there, and have to be indexed before anything is found in them. Should the index have
-    /// been deleted, a new one is begun, and all of them are.
+    /// Returns those of `ids` that are not indexed. If the index was deleted, starts a new one and returns all of them.
     ///
     /// # Errors
-    /// When the index was deleted and no new one can be begun.
+    /// If the index was deleted and a new one cannot be created.
     pub async fn missing(&self, ids: &[DocumentId]) -> Result<Vec<DocumentId>, IndexError> {
-        // Whoever asks is about to use them: they must not go meanwhile.
+        // The caller is about to use them, so protect them from the next sweep.
         self.shared.uses.touch(ids.iter(), (self.shared.config.now)());
         let mut view = self.shared.view();
         let seen = Arc::clone(&view);
@@ -80,8 +79,8 @@ impl IndexHandle {
         Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
     }
 
-    /// Returns whether all these documents are there and none is outdated, as far as that is known without looking at the disk: a search
-    /// finds out by itself when the index was deleted.
+    /// Returns true if all these documents are indexed and none is outdated. Does not check the disk: a search detects
+    /// by itself that the index was deleted.
     pub(crate) fn has_all<'a>(
         &self,
         mut ids: impl Iterator<Item = &'a DocumentId>,
@@ -91,7 +90,8 @@ impl IndexHandle {
         ids.all(|id| view.entries.get(id).is_some_and(|entry| !entry.about.is_outdated(recognition)))
     }
 
-    /// Documents that are none of these and were read from the path of one: it replaced them.
+    /// Returns the indexed documents that are not among `documents` but were read from the path of one of them, and so
+    /// were replaced by it.
     pub(crate) fn replaced(&self, documents: impl Iterator<Item = (DocumentId, Option<u64>)>) -> Vec<DocumentId> {
         let (ids, places): (HashSet<DocumentId>, HashSet<Option<u64>>) = documents.unzip();
         let is_replaced = |entry: &&Arc<Entry>| {
@@ -100,16 +100,16 @@ impl IndexHandle {
         self.shared.view().entries.values().filter(is_replaced).map(|entry| entry.id).collect()
     }
 
-    /// The entry of a document that is there.
+    /// Returns the entry of an indexed document.
     pub fn entry(&self, id: &DocumentId) -> Option<Arc<Entry>> {
         self.shared.view().entries.get(id).cloned()
     }
 
-    /// The right to index a document, before anything is known of it; none where it is there already and is not outdated. Waits
-    /// while somebody else is at the same one.
+    /// Claims the exclusive right to index a document. `None` if it is already indexed and not outdated. Waits while
+    /// another task indexes the same document.
     ///
     /// # Errors
-    /// When the index was deleted and no new one can be begun.
+    /// If the index was deleted and a new one cannot be created.
     pub async fn claim(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Result<Option<Claim>, IndexError> {
         let alone = self.lock_of(id).lock_owned().await;
         if self.has_all(std::iter::once(id), recognition) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
@@ -118,30 +118,31 @@ impl IndexHandle {
         Ok(Some(Claim::new(self.queue.clone(), *id, alone)))
     }
 
-    /// Takes a document out. Says whether it was there.
+    /// Removes a document. Returns true if it was indexed.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// If the index cannot be written.
     pub async fn remove(&self, id: &DocumentId) -> Result<bool, IndexError> {
         let id = *id;
         ask(&self.queue, move |writer, reply| drop(reply.send(writer.remove(&id)))).await
     }
 
-    /// Takes out what nobody used for long, and says how many documents that were. It is done by itself when a document is
-    /// indexed, at most once an hour.
+    /// Removes documents that have not been used for a long time and returns their number. This also happens when a
+    /// document is indexed, at most once an hour.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// If the index cannot be written.
     pub async fn sweep(&self) -> Result<usize, IndexError> {
         ask(&self.queue, |writer, reply| drop(reply.send(writer.sweep()))).await
     }
 
-    /// Searches the documents that the request names, and no others.
+    /// Searches only the documents that the request names.
     ///
     /// # Errors
-    /// When it is cancelled, and when the index is damaged or was deleted: then a new one is begun, and asking again is right.
+    /// If cancelled, or if the index is damaged or was deleted. In the last two cases a new index is created and the
+    /// caller can retry after indexing.
     pub async fn search(&self, request: Request, cancel: CancellationToken) -> Result<Answer, IndexError> {
-        // A regular expression may have to read whole texts.
+        // A regular expression may need to scan whole texts.
         let turns = if matches!(request.query, Query::Regex(_)) { &self.scans } else { &self.queries };
         let turn = tokio::select! {
             turn = Arc::clone(turns).acquire_owned() => turn.map_err(|_| IndexError::Closed)?,
@@ -166,10 +167,10 @@ impl IndexHandle {
         found
     }
 
-    /// Size of the index.
+    /// Returns the size of the index.
     ///
     /// # Errors
-    /// When the daemon is about to end.
+    /// If the daemon is shutting down.
     pub async fn stats(&self) -> Result<KnowledgeStats, IndexError> {
         let shared = Arc::clone(&self.shared);
         spawn_blocking(move || {
@@ -189,15 +190,16 @@ impl IndexHandle {
         .map_err(|_| IndexError::Closed)
     }
 
-    /// Returns whether closing it has to wait for nothing.
+    /// Returns true if closing would not have to wait for anything.
     pub(crate) fn is_asleep(&self) -> bool {
         self.shared.is_asleep() || self.queue.is_closed()
     }
 
-    /// Writes down what there is, waits for merges, and ends the thread. Whoever asks for more is told that it is closed.
+    /// Commits pending writes, waits for merges and ends the writer thread. Later requests fail with
+    /// [`IndexError::Closed`].
     ///
     /// # Errors
-    /// When that takes too long. Nothing is lost by it.
+    /// If closing takes too long. No data is lost.
     pub async fn close(&self) -> Result<(), IndexError> {
         let closed = ask(&self.queue, Writer::close);
         match tokio::time::timeout(CLOSE_WITHIN, closed).await {
@@ -224,7 +226,7 @@ impl IndexHandle {
     }
 }
 
-/// The index, open or put away. Clones are of the same one.
+/// Index that is opened on demand. Clones share one index.
 #[derive(Clone)]
 pub(super) struct LazyIndex {
     config: Arc<IndexConfig>,
@@ -239,7 +241,7 @@ struct State {
 }
 
 impl LazyIndex {
-    /// Nothing is opened and nothing runs before the index is taken.
+    /// Creates a closed index. Nothing is opened or started before [`take`](Self::take).
     pub(super) fn new(config: IndexConfig) -> Self {
         Self { config: Arc::new(config), state: Arc::default() }
     }
@@ -248,7 +250,7 @@ impl LazyIndex {
         &self.config
     }
 
-    /// The index. It stays open at least as long as somebody holds it.
+    /// Returns the index and opens it if necessary. It stays open at least as long as the caller holds the handle.
     pub(super) async fn take(&self) -> Result<Arc<IndexHandle>, IndexError> {
         let mut state = Arc::clone(&self.state).lock_owned().await;
         if state.is_closed {
@@ -259,24 +261,24 @@ impl LazyIndex {
             return Ok(Arc::clone(index));
         }
         let (config, shared) = (IndexConfig::clone(&self.config), Arc::downgrade(&self.state));
-        // On a task of its own, which nobody gives up half-way: the next one would find the files still taken.
+        // Opened in a separate task that is not cancelled with the caller: a cancelled open would leave the files
+        // locked for the next one.
         let opened = tokio::spawn(async move {
             let after = config.rest_after;
             let index = Arc::new(IndexHandle::open(config).await?);
             state.index = Some(Arc::clone(&index));
-            // It ends with the index, and holds nothing meanwhile.
+            // Ends with the index and holds only a weak reference to it.
             tokio::spawn(put_away(shared, after));
             Ok(index)
         });
         opened.await.map_err(|_| IndexError::Closed)?
     }
 
-    /// Returns whether it is open.
     pub(super) async fn is_open(&self) -> bool {
         self.state.lock().await.index.is_some()
     }
 
-    /// Writes down what is under way, and opens it no more.
+    /// Commits pending writes and closes the index for good.
     pub(super) async fn close(&self) {
         let mut state = self.state.lock().await;
         state.is_closed = true;
@@ -286,7 +288,7 @@ impl LazyIndex {
     }
 }
 
-/// Puts the index away once nobody has used it for that long, so that its memory and its thread are not kept for nothing.
+/// Closes the index after it has been idle for `after`, to free its memory and its thread.
 async fn put_away(state: Weak<tokio::sync::Mutex<State>>, after: Duration) {
     loop {
         tokio::time::sleep(after).await;
@@ -295,9 +297,10 @@ async fn put_away(state: Weak<tokio::sync::Mutex<State>>, after: Duration) {
         let is_idle = state.used.is_none_or(|used| used.elapsed() >= after);
         match state.index.take() {
             None => return,
-            // It is not closed while segments are merged: who needs it meanwhile would wait, or find the files still taken.
+            // Not closed while segments are merged: the next caller would have to wait, or would find the files still
+            // locked.
             Some(index) if is_idle && Arc::strong_count(&index) == 1 && index.is_asleep() => {
-                // Nobody can take it meanwhile: two would be in each other's way.
+                // The lock prevents another `take` meanwhile: two open indexes would conflict.
                 close(index).await;
                 return;
             }
@@ -314,19 +317,19 @@ async fn close(index: Arc<IndexHandle>) {
     give_back();
 }
 
-/// Gives freed memory back to the system, here after the index has closed.
+/// Returns freed memory to the system, here after the index has closed.
 ///
-/// The allocator keeps freed blocks for whoever asks next, of the dictionary and the writer some tens of megabytes. In a
-/// daemon that idles for days nobody asks.
+/// The allocator keeps freed blocks for later allocations, some tens of megabytes for the dictionary and the writer. A
+/// daemon that idles for days would never reuse them.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
 pub fn give_back() {
-    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and touches
-    // nothing but pages that hold no allocation.
+    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and affects only
+    // pages that hold no allocation.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators give back by themselves.
+/// Does nothing: other allocators return memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn give_back() {}
 

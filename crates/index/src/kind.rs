@@ -1,62 +1,62 @@
-//! Which kind of document it is: bytes say it first, the name second.
+//! Document types, detected by content first and by name second.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of documents whose text is read.
+/// Document types whose text can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Pages.
+    /// Document in PDF format.
     Pdf,
-    /// A text document of Word.
+    /// Word text document since 2007.
     Docx,
-    /// A workbook of Excel.
+    /// Excel workbook since 2007.
     Xlsx,
-    /// A workbook of Excel before 2007.
+    /// Excel workbook before 2007.
     Xls,
-    /// A workbook of LibreOffice.
+    /// Workbook in OpenDocument format.
     Ods,
-    /// Slides of PowerPoint.
+    /// PowerPoint presentation since 2007.
     Pptx,
-    /// A text document of Word before 2007.
+    /// Word text document before 2007.
     Doc,
-    /// Slides of PowerPoint before 2007.
+    /// PowerPoint presentation before 2007.
     Ppt,
-    /// A workbook of Excel in its binary form.
+    /// Excel workbook in binary form.
     Xlsb,
-    /// A text document of LibreOffice.
+    /// Text document in OpenDocument format.
     Odt,
-    /// Slides of LibreOffice.
+    /// Presentation in OpenDocument format.
     Odp,
-    /// Rich text.
+    /// Text in Rich Text Format.
     Rtf,
-    /// A book.
+    /// Book in EPUB format.
     Epub,
-    /// A message, as mail servers keep it.
+    /// RFC 822 mail message.
     Eml,
-    /// A message of Outlook.
+    /// Mail message of Outlook.
     Msg,
-    /// A notebook of Jupyter.
+    /// Notebook of Jupyter with its output.
     Ipynb,
-    /// A table as text.
+    /// Comma- or tab-separated values.
     Csv,
-    /// A page of the web.
+    /// HTML or XHTML page.
     Html,
-    /// Text with marks.
+    /// Text in Markdown format.
     Markdown,
-    /// Any other text.
+    /// Any other plain text.
     Plain,
-    /// An archive of files.
+    /// ZIP archive of files.
     Zip,
-    /// An archive of files on a tape, maybe packed.
+    /// TAR archive, optionally compressed with gzip.
     Tar,
-    /// A picture, of which the letters are recognised.
+    /// Image whose text is recognised by OCR.
     Picture,
 }
 
-/// Each kind with the word for it that stands in what is written down, its name in a sentence, and the endings of its files.
+/// Kinds with their name in document keys, their display name and their file extensions.
 const KINDS: [(Kind, &str, &str, &[&str]); 23] = [
     (Kind::Pdf, "pdf", "PDF", &["pdf"]),
     (Kind::Docx, "docx", "Word document", &["docx", "docm", "dotx", "dotm"]),
@@ -84,7 +84,7 @@ const KINDS: [(Kind, &str, &str, &[&str]); 23] = [
 ];
 
 impl Kind {
-    /// Kind by a name, whatever the case of its letters; none where its extension is unknown.
+    /// Returns the kind for a file name, ignoring case. `None` if its extension is unknown.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let (_, ending) = name.rsplit_once('.')?;
@@ -92,7 +92,7 @@ impl Kind {
         KINDS.iter().find(|(.., endings)| endings.contains(&ending)).map(|(kind, ..)| *kind)
     }
 
-    /// Kind by the word for it.
+    /// Returns the kind with this name in document keys.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         KINDS.iter().find(|(_, known, ..)| *known == word).map(|(kind, ..)| *kind)
     }
@@ -102,28 +102,28 @@ impl Kind {
         row.map(|(_, word, name, _)| (*word, *name)).unwrap_or_default()
     }
 
-    /// Returns whether it is text all through, so that its bytes look like those of any other text.
+    /// Returns true if the content is plain text throughout, so that its bytes look like those of any other text.
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Csv | Self::Html | Self::Markdown | Self::Plain)
     }
 
-    /// Returns whether it is an archive of documents.
+    /// Returns true if this is an archive of documents.
     pub const fn is_archive(self) -> bool {
         matches!(self, Self::Zip | Self::Tar)
     }
 
-    /// Returns whether a password opens it here.
+    /// Returns true if encrypted documents of this kind can be opened with a password.
     pub const fn opens_with_password(self) -> bool {
         matches!(self, Self::Pdf | Self::Docx | Self::Xlsx | Self::Xlsb | Self::Pptx | Self::Zip)
     }
 
-    /// One word for it, which stands in what is written down.
+    /// Returns the name in document keys, which are stored in the index.
     pub(crate) fn word(self) -> &'static str {
         self.row().0
     }
 }
 
-/// As in a sentence: `PDF`, `CSV file`.
+/// Display name for use in a sentence: `PDF`, `CSV file`.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.row().1)

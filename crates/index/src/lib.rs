@@ -1,24 +1,25 @@
-//! Documents: their text with its pages, sheets and slides, and the chunks by which it is searched and cited.
+//! Document search: extraction of text with its pages, sheets and slides, and an index of chunks that can be cited.
 //!
-//! Whoever wrote a document may mean harm, and the libraries that read documents are large. So the daemon itself never
-//! parses one: a [`worker`], which is the daemon's own program started once more, reads it with next to no rights and
-//! tells what it found part by part, and what it tells is checked as well.
+//! Documents may be hostile and the libraries that parse them are large, so the daemon never parses one itself. A
+//! sandboxed [`worker`], the daemon's own executable started again, reads the document and sends its content in frames.
+//! The daemon validates every frame.
 //!
-//! - [`document`]: what a document is: [`Part`], [`DocumentPlace`], [`Table`]; pure.
-//! - [`kind`]: which kind it is, told from its bytes first and its name second; pure.
-//! - [`failure`]: what reading may cost, and the words for how it can fail.
-//! - [`extract`](mod@extract): one file a format, from bytes to parts.
-//! - `frame`: what is sent to a worker, and what it sends.
-//! - [`worker`]: [`Extractor`] is the daemon's side, [`run_worker`] the other one.
-//! - [`chunk`]: pieces of about a paragraph, each with the place by which it is cited; pure.
-//! - [`analyze`]: text as the terms by which it is found, in English, Chinese, Japanese and Korean; pure.
-//! - [`index`]: the files in which chunks are found again, written by one thread. [`IndexHandle`]: their asynchronous face.
-//! - [`library`]: all of it as one thing, [`Library`]: what the daemon's tools ask, through the core's port.
-//! - `picture`: [`PictureReader`], which makes pictures fit for models in a worker of the same kind.
-//! - [`recognition`]: letters of pages that are pictures: the models, and how much is recognised at once.
-//! - [`search`]: from a query, whatever it is, to [`Hit`]s with their citations.
+//! - [`document`]: data types of a document, [`Part`], [`DocumentPlace`] and [`Table`]; pure.
+//! - [`kind`]: detection of the document type, by content first and name second; pure.
+//! - [`failure`]: limits on reading, and the errors with their messages.
+//! - [`extract`](mod@extract): one file per format, from bytes to parts.
+//! - `frame`: protocol between daemon and worker.
+//! - [`worker`]: [`Extractor`] on the daemon's side, [`run_worker`] in the worker.
+//! - [`chunk`]: chunks of about a paragraph, each with the place by which it is cited; pure.
+//! - [`analyze`]: tokenizers for English, Chinese, Japanese and Korean; pure.
+//! - [`index`]: the index on disk, written by one thread. [`IndexHandle`] is its asynchronous interface.
+//! - [`library`]: [`Library`], the implementation of the core's port for the daemon's tools.
+//! - `picture`: [`PictureReader`], which prepares images for models in a worker of the same kind.
+//! - [`recognition`]: OCR settings, model files and limits.
+//! - [`search`]: from a query to [`Hit`]s with their citations.
 //!
-//! Everything that takes a document takes an open file, so that what is read is what was meant, whatever happens to paths.
+//! Functions that read a document take an open file and no path, so that a path that changes meanwhile cannot redirect
+//! them.
 
 pub mod analyze;
 pub mod chunk;

@@ -1,5 +1,5 @@
-//! Pictures made fit for models, in a worker that can do nothing else: one is decoded, turned upright, made small and written anew, without
-//! whatever else its file held, such as the place where it was taken.
+//! Image preparation for models in a sandboxed worker. It decodes an image, rotates it upright, scales it down and
+//! encodes it again, without metadata such as the place where it was taken.
 
 use std::{
     ffi::OsString,
@@ -40,26 +40,26 @@ use crate::{
     worker,
 };
 
-/// The kinds that models see.
+/// Formats that models accept.
 const SEEN: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
-/// Maximum size of a worker's words before the picture, in bytes.
+/// Maximum size of the worker's header before the image, in bytes.
 const MAX_HEAD: usize = 4096;
-/// Maximum size of a picture that it makes, in bytes.
+/// Maximum size of an image that a worker returns, in bytes.
 const MAX_MADE: u64 = 5 << 20;
-/// Time limit.
+/// Time limit for one image.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Makes pictures fit for models.
+/// Prepares images for models.
 #[derive(Debug, Clone)]
 pub struct PictureReader {
     program: PathBuf,
-    /// A worker may take much memory, so there is one at a time.
+    /// Admits one worker at a time, as it may use much memory.
     turns: Arc<Semaphore>,
 }
 
 impl PictureReader {
-    /// A reader. Nothing is started. `program` calls [`run_picture_worker`] when its first
-    /// argument is [`PICTURE_WORKER_ARGUMENT`].
+    /// Creates a reader without starting anything. `program` must call [`run_picture_worker`] if its first argument is
+    /// [`PICTURE_WORKER_ARGUMENT`].
     pub fn new(program: PathBuf) -> Self {
         Self { program, turns: Arc::new(Semaphore::new(1)) }
     }
@@ -71,7 +71,7 @@ impl PictureReader {
             return Err("its reader has no streams".to_owned());
         };
         let fed = async {
-            // A reader that has seen enough hangs up.
+            // The worker may close its input before it has read everything.
             let _ = input.write_all(content).await;
             drop(input);
         };
@@ -88,7 +88,7 @@ impl PictureReader {
     }
 }
 
-/// Reads the worker's answer, which is believed only where it can be.
+/// Reads and validates the worker's answer.
 async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
     let ended = |_| "its reader ended without a word: it may be made to do harm".to_owned();
     let nonsense = || "its reader returned invalid data".to_owned();
@@ -121,7 +121,7 @@ async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
 
 impl Pictures for PictureReader {
     fn prepare<'a>(&'a self, content: &'a [u8]) -> BoxFuture<'a, Result<Option<PreparedPicture>, WorkspaceError>> {
-        // The first bytes say what it is; nothing more of it is looked at in this process.
+        // This process inspects only the magic bytes.
         if !image::guess_format(content).is_ok_and(|format| SEEN.contains(&format)) {
             return std::future::ready(Ok(None)).boxed();
         }
@@ -133,41 +133,39 @@ impl Pictures for PictureReader {
     }
 }
 
-/// The first argument by which a program knows that it is to be the worker for pictures.
+/// First argument of a process that is to run as the image worker.
 pub const PICTURE_WORKER_ARGUMENT: &str = "picture-worker";
 
-/// The longer side of what models are shown, in pixels: beyond it providers make a picture smaller themselves.
+/// Maximum length of the longer side, in pixels. Providers scale down larger images themselves.
 const SIDE: u32 = 1568;
-/// The shorter side of what is shown, in pixels: some providers refuse the whole conversation for less.
+/// Minimum length of the shorter side, in pixels. Some providers refuse the whole conversation for smaller images.
 const MIN_SIDE: u32 = 10;
-/// Maximum ratio of the longer side to the shorter one, for the same reason.
+/// Maximum aspect ratio, for the same reason.
 const MAX_RATIO: u32 = 100;
-/// Maximum size of a PNG that stays one, in bytes. Larger ones are photographs, which a JPEG holds better.
+/// Maximum size of a PNG in the output, in bytes. Larger images are usually photographs, which JPEG compresses better.
 const MAX_PNG: usize = 1 << 20;
-/// Quality of the JPEG, of 100.
+/// JPEG quality, up to 100.
 const QUALITY: u8 = 85;
 
-/// The worker's words about a picture, in front of its bytes.
+/// Worker's header before the image data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum PictureHeader {
-    /// It is ready: as many bytes follow.
+    /// The image is ready and its data follows.
     Ready {
-        /// Its type.
+        /// Media type of the data.
         media_type: String,
-        /// Its width in pixels.
         width: u32,
-        /// Its height in pixels.
         height: u32,
         /// Number of bytes that follow.
         bytes: u64,
     },
-    /// Why it is not, as the end of a sentence.
+    /// Reason for the failure, as the end of a sentence.
     Failed(String),
 }
 
-/// Reads the picture on standard input and writes what models are shown of it to standard output. This is all that a
-/// process does whose first argument is [`PICTURE_WORKER_ARGUMENT`]; `arguments` are those after it.
+/// Entry point of the image worker: reads an image from standard input and writes the prepared one to standard output.
+/// `arguments` are those after [`PICTURE_WORKER_ARGUMENT`]. The process does nothing else.
 pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(PICTURE_WORKER_ARGUMENT, "read a picture", arguments, |limits| {
         let limits: Limits = serde_json::from_slice(limits)?;
@@ -184,7 +182,7 @@ pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
     })
 }
 
-/// The picture as models are shown it: the words about it, and its bytes.
+/// Returns the header and the data of the prepared image.
 fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
     let (format, decoder) = picture::opened(Cursor::new(bytes)).map_err(|error| why(&error))?;
     let (width, height) = decoder.dimensions();
@@ -218,7 +216,7 @@ fn encode(image: &DynamicImage, is_photograph: bool) -> Result<(&'static str, Ve
     Ok(("image/jpeg", content))
 }
 
-/// In words for people.
+/// Formats an error for users.
 fn why(error: &ImageError) -> String {
     match error {
         ImageError::Limits(limit) => match limit.kind() {

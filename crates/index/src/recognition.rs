@@ -1,4 +1,4 @@
-//! Recognition of letters in pictures: where its models are, and how much of a document may be recognised at once.
+//! Text recognition (OCR) of images and scanned pages: location of its models and limits for one document.
 
 use std::{
     io,
@@ -13,27 +13,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::UnreadReason;
 
-/// Threads that recognise one document, at the most: some of a machine stays free for who waits.
+/// Maximum number of threads for one document. The rest of the machine stays free for interactive work.
 const MOST_THREADS: usize = 4;
-/// Time for the models and the first page, and for each page.
+/// Time limit for loading the models and the first page; [`EACH`] is added for every page.
 const FIRST: Duration = Duration::from_secs(30);
 const EACH: Duration = Duration::from_secs(3);
-/// Time limit, however many pages there are.
+/// Upper bound on the time limit, for any number of pages.
 const MOST_TIME: Duration = Duration::from_secs(600);
-/// Memory of the networks and of a drawn page, in bytes, beyond what reading takes.
+/// Memory for the networks and a rendered page, in bytes, in addition to the limit for reading.
 pub(crate) const MEMORY: u64 = 768 * 1024 * 1024;
 
-/// Settings of recognition.
+/// Settings of text recognition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecognitionConfig {
-    /// Folders that may have the models' files; the first that has them all counts.
+    /// Folders that may contain the model files. The first one with all of them is used.
     pub folders: Vec<PathBuf>,
-    /// Pages of one document that are recognised at once; none switches it off.
+    /// Maximum number of pages of one document that are recognised at once. Zero disables recognition.
     pub pages: u32,
 }
 
 impl RecognitionConfig {
-    /// Recognition as it can be had now: the models may come and go while the daemon runs.
+    /// Returns the current availability of recognition. Not cached, because model files may come and go while the
+    /// daemon runs.
     pub fn now(&self) -> Recognition {
         if !cfg!(feature = "ocr") {
             return Recognition::Missing(UnreadReason::NotBuilt);
@@ -52,28 +53,29 @@ impl RecognitionConfig {
     }
 }
 
-/// State of recognition that decides which letters are recognised.
+/// Settings and model files on which the result of recognition depends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecognitionStamp {
-    /// Pages of one document that are recognised; 0 where there is no recognition.
+    /// Maximum number of recognised pages per document. Zero if recognition is unavailable.
     pub pages: u32,
-    /// Size and time of each file of the models, in nanoseconds since 1970.
+    /// Size in bytes and modification time in nanoseconds since 1970 of each model file.
     pub models: Vec<(u64, u128)>,
-    /// This run of the program. Of a document it is that in which its pages took too long; none where they did not.
+    /// Identifier of this run of the program. In a document's entry, the run in which recognition timed out, or `None`
+    /// if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_in: Option<u64>,
 }
 
 impl RecognitionStamp {
-    /// Returns whether a document that was not recognised to its end with `before` is worth reading again. One that took too long is
-    /// so once in each run: the machine may have been busy, and it may be as slow again.
+    /// Returns true if a document that was only partly recognised with `before` is worth reading again. A document that
+    /// timed out is retried once per run: the machine may have been busy, but it may also be as slow again.
     pub fn promises_more_than(&self, before: &Self) -> bool {
         let may_be_faster = before.late_in.is_some() && self.late_in != before.late_in;
         self.pages > 0 && (self.models != before.models || self.pages > before.pages || may_be_faster)
     }
 }
 
-/// A number by which this run of the program differs from others.
+/// Identifier of this run of the program.
 static RUN: LazyLock<u64> = LazyLock::new(|| {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -83,15 +85,16 @@ static RUN: LazyLock<u64> = LazyLock::new(|| {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recognition {
-    /// There is none, and why.
+    /// Recognition is unavailable, for this reason.
     Missing(UnreadReason),
-    /// There is, and reading ends where it is needed: it has to wait for its turn.
+    /// Recognition is available, but this pass ends with [`NeedsRecognition`](crate::Failure::NeedsRecognition) at the
+    /// first page that needs it, because it has to wait for a turn.
     Deferred,
-    /// With the models of this folder.
+    /// Recognition with the models in a folder.
     Ready {
-        /// The folder.
+        /// Folder with the model files.
         folder: PathBuf,
-        /// The limits.
+        /// Limits on pages, time and threads.
         budget: RecognitionBudget,
     },
 }
@@ -103,7 +106,7 @@ impl Default for Recognition {
 }
 
 impl Recognition {
-    /// Limits on its cost; none where there is none.
+    /// Returns the limits. `None` unless recognition is [`Ready`](Self::Ready).
     pub const fn budget(&self) -> Option<RecognitionBudget> {
         match self {
             Self::Missing(_) | Self::Deferred => None,
@@ -111,7 +114,7 @@ impl Recognition {
         }
     }
 
-    /// Its state, by which a change is known.
+    /// Returns the stamp by which a change of models or settings is detected.
     pub fn stamp(&self) -> RecognitionStamp {
         let Self::Ready { folder, budget } = self else { return RecognitionStamp::default() };
         let of = |name| {
@@ -128,11 +131,11 @@ impl Recognition {
 /// Limits on the cost of recognising one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecognitionBudget {
-    /// Pages.
+    /// Maximum number of pages.
     pub pages: u32,
-    /// Time for all of them.
+    /// Time limit for all pages together.
     pub time: Duration,
-    /// Threads that compute.
+    /// Number of worker threads.
     pub threads: usize,
 }
 
@@ -146,10 +149,10 @@ mod tests {
         assert!(stamp(9, 1).promises_more_than(&RecognitionStamp::default()));
         assert!(stamp(9, 1).promises_more_than(&stamp(8, 1)) && stamp(9, 1).promises_more_than(&stamp(9, 2)));
         assert!(!stamp(9, 1).promises_more_than(&stamp(9, 1)) && !stamp(8, 1).promises_more_than(&stamp(9, 1)));
-        // What took too long is tried again in another run of the program, and once in each.
+        // A timeout is retried once in each later run of the program.
         let late = |run| RecognitionStamp { late_in: run, ..stamp(9, 1) };
         assert!(stamp(9, 1).promises_more_than(&late(Some(6))) && !stamp(9, 1).promises_more_than(&late(None)));
-        // Without recognition nothing is read again, so that what was recognised stays.
+        // Without recognition nothing is read again, so that recognised text stays in the index.
         assert!(!RecognitionStamp::default().promises_more_than(&stamp(9, 1)));
     }
 }

@@ -1,6 +1,5 @@
-//! Asks the embedded model from the command line, with tools that are played: `ask MODEL.gguf [PROMPT…]`. Each prompt is
-//! a turn of one session, and prompts are read from standard input when none is given. Prints what the model did and how
-//! long it took.
+//! Command line for the embedded model with simulated tools: `ask MODEL.gguf [PROMPT…]`. Each prompt is a turn of one
+//! session. Without arguments, prompts are read from standard input. Prints the model's output and its duration.
 
 use std::{
     error::Error,
@@ -24,7 +23,7 @@ const NOTES: &str = "Notes of the garden club, 12 May.\nThe club met at Anna's h
 const ERRANDS: &str = "- buy milk\n- call the bank\n- water the plants\n";
 const LISTING: &str = "uploads/\nuploads/notes.txt (402 bytes)\nuploads/todo.md (49 bytes)\noutputs/\ntemp/";
 
-/// What a tool returns in this play.
+/// Returns the simulated result of a tool call.
 fn play(call: &ToolCall) -> String {
     match call.name.as_str() {
         "now" => "Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)".to_owned(),
@@ -49,7 +48,7 @@ fn tools() -> Arc<[ToolSpec]> {
         .collect()
 }
 
-/// One call of the model: its words and the tool it asks for.
+/// Runs one model call. Returns the text and the tool call, if any.
 async fn call(model: &EmbeddedModel, request: ModelRequest) -> Result<(String, Option<ToolCall>), Box<dyn Error>> {
     let started = Instant::now();
     let (mut text, mut tool, mut first) = (String::new(), None, None);

@@ -1,4 +1,4 @@
-//! What the composition root decides about the embedded model, and what can be seen of it from outside.
+//! Settings of the embedded model, and its status as seen from outside.
 
 use std::{
     num::NonZero,
@@ -10,30 +10,30 @@ use std::{
 
 use futures_util::future::BoxFuture;
 
-/// Positions that SmolLM2 was trained for, and the most that is used of any model.
+/// Context length for which SmolLM2 was trained, and the maximum used for any model.
 pub const DEFAULT_CONTEXT: u32 = 8192;
 
 /// Settings of the embedded model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddedConfig {
-    /// The GGUF file. It is not opened before the first request.
+    /// Path of the GGUF file. It is not opened before the first request.
     pub path: PathBuf,
-    /// The most positions to use; the model's own limit also counts.
+    /// Maximum number of positions. The model's own limit also applies.
     pub context: u32,
-    /// Time that the weights stay in memory after the last request.
+    /// Idle time after which the weights are released.
     pub idle: Duration,
-    /// The most tokens of one answer.
+    /// Maximum number of tokens in an answer.
     pub max_tokens: u32,
 }
 
-/// A model server that listens on this machine.
+/// Model server that listens on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its name for `agentctl models add`.
+    /// Name for `agentctl models add`.
     pub name: &'static str,
-    /// Its name for people.
+    /// Display name of the server.
     pub title: &'static str,
-    /// Its address.
+    /// Base URL of the server.
     pub url: String,
 }
 
@@ -41,13 +41,14 @@ pub struct Neighbour {
 pub type Neighbours = fn() -> BoxFuture<'static, Vec<Neighbour>>;
 
 impl EmbeddedConfig {
-    /// A file with the usual settings: 8192 positions, released after 10 minutes, answers of at most 400 tokens.
+    /// Creates the default settings for a file: 8192 positions, released after 10 minutes, and answers of at most 400
+    /// tokens.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), context: DEFAULT_CONTEXT, idle: Duration::from_secs(600), max_tokens: 400 }
     }
 
-    /// The name under which people see the model: the file's name without its quantisation, as in
-    /// `SmolLM2-135M-Instruct (built in)`. It is made of the path alone, so that it is known without loading.
+    /// Returns the display name of the model: the file name without its quantisation, as in `SmolLM2-135M-Instruct
+    /// (built in)`. It is derived from the path alone, so that it is known without loading.
     pub fn model_id(&self) -> String {
         format!("{} (built in)", self.name())
     }
@@ -62,7 +63,7 @@ impl EmbeddedConfig {
     }
 }
 
-/// Returns whether a part of a file name names a quantisation, as `Q4_1`, `IQ3_M`, `f16` or `BF16` do.
+/// Returns true if a part of a file name is a quantisation, such as `Q4_1`, `IQ3_M`, `f16` or `BF16`.
 fn is_quantisation(suffix: &str) -> bool {
     let suffix = suffix.to_ascii_uppercase();
     let digits = suffix.trim_start_matches('I').trim_start_matches('Q');
@@ -70,12 +71,12 @@ fn is_quantisation(suffix: &str) -> bool {
     quantised || ["F16", "BF16", "F32"].contains(&suffix.as_str())
 }
 
-/// The threads that the embedded model should use: all cores but one, at least one.
+/// Returns the number of threads that the embedded model should use: all cores but one, at least one.
 ///
-/// The number is read once, out of `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS`, when the first model is loaded. Both
-/// have to be in the environment before any thread starts, so `main` sets them, where the person has not. A core is
-/// left to the daemon because the workers wait in spin loops: with one busy thread beside as many workers as cores,
-/// the model falls to a sixth of its speed.
+/// The number is read once from `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS` when the first model is loaded. Both must
+/// be in the environment before any thread starts, so `main` sets them unless the user has. One core is left to the
+/// daemon because the workers wait in spin loops: with one busy thread next to as many workers as cores, the model
+/// falls to a sixth of its speed.
 pub fn recommended_threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).saturating_sub(1).max(1)
 }
@@ -83,19 +84,19 @@ pub fn recommended_threads() -> usize {
 /// State of the embedded model, and counters since the daemon started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EmbeddedStatus {
-    /// Set while the weights are in memory.
+    /// True while the weights are in memory.
     pub loaded: bool,
-    /// Number of loads.
+    /// Number of times the weights were loaded.
     pub loads: u64,
-    /// Set while a request is being worked on.
+    /// True while a request is being processed.
     pub busy: bool,
-    /// Tokens of prompts and answers that were computed; reused ones do not count.
+    /// Number of prompt and answer tokens that were computed, without reused ones.
     pub evaluated_tokens: u64,
-    /// Tokens of answers and arguments that were made.
+    /// Number of tokens that were generated for answers.
     pub generated_tokens: u64,
 }
 
-/// The same, as the worker counts it.
+/// Status as counted by the worker.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<EmbeddedStatus>);
 

@@ -1,10 +1,10 @@
-//! What can go wrong, and what the person is told to do about it.
+//! Errors of the embedded model with advice for the user.
 
 use std::{io, path::PathBuf};
 
 use agentd_core::error::{ErrorKind, ModelError};
 
-/// Why a file could not be loaded as a model.
+/// Reason why a file could not be loaded as a model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
     #[error("there is no model file at {}", path.display())]
@@ -37,10 +37,10 @@ impl From<LoadError> for ModelError {
     }
 }
 
-/// Why running the model stopped.
+/// Reason why running the model stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    /// Nobody reads the answer any more.
+    /// The reader of the answer is gone.
     #[error("the request was cancelled")]
     Cancelled,
     #[error("the request has {tokens} tokens, and the built-in model takes {limit}")]

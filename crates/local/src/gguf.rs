@@ -1,7 +1,7 @@
-//! A GGUF file, opened and checked: what its metadata says, and its tensors as this crate computes with them.
+//! Validated access to a GGUF file: its metadata, and its tensors in the form used for computation.
 //!
-//! The file is hostile input. Nothing of it is believed: each number is bounded before anything is allocated by it,
-//! and each tensor has the shape that the numbers ask for, or loading fails.
+//! The file is untrusted. Every number is checked against bounds before anything is allocated from it. Every tensor
+//! must have the shape that the numbers imply, otherwise loading fails.
 
 use std::{
     fs::File,
@@ -19,35 +19,33 @@ use candle_core::{
 
 use crate::error::LoadError;
 
-/// A GGUF file of the Llama family.
+/// GGUF file of the Llama family.
 pub(crate) struct Gguf {
     path: PathBuf,
     file: File,
     content: Content,
 }
 
-/// The sizes of a Llama.
+/// Dimensions of a Llama model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sizes {
-    /// Layers.
     pub(crate) layers: usize,
-    /// The width of the stream between layers.
+    /// Width of the residual stream.
     pub(crate) embedding: usize,
-    /// The width inside the feed-forward part.
+    /// Width inside the feed-forward network.
     pub(crate) feed_forward: usize,
-    /// Query heads.
     pub(crate) heads: usize,
-    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    /// Number of key and value heads. Each serves `heads / kv_heads` query heads.
     pub(crate) kv_heads: usize,
-    /// The width of one head.
+    /// Width of one attention head.
     pub(crate) head: usize,
-    /// Positions that the model was trained for.
+    /// Context length for which the model was trained.
     pub(crate) context: usize,
-    /// Tokens that exist.
+    /// Number of tokens in the vocabulary.
     pub(crate) vocabulary: usize,
-    /// Addend that keeps the norms from dividing by zero.
+    /// Term that prevents a division by zero in norms.
     pub(crate) norm_epsilon: f32,
-    /// The base of the rotary frequencies.
+    /// Base of the rotary frequencies.
     pub(crate) rope_base: f32,
 }
 
@@ -78,7 +76,7 @@ impl Gguf {
         LoadError::Unsupported { path: self.path.clone(), reason: reason.into() }
     }
 
-    /// The model's sizes, each within bounds that no real model leaves.
+    /// Reads the dimensions, each within bounds that no real model exceeds.
     pub(crate) fn sizes(&self) -> Result<Sizes, LoadError> {
         let embedding = self.number("llama.embedding_length", 1..=65_536)?;
         let heads = self.number("llama.attention.head_count", 1..=1024)?;
@@ -107,7 +105,7 @@ impl Gguf {
         })
     }
 
-    /// A text of the metadata.
+    /// Returns a string from the metadata.
     pub(crate) fn text(&self, key: &str) -> Result<&str, LoadError> {
         match self.content.metadata.get(key) {
             Some(Value::String(text)) => Ok(text),
@@ -116,12 +114,12 @@ impl Gguf {
         }
     }
 
-    /// Value of a switch of the metadata, if it is there.
+    /// Returns a boolean from the metadata, if present.
     pub(crate) fn switch(&self, key: &str) -> Option<bool> {
         self.content.metadata.get(key).and_then(|value| value.to_bool().ok())
     }
 
-    /// A list of texts.
+    /// Returns a list of strings.
     pub(crate) fn texts(&self, key: &str) -> Result<Vec<&str>, LoadError> {
         self.list(key, "not a text", |value| match value {
             Value::String(text) => Some(text.as_str()),
@@ -129,12 +127,12 @@ impl Gguf {
         })
     }
 
-    /// A list of whole numbers, empty where the key is missing.
+    /// Returns a list of integers. Empty if the key is missing.
     pub(crate) fn numbers(&self, key: &str) -> Result<Vec<i64>, LoadError> {
         if self.content.metadata.contains_key(key) { self.list(key, "not a number", whole) } else { Ok(Vec::new()) }
     }
 
-    /// A list of what `read` takes; an error names `other` where it takes something else.
+    /// Returns a list of values that `read` accepts. `other` describes any other value in the error.
     pub(crate) fn list<'a, T>(
         &'a self,
         key: &str,
@@ -151,7 +149,7 @@ impl Gguf {
         }
     }
 
-    /// The token that a key names, if the key is there.
+    /// Returns the token that a key refers to, if the key is present.
     pub(crate) fn token(&self, key: &str, vocabulary: usize) -> Result<Option<u32>, LoadError> {
         match self.content.metadata.get(key).map(whole) {
             None => Ok(None),
@@ -185,17 +183,17 @@ impl Gguf {
         }
     }
 
-    /// Returns whether there is a tensor of that name.
+    /// Returns true if a tensor of this name exists.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.content.tensor_infos.contains_key(name)
     }
 
-    /// A tensor in full precision, for norms and other small ones.
+    /// Loads a tensor in full precision, for norms and other small ones.
     pub(crate) fn vector(&mut self, name: &str, length: usize) -> Result<Tensor, LoadError> {
         self.tensor(name, &[length])?.dequantize(&Device::Cpu).map_err(|error| self.damaged(first_line(&error)))
     }
 
-    /// A matrix as it is multiplied with.
+    /// Loads a matrix for multiplication.
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<QMatMul, LoadError> {
         let tensor = self.tensor(name, &[rows, columns])?;
         quick(tensor).and_then(QMatMul::from_qtensor).map_err(|error| self.damaged(first_line(&error)))
@@ -212,10 +210,10 @@ impl Gguf {
     }
 }
 
-/// Stores a matrix as Q8_0 where its own form has no vectorised product.
+/// Converts a matrix to Q8_0 if its own format has no vectorised product.
 ///
-/// Q4_1, in which SmolLM2 comes, is multiplied one number at a time: it would run at a fifth of the speed. Q8_0 holds
-/// every Q4_1 value almost exactly, at 1.7 times the memory.
+/// Q4_1, the format of SmolLM2, is multiplied one number at a time and would run at a fifth of the speed. Q8_0
+/// represents every Q4_1 value almost exactly, at 1.7 times the memory.
 fn quick(tensor: QTensor) -> candle_core::Result<QTensor> {
     let vectorised = matches!(
         tensor.dtype(),
@@ -245,7 +243,7 @@ fn whole(value: &Value) -> Option<i64> {
     }
 }
 
-/// The first line of an error: the rest is a backtrace, when one is asked for in the environment.
+/// Returns the first line of an error. The rest may be a backtrace, if enabled in the environment.
 fn first_line(error: &candle_core::Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }

@@ -1,7 +1,7 @@
-//! Running a loaded model: evaluating a prompt and answering it greedily.
+//! Inference with a loaded model: evaluates a prompt and decodes greedily.
 //!
-//! Everything here is deterministic. A [`Stop`] is asked before every token and every chunk of a prompt, so that an answer ends
-//! soon after nobody wants it any more.
+//! Everything is deterministic. The [`Stop`] callback is checked before every token and every chunk of a prompt, so
+//! that an answer ends soon after it is cancelled.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,31 +15,30 @@ use crate::{
     vocabulary::{TextJoiner, Vocabulary},
 };
 
-/// A prompt is evaluated in chunks of this many tokens. Longer ones are hardly quicker, cost memory by the square, and
+/// Number of prompt tokens evaluated at once. Larger chunks are hardly faster, their memory grows with the square, and
 /// a cancelled request waits for the end of its chunk.
 const CHUNK: usize = 128;
 
-/// Tokens of an answer that were said recently, when repeating them is made less likely.
+/// Number of recent answer tokens to which the repetition penalty applies.
 const RECENT: usize = 48;
 
-/// Factor by which recent tokens are less likely. Measured from 1 to 1.2: this ends most circles, and more makes the answers
-/// stranger.
+/// Repetition penalty. Measured from 1 to 1.2: this value ends most loops, and higher ones make the answers stranger.
 const REPEAT_PENALTY: f32 = 1.05;
 
-/// The one system message that this family answers well with; personas of any kind make it talk nonsense.
+/// System message with which this family of models answers best. Any persona makes it talk nonsense.
 const SYSTEM: &str = "You are a helpful assistant.";
 
-/// Says whether an answer is no longer wanted.
+/// Returns true if the answer is no longer wanted.
 pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
 
-/// A loaded model.
+/// Loaded model with its cache.
 pub(crate) struct Inference {
     llama: Llama,
     vocabulary: Vocabulary,
     counters: Arc<Counters>,
-    /// Tokens that were evaluated: what a later prompt may start with.
+    /// Evaluated tokens, which a later prompt may reuse as its prefix.
     tokens: Vec<u32>,
-    /// Their keys and values.
+    /// Keys and values of these tokens.
     cache: Vec<LayerCache>,
 }
 
@@ -52,18 +51,18 @@ impl Inference {
         Ok(Self { llama, vocabulary, counters, tokens: Vec::new(), cache })
     }
 
-    /// The positions that prompt and answer may have together.
+    /// Returns the maximum number of positions for prompt and answer.
     fn context(&self) -> usize {
         self.llama.sizes().context
     }
 
-    /// The tokens of a conversation, up to where the model's answer begins.
+    /// Returns the tokens of a conversation up to the start of the model's answer.
     pub(crate) fn chat_prompt(&self, text: &str) -> Result<Vec<u32>, RunError> {
         self.vocabulary.prompt(SYSTEM, text)
     }
 
-    /// Evaluates what of `prompt` is not evaluated yet. Returns how likely each token is to be next, and the number of tokens
-    /// that were there already.
+    /// Evaluates the part of `prompt` that is not cached. Returns the logits of the next token, and the number of
+    /// reused tokens.
     fn evaluate(&mut self, prompt: &[u32], stop: Stop<'_>) -> Result<(Vec<f32>, usize), RunError> {
         if prompt.len() > self.context() {
             return Err(RunError::TooLong { tokens: prompt.len(), limit: self.context() });
@@ -71,7 +70,7 @@ impl Inference {
         let shared = self.tokens.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let reused = shared.min(prompt.len().saturating_sub(1));
         self.tokens.truncate(reused);
-        // All layers have one length again, also where a step broke off between them.
+        // Also restores equal lengths if an earlier step failed between layers.
         for layer in &mut self.cache {
             layer.truncate(self.tokens.len());
         }
@@ -80,8 +79,8 @@ impl Inference {
             if stop() {
                 return Err(RunError::Cancelled);
             }
-            // The cache is one token behind or ahead of the list only while this runs; after an error the list counts, and the
-            // next call truncates to it.
+            // Cache and list only differ while this runs. After an error the list is authoritative, and the next call
+            // truncates the cache to it.
             let rows = self.llama.forward(chunk, &mut self.cache)?;
             self.tokens.extend_from_slice(chunk);
             self.counters.status().evaluated_tokens += chunk.len() as u64;
@@ -91,8 +90,7 @@ impl Inference {
         Ok((self.llama.logits(&last)?.squeeze(0)?.to_vec1()?, reused))
     }
 
-    /// Answers a prompt with the likeliest tokens, one after the other, and hands out each piece of text as it comes.
-    /// `say` returns whether anybody listens.
+    /// Generates an answer greedily and passes each piece of text to `say`, which returns false if the reader is gone.
     pub(crate) fn answer(
         &mut self,
         prompt: &[u32],
@@ -134,7 +132,7 @@ impl Inference {
             prompt_tokens: prompt.len() as u64,
             cached_tokens: reused as u64,
             completion_tokens: count as u64,
-            // It runs here, and nobody is paid for it.
+            // The model runs locally at no cost.
             cost_microusd: Some(0),
             ..Usage::default()
         };
@@ -142,7 +140,7 @@ impl Inference {
     }
 }
 
-/// Makes tokens less likely. Each counts once, however often it was said.
+/// Lowers the logits of tokens, once per distinct token.
 fn discourage(logits: &mut [f32], recent: &[u32], penalty: f32) {
     for (index, token) in recent.iter().enumerate() {
         if let (false, Some(logit)) = (recent[..index].contains(token), logits.get_mut(*token as usize)) {
@@ -156,23 +154,23 @@ fn best(logits: &[f32]) -> Result<u32, RunError> {
     best.map(|(token, _)| token).ok_or(RunError::NotFinite)
 }
 
-/// The longest phrase, in tokens, whose repetition is noticed.
+/// Maximum length of a repeated phrase in tokens.
 const LONGEST: usize = 160;
-/// A phrase of more tokens than this, such as a verse, is a circle when it comes twice in a row.
+/// Length in tokens above which a phrase, such as a verse, counts as a loop when repeated once.
 const LONG: usize = 32;
-/// A phrase is a circle when its repetitions are at least this many tokens together.
+/// Minimum total length of the repetitions in tokens.
 const STRETCH: usize = 32;
-/// And when it has come this many times in a row.
+/// Minimum number of consecutive occurrences of a shorter phrase.
 const TIMES: usize = 3;
 
-/// The tokens of an answer so far.
+/// Tokens of an answer so far.
 #[derive(Debug, Default)]
 struct Repetition {
     tokens: Vec<u32>,
 }
 
 impl Repetition {
-    /// Adds a token, and tells whether the answer now ends in a phrase that was said over and over.
+    /// Adds a token. Returns true if the answer now ends in a loop.
     pub(crate) fn push(&mut self, token: u32) -> bool {
         self.tokens.push(token);
         (1..=LONGEST).any(|length| {
@@ -214,7 +212,7 @@ mod tests {
         check((0..60).cycle().take(400).collect(), Some(120));
         check((0..170).cycle().take(600).collect(), None);
         check((0..400).collect(), None);
-        // A list whose lines start alike but go on differently is no circle.
+        // A list whose lines start alike but end differently is not a loop.
         check((0..300).map(|index| if index % 5 == 4 { index } else { index % 5 }).collect(), None);
     }
 }

@@ -1,21 +1,21 @@
-//! The embedded model of agentd: a small Llama in the daemon's own process, on the CPU, in pure Rust.
+//! Embedded model of agentd: a small Llama in the daemon's process, on the CPU, in pure Rust.
 //!
-//! [`EmbeddedModel`] is all that others see: an implementation of [`agentd_core::ports::Model`]. Behind it:
+//! The public interface is [`EmbeddedModel`], an implementation of [`agentd_core::ports::Model`]. The modules are:
 //!
-//! - `model`: the port, and what is kept of requests where somebody wants to see them.
-//! - [`harness`]: what to do about a request. A model this small decides nothing: most answers are fixed texts and results of
-//!   tools, and the model writes free text only.
-//! - `worker`: the one thread that owns the weights, loads them on first use and releases them when idle.
-//! - `inference`: evaluating prompts and answering greedily, unless that goes round in circles.
-//! - `gguf`: the file, opened and checked; `llama`: weights, one step through them, and keys and values that can be cut back;
-//!   `vocabulary`: text to tokens and turns to prompts.
-//! - `config`, with what can be counted from outside, and `error`.
+//! - `model`: the port, and the recording of exchanges.
+//! - [`harness`]: decides how to answer a request. A model this small decides nothing: most answers are fixed texts and
+//!   tool results, and the model only writes free text.
+//! - `worker`: the thread that owns the weights, loads them on first use and releases them when idle.
+//! - `inference`: evaluation of prompts and greedy decoding with loop detection.
+//! - `gguf`: validated model file. `llama`: weights, forward pass, and a key-value cache that can be truncated.
+//!   `vocabulary`: tokenization and chat formats.
+//! - `config`, which includes the status, and `error`.
 //!
 //! # Threads
 //!
-//! The arithmetic spreads over the threads that `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS` name in the environment,
-//! which is read once when the first model is loaded. The daemon's `main` sets both to [`recommended_threads`] before
-//! any thread starts, where the person has not set them.
+//! The arithmetic uses as many threads as `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS` specify. These are read once,
+//! when the first model is loaded. The daemon's `main` sets both to [`recommended_threads`] before any thread starts,
+//! unless the user has set them.
 
 mod config;
 mod error;

@@ -1,7 +1,7 @@
-//! A Llama: weights, and one step through them.
+//! Llama model: weights and forward pass.
 //!
-//! Written for one sequence on the CPU. Rows are tokens; keys and values of all earlier tokens are in a [`LayerCache`] for each
-//! layer that the caller owns, so that a prefix can be shared, cut back and continued.
+//! Written for one sequence on the CPU. Rows are tokens. The caller owns a [`LayerCache`] per layer with the keys and
+//! values of all earlier tokens, so that a prefix can be reused, truncated and continued.
 
 use candle_core::{D, DType, Device, Result, Tensor, quantized::QMatMul};
 use candle_nn::{
@@ -14,14 +14,13 @@ use crate::{
     gguf::{Gguf, Sizes},
 };
 
-/// The weights of a Llama.
 pub(crate) struct Llama {
     sizes: Sizes,
     embedding: QMatMul,
     layers: Vec<Layer>,
     norm: Tensor,
     output: QMatMul,
-    /// Cosines and sines of all positions: one row a position.
+    /// Cosines and sines, one row per position.
     rotation: (Tensor, Tensor),
 }
 
@@ -38,13 +37,13 @@ struct Layer {
 }
 
 impl Llama {
-    /// Reads the weights. Uses at most `context` positions.
+    /// Loads the weights. Uses at most `context` positions.
     pub(crate) fn load(gguf: &mut Gguf, context: usize) -> std::result::Result<Self, LoadError> {
         let mut sizes = gguf.sizes()?;
         sizes.context = sizes.context.min(context);
         let (width, vocabulary) = (sizes.embedding, sizes.vocabulary);
         let embedding = gguf.matrix("token_embd.weight", vocabulary, width)?;
-        // Small models use one matrix for both ends, and then the file has it once.
+        // Small models share one matrix for input and output, which is stored once.
         let output = if gguf.has("output.weight") {
             gguf.matrix("output.weight", vocabulary, width)?
         } else {
@@ -63,13 +62,12 @@ impl Llama {
         &self.sizes
     }
 
-    /// An empty cache that fits this model.
     pub(crate) fn new_cache(&self) -> Vec<LayerCache> {
         self.layers.iter().map(|_| LayerCache::default()).collect()
     }
 
-    /// Takes tokens that follow those in the cache, which grows by them. Returns one row a token, before the output
-    /// matrix, since that is only wanted for few of them. The caller keeps the sum within [`Sizes::context`].
+    /// Evaluates tokens that follow those in the cache, and appends them to it. Returns one row per token without the
+    /// output matrix, which is only needed for few of them. The caller must keep the total within [`Sizes::context`].
     pub(crate) fn forward(&self, tokens: &[u32], cache: &mut [LayerCache]) -> Result<Tensor> {
         let (start, count) = (cache.first().map_or(0, |layer| layer.length), tokens.len());
         let rotation = (self.rotation.0.narrow(0, start, count)?, self.rotation.1.narrow(0, start, count)?);
@@ -81,7 +79,7 @@ impl Llama {
         rms_norm(&stream, &self.norm, self.sizes.norm_epsilon)
     }
 
-    /// The scores of all tokens to come next, one row for each row of [`Self::forward`].
+    /// Returns the logits of the next token, one row per row of [`Self::forward`].
     pub(crate) fn logits(&self, rows: &Tensor) -> Result<Tensor> {
         rows.apply(&self.output)?.to_dtype(DType::F32)
     }
@@ -137,8 +135,8 @@ impl Layer {
         let value = split(normed.apply(&self.value)?, sizes.kv_heads)?;
         let (keys, values) = cache.append(&key, &value)?;
 
-        // The query heads of one key head lie side by side, so that they are multiplied as one taller matrix and
-        // keys need not be repeated.
+        // The query heads of a key head are adjacent, so they are multiplied as one taller matrix and keys need not be
+        // repeated.
         let group = sizes.heads / sizes.kv_heads;
         let query = (query.reshape((sizes.kv_heads, group * count, sizes.head))? / (sizes.head as f64).sqrt())?;
         let mut weights = query.matmul(&keys.t()?)?;
@@ -153,8 +151,8 @@ impl Layer {
     }
 }
 
-/// Zero where a token may look, minus infinity where it would look ahead. It is made anew each time: keeping one for
-/// each pair of lengths would grow without end in a daemon.
+/// Returns zero for visible tokens and minus infinity for later ones. Not cached, because a cache by pairs of lengths
+/// would grow without bound in a daemon.
 fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
     let all = start + count;
     let rows: Vec<f32> = (0..count)
@@ -163,7 +161,8 @@ fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
     Tensor::from_vec(rows, (count, all), &Device::Cpu)
 }
 
-/// The cosine and sine of each position and frequency. `scaling` stretches single frequencies, as newer Llamas do.
+/// Returns the cosine and sine for each position and frequency. `scaling` stretches single frequencies, as in newer
+/// Llamas.
 fn rotation(sizes: &Sizes, scaling: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
     let half = sizes.head / 2;
     #[expect(clippy::cast_precision_loss, reason = "head widths and positions are far below 2^24")]
@@ -179,24 +178,23 @@ fn rotation(sizes: &Sizes, scaling: Option<&Tensor>) -> Result<(Tensor, Tensor)>
     Ok((angles.cos()?, angles.sin()?))
 }
 
-/// Room is made for this many tokens at a time.
+/// Granularity of the capacity in tokens.
 const STEP: usize = 64;
 
-/// The keys and values of one layer.
 #[derive(Default)]
 pub(crate) struct LayerCache {
     length: usize,
-    /// Keys and values with room for more, each heads × tokens × width.
+    /// Keys and values with spare capacity, each heads × tokens × width.
     room: Option<(Tensor, Tensor)>,
 }
 
 impl LayerCache {
-    /// Forgets all tokens after the first `length`.
+    /// Drops all tokens after the first `length`.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 
-    /// Adds keys and values, each heads × tokens × width, and returns all there are.
+    /// Appends keys and values, each heads × tokens × width. Returns all of them.
     fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
         let all = self.length + keys.dim(1)?;
         let (room_keys, room_values) = match self.room.take() {
@@ -213,7 +211,7 @@ impl LayerCache {
     }
 
     fn grow(&self, old: &Tensor, least: usize) -> Result<Tensor> {
-        // A half more each time keeps the copying linear in the length.
+        // Growing by half keeps the copying linear in the length.
         let new = zeros(old, least.max(self.length * 3 / 2))?;
         if self.length > 0 {
             new.slice_set(&old.narrow(1, 0, self.length)?.contiguous()?, 1, 0)?;
@@ -222,7 +220,7 @@ impl LayerCache {
     }
 }
 
-/// Zeros for so many tokens, with the heads and the width of the others.
+/// Returns zeros for `tokens` tokens, with the heads and width of `like`.
 fn zeros(like: &Tensor, tokens: usize) -> Result<Tensor> {
     Tensor::zeros((like.dim(0)?, tokens.next_multiple_of(STEP), like.dim(2)?), DType::F32, &Device::Cpu)
 }

@@ -1,4 +1,4 @@
-//! The embedded model behind the port.
+//! Implementation of the model port by the embedded model.
 
 use std::{
     io,
@@ -29,34 +29,35 @@ use crate::{
     worker::{self, Job, Order, QUEUE},
 };
 
-/// Pieces of an answer that wait for their reader. The model stops when there are more.
+/// Maximum number of answer pieces that wait for the reader. The model pauses when the queue is full.
 const PIECES: usize = 32;
 
-/// A model that runs in this process, on the CPU.
+/// Model that runs in this process on the CPU.
 ///
-/// Most requests are answered without it. Nothing is loaded before the first free text, and one thread writes them all, one after
-/// the other. Dropping a stream ends its request within a token, or within a chunk of 128 tokens while the prompt is read.
+/// Most requests are answered without it. Nothing is loaded before the first free text, and one thread writes all texts
+/// one after the other. Dropping a stream cancels its request within a token, or within a chunk of 128 tokens while the
+/// prompt is evaluated.
 pub struct EmbeddedModel {
     info: ModelInfo,
     path: PathBuf,
     facts: Facts,
     neighbours: Neighbours,
     counters: Arc<Counters>,
-    /// The way to the worker, or why there is none.
+    /// Queue of the worker, or the reason why it could not be started.
     jobs: Result<SyncSender<Job>, Arc<io::Error>>,
-    /// One permit for each place in the worker's queue, so that sending never blocks.
+    /// One permit for each slot in the worker's queue, so that sending never blocks.
     places: Arc<Semaphore>,
 }
 
 impl EmbeddedModel {
-    /// A model that will load the configured file when it is first needed. Each request fails while the file is missing.
-    /// `neighbours` looks for model servers on this machine, where an answer shows how to connect one.
+    /// Creates a model that loads the configured file on first use. Requests fail while the file is missing.
+    /// `neighbours` looks for model servers on this machine for the instructions to connect one.
     pub fn new(config: EmbeddedConfig, neighbours: Neighbours) -> Arc<Self> {
         let info = ModelInfo {
             id: config.model_id(),
             wire: "embedded".to_owned(),
             context_window: u64::from(config.context),
-            // Calls never pass through text: the harness makes them.
+            // The harness builds tool calls itself; they are never parsed from text.
             native_tools: true,
             embedded: true,
             ..ModelInfo::default()
@@ -69,12 +70,12 @@ impl EmbeddedModel {
         Arc::new(Self { info, path, facts, neighbours, counters, jobs, places })
     }
 
-    /// State and counters of the model.
+    /// Returns the state and counters of the model.
     pub fn status(&self) -> EmbeddedStatus {
         *self.counters.status()
     }
 
-    /// Has the worker write a text, and returns where it comes out.
+    /// Submits a text to the worker, and returns the receiver of its pieces.
     async fn submit(
         jobs: Result<SyncSender<Job>, Arc<io::Error>>,
         places: Arc<Semaphore>,
@@ -127,7 +128,7 @@ impl Model for EmbeddedModel {
     }
 }
 
-/// An answer that is there at once. It is made here, and nobody is paid for it.
+/// Stream of an answer that is complete at once. It costs nothing, as it is produced here.
 fn whole(chunk: ModelChunk) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
     let usage = Usage { cost_microusd: Some(0), ..Usage::default() };
     stream::iter([Ok(chunk), Ok(ModelChunk::Usage(usage)), Ok(ModelChunk::End(Finish::Stop))]).boxed()
@@ -135,7 +136,8 @@ fn whole(chunk: ModelChunk) -> BoxStream<'static, Result<ModelChunk, ModelError>
 
 type Pieces = mpsc::Receiver<Result<ModelChunk, ModelError>>;
 
-/// The next piece. After the proper end or an error there is none; before it, a worker that is gone is an error.
+/// Returns the next piece. `None` after the regular end or an error. If the worker is gone before that, returns an
+/// error.
 async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelError>, Option<Pieces>)> {
     let mut pieces = pieces?;
     let piece = pieces.recv().await.unwrap_or_else(|| {
@@ -146,11 +148,11 @@ async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelE
     Some((piece, (!is_last).then_some(pieces)))
 }
 
-/// Bytes of an answer that are kept.
+/// Maximum number of answer bytes that are recorded.
 const MAX_TEXT: usize = 1 << 20;
 
-/// An answer that is told to the request's tap, from its request to its end. There is no wire: what is kept is what the harness
-/// was given, and what came of it. One that is dropped before has been abandoned.
+/// Recording of an answer for the request's tap, from the request to its end. There is no wire, so it contains the
+/// input of the harness and its result. Dropping it before the end records the answer as abandoned.
 struct Recording(Option<OpenRecording>);
 
 struct OpenRecording {
@@ -163,7 +165,7 @@ struct OpenRecording {
 }
 
 impl Recording {
-    /// Begins with the request, where it is kept.
+    /// Starts a recording if the request has a recorder.
     fn begin(model: &str, request: &ModelRequest) -> Self {
         let open = request.tap.recorder().map(|recorder| {
             let body = body(request).to_string();
@@ -175,7 +177,7 @@ impl Recording {
         Self(open)
     }
 
-    /// Takes in a piece of the answer.
+    /// Records a piece of the answer.
     fn note(&mut self, piece: &Result<ModelChunk, ModelError>) {
         let Some(open) = &mut self.0 else { return };
         match piece {

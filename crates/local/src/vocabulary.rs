@@ -1,7 +1,7 @@
-//! The tokens of a model: text to tokens, tokens to bytes, and how it writes the turns of a conversation.
+//! Tokenization and chat formats of a model.
 //!
-//! Everything is built from the GGUF's own metadata. What people and tools write is always encoded as plain text:
-//! control tokens enter only through [`Prompt::control`], so that no document can end a turn or start one.
+//! Everything is built from the metadata of the GGUF file. Text from users and tools is always encoded as plain text.
+//! Control tokens only enter through [`Prompt::control`], so that no document can end or start a turn.
 
 use std::collections::HashMap;
 
@@ -22,34 +22,33 @@ use crate::{
     gguf::Gguf,
 };
 
-/// Llama 3's way of cutting text into words before it merges bytes; the file only names it.
+/// Word pattern of Llama 3 for byte pair encoding, which the file only names.
 const LLAMA_3_WORDS: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 
-/// The mark that SentencePiece vocabularies write for a space.
+/// Character that SentencePiece vocabularies use for a space.
 const SPACE_MARK: &str = "\u{2581}";
 
-/// The tokens of a model.
 pub(crate) struct Vocabulary {
     tokenizer: Tokenizer,
-    /// Bytes of each token; the name itself for control tokens.
+    /// Bytes of each token. For control tokens, the name.
     bytes: Vec<Vec<u8>>,
-    /// Which tokens steer instead of standing for text.
+    /// True for control tokens.
     is_control: Vec<bool>,
     controls: HashMap<String, u32>,
-    /// Token that starts every prompt, if any.
+    /// Token at the start of every prompt, if any.
     start: Option<u32>,
     end: u32,
     format: ChatFormat,
 }
 
-/// Tokens in the making.
+/// Prompt that is being built.
 struct Prompt<'a> {
     vocabulary: &'a Vocabulary,
     tokens: Vec<u32>,
-    /// Text that was not encoded yet, since neighbours are encoded as one.
+    /// Text that is not encoded yet, because adjacent pieces are encoded together.
     pending: String,
 }
 
@@ -60,7 +59,7 @@ impl Vocabulary {
             return Err(gguf.damaged("it has no tokens"));
         }
         let kinds = gguf.numbers("tokenizer.ggml.token_type")?;
-        // 2 is the unknown token, 3 is control; 1, 4 and 6 (normal, added and byte tokens) stand for text.
+        // 2 is the unknown token and 3 is control; 1, 4 and 6 (normal, user-defined and byte tokens) represent text.
         let is_control: Vec<bool> = (0..names.len()).map(|id| matches!(kinds.get(id), Some(2 | 3))).collect();
         let (tokenizer, bytes) = match gguf.text("tokenizer.ggml.model")? {
             "gpt2" => byte_level(gguf, &names, &is_control)?,
@@ -82,18 +81,18 @@ impl Vocabulary {
         Ok(Self { tokenizer, bytes, is_control, controls, start: start.filter(|_| wants_start), end, format })
     }
 
-    /// Bytes of a token. Nothing for control tokens.
+    /// Returns the bytes of a token. Empty for control tokens.
     pub(crate) fn bytes(&self, token: u32) -> &[u8] {
         let index = token as usize;
         if self.ends_answer(token) { &[] } else { self.bytes.get(index).map_or(&[], Vec::as_slice) }
     }
 
-    /// Returns whether a token ends an answer. Every control token does: inside an answer none has a meaning.
+    /// Returns true if a token ends an answer. Every control token does, since none has a meaning inside an answer.
     pub(crate) fn ends_answer(&self, token: u32) -> bool {
         token == self.end || self.is_control.get(token as usize).copied().unwrap_or(true)
     }
 
-    /// The tokens of a conversation, up to where the model's answer begins.
+    /// Returns the tokens of a conversation up to the start of the model's answer.
     pub(crate) fn prompt(&self, system: &str, user: &str) -> Result<Vec<u32>, RunError> {
         let prompt = Prompt { vocabulary: self, tokens: self.start.into_iter().collect(), pending: String::new() };
         let mut prompt = self.format.write(prompt, system, user)?;
@@ -103,13 +102,13 @@ impl Vocabulary {
 }
 
 impl Prompt<'_> {
-    /// Adds plain text.
+    /// Adds a piece of plain text.
     fn text(mut self, text: &str) -> Self {
         self.pending.push_str(text);
         self
     }
 
-    /// Adds a control token by name; as text where the model has none of that name.
+    /// Adds a control token by name, or its name as text if the model has no such token.
     fn control(mut self, name: &str) -> Result<Self, RunError> {
         let Some(&id) = self.vocabulary.controls.get(name) else { return Ok(self.text(name)) };
         self.flush()?;
@@ -130,7 +129,7 @@ impl Prompt<'_> {
 
 type Parts = (Tokenizer, Vec<Vec<u8>>);
 
-/// Vocabularies whose tokens are written in the printable alphabet of GPT-2, one letter a byte.
+/// Reads a vocabulary whose tokens use the printable alphabet of GPT-2, with one character per byte.
 fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts, LoadError> {
     let letters = byte_letters();
     let bytes = names
@@ -152,7 +151,7 @@ fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts,
         .build()
         .map_err(|error| gguf.damaged(format!("its merges do not fit its tokens: {error}")))?;
     let mut tokenizer = Tokenizer::new(model);
-    // `add_prefix_space` stays off: prompts are encoded in pieces, and each piece would get a space of its own.
+    // `add_prefix_space` stays off: prompts are encoded in pieces, and every piece would get an additional space.
     let words: Vec<PreTokenizerWrapper> = match gguf.text("tokenizer.ggml.pre").unwrap_or("default") {
         "smollm" => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
         "default" | "gpt-2" => vec![ByteLevel::new(false, true, true).into()],
@@ -168,7 +167,7 @@ fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts,
     Ok((tokenizer, bytes))
 }
 
-/// Vocabularies made by SentencePiece, whose tokens have scores instead of merges.
+/// Reads a SentencePiece vocabulary, which has scores instead of merges.
 fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts, LoadError> {
     let scores = gguf.list("tokenizer.ggml.scores", "no number", |score| score.to_f32().ok())?;
     if scores.len() != names.len() {
@@ -184,7 +183,7 @@ fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Pa
         })
         .collect();
     let vocabulary: HashMap<&str, usize> = names.iter().enumerate().map(|(id, name)| (*name, id)).collect();
-    // Every way to make a token of two others is a merge; better scores merge first.
+    // Every pair of tokens that form another token is a merge. Better scores come first.
     let mut merges: Vec<(f32, usize, usize)> = Vec::new();
     for (name, score) in names.iter().zip(&scores) {
         for (at, _) in name.char_indices().skip(1) {
@@ -211,15 +210,15 @@ fn numbered(names: &[&str]) -> tokenizers::models::bpe::Vocab {
     (0u32..).zip(names).map(|(id, name)| ((*name).to_owned(), id)).collect()
 }
 
-/// The byte that a token like `<0x0A>` stands for.
+/// Returns the byte of a token such as `<0x0A>`.
 fn byte_token(name: &str) -> Option<u8> {
     let digits = name.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_byte = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     u8::from_str_radix(digits, 16).ok().filter(|_| is_byte)
 }
 
-/// Which byte each letter of the printable alphabet stands for: printable Latin-1 letters for themselves, and the
-/// others, in order, for the letters from U+0100 on.
+/// Returns the byte for each character of the printable alphabet. Printable Latin-1 characters represent themselves;
+/// characters from U+0100 on represent the other bytes in order.
 fn byte_letters() -> HashMap<char, u8> {
     let mut next = 0x100;
     (0..=u8::MAX)
@@ -232,15 +231,14 @@ fn byte_letters() -> HashMap<char, u8> {
         .collect()
 }
 
-/// Joins the bytes of tokens to text, holding back the start of a character until its rest has come.
+/// Joins the bytes of tokens to text, and buffers incomplete characters.
 #[derive(Debug, Default)]
 pub(crate) struct TextJoiner {
     pending: Vec<u8>,
 }
 
 impl TextJoiner {
-    /// Adds bytes, and returns the whole characters that there are now. What can never become a character comes out
-    /// as U+FFFD.
+    /// Adds bytes and returns the completed characters. Invalid bytes are replaced by U+FFFD.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let mut text = String::new();
@@ -268,17 +266,17 @@ impl TextJoiner {
         text
     }
 
-    /// The end: a character that never came whole is U+FFFD.
+    /// Returns U+FFFD if an incomplete character remains.
     pub(crate) fn finish(self) -> Option<&'static str> {
         (!self.pending.is_empty()).then_some("\u{fffd}")
     }
 }
 
-/// A way to write turns.
+/// Chat format of a model.
 ///
-/// The file's own template is not run. SmolLM2's would slip in a system message of its own ("You are a helpful AI
-/// assistant named SmolLM, …"), and with that one the model answers plain questions with nonsense. The family knows
-/// four ways to write a turn, and the template is read only to tell which.
+/// The template in the file is not executed. SmolLM2's would insert a system message ("You are a helpful AI assistant
+/// named SmolLM, …") with which the model answers plain questions with nonsense. The family uses four formats, and the
+/// template only serves to tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChatFormat {
     /// `<|im_start|>user … <|im_end|>`: SmolLM2 and many others.
@@ -292,7 +290,7 @@ enum ChatFormat {
 }
 
 impl ChatFormat {
-    /// Tells the format by the control tokens there are, and by the template where these do not tell.
+    /// Detects the format by the control tokens, or by the template if these are inconclusive.
     fn detect(controls: &HashMap<String, u32>, template: &str) -> Self {
         if controls.contains_key("<|im_start|>") {
             Self::ChatMl
@@ -305,12 +303,12 @@ impl ChatFormat {
         }
     }
 
-    /// Returns whether prompts begin with the start token where the file does not say.
+    /// Returns true if prompts begin with the start token by default, unless the file specifies it.
     fn wants_start(self) -> bool {
         self != Self::ChatMl
     }
 
-    /// Writes the instructions, the person's words, and the head of the answer that the model shall give.
+    /// Writes the system message, the user message, and the header of the answer.
     fn write<'a>(self, mut prompt: Prompt<'a>, system: &str, user: &str) -> Result<Prompt<'a>, RunError> {
         for (role, text) in [("system", system), ("user", user)] {
             prompt = self.write_head(prompt, role)?;

@@ -1,4 +1,5 @@
-//! The thread that owns the model: it loads on first use, answers one request after the other, and lets go when idle.
+//! Worker thread that owns the model. It loads the weights on first use, answers requests one after the other, and
+//! releases the weights when idle.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,30 +23,30 @@ use crate::{
     inference::Inference,
 };
 
-/// Requests that may wait in the worker's queue. More wait at its door, in the streams that were asked for.
+/// Capacity of the worker's queue. Further requests wait in their own streams.
 pub(crate) const QUEUE: usize = 8;
 
 pub(crate) type Reply = mpsc::Sender<Result<ModelChunk, ModelError>>;
 
-/// A text that is to be written.
+/// Text to be written.
 pub(crate) struct Order {
-    /// A line above the text, which says what to think of it.
+    /// Notice above the text about its reliability.
     pub(crate) mark: String,
-    /// Question that was asked.
+    /// Text of the request.
     pub(crate) text: String,
-    /// The limit of the request, if it has one; that of the configuration holds besides.
+    /// Token limit of the request, if any. The configured limit also applies.
     pub(crate) max_tokens: Option<usize>,
 }
 
-/// An order and where its text goes.
+/// Order with the channel for its text.
 pub(crate) struct Job {
     pub(crate) order: Order,
     pub(crate) reply: Reply,
-    /// The place in the queue, given back when the request is done.
+    /// Slot in the queue, released when the request is done.
     pub(crate) place: OwnedSemaphorePermit,
 }
 
-/// Starts the thread. It ends when the sender is gone.
+/// Starts the thread. It ends when the sender is dropped.
 pub(crate) fn start(config: EmbeddedConfig, counters: Arc<Counters>) -> std::io::Result<SyncSender<Job>> {
     let (sender, jobs) = sync_channel(QUEUE);
     thread::Builder::new()
@@ -82,7 +83,7 @@ impl Worker {
             return;
         }
         self.counters.status().busy = true;
-        // Damaged weights, or a defect in the arithmetic, may panic. That ends one request and never the daemon.
+        // Damaged weights or a bug in the arithmetic may panic. This must end only the request and not the daemon.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&order, &reply))).unwrap_or_else(|_| {
             self.release("a request made it fail");
             let error = ModelError::new(ErrorKind::Internal, "the built-in model failed while it answered");
@@ -91,7 +92,7 @@ impl Worker {
         self.counters.status().busy = false;
         drop(place);
         if let Err(error) = outcome {
-            // Nobody may be there to hear it.
+            // The receiver may be gone.
             let _ = reply.blocking_send(Err(error));
         }
     }
@@ -123,7 +124,7 @@ fn write(inference: &mut Inference, order: &Order, limit: usize, reply: &Reply) 
     send(ModelChunk::Text(format!("*{}*\n\n", order.mark)))?;
     let (stop, say) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
     let (finish, usage) = inference.answer(&prompt, max_tokens, &stop, say)?;
-    // A text that goes round in circles, or is at the limit of this model, ends there: it was never to be relied on.
+    // A text in a loop, or at the model's limit, ends as if complete, since it was never reliable.
     let is_cut = finish == Finish::Runaway || finish == Finish::Length && max_tokens == limit;
     if is_cut {
         send(ModelChunk::Text(" …".to_owned()))?;
@@ -144,18 +145,18 @@ fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<Inference, 
     Ok(inference)
 }
 
-/// Gives back what the weights took.
+/// Returns the freed memory of the weights to the system.
 ///
-/// The allocator keeps freed blocks for whoever asks next; of 200 MB of weights it keeps 160. In a daemon that idles
-/// for days nobody asks.
+/// The allocator keeps freed blocks for later allocations, 160 MB of 200 MB of weights. A daemon that idles for days
+/// would never reuse them.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
 fn give_back() {
-    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and touches
-    // nothing but pages that hold no allocation.
+    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and affects only
+    // pages that hold no allocation.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators give back by themselves.
+/// Does nothing: other allocators return memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn give_back() {}

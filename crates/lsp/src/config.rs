@@ -2,51 +2,51 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-/// All servers, and their limits.
+/// Configured servers with their limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanguageConfig {
-    /// The servers. Of several for one kind of file, the first that is there is used.
+    /// Servers in order of preference. For each kind of file, the first installed one is used.
     pub servers: Vec<ServerConfig>,
-    /// Limits of each.
+    /// Limits that apply to each server.
     pub limits: LanguageLimits,
 }
 
 /// Limits of each server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanguageLimits {
-    /// Time without a question after which a server is stopped; none for never.
+    /// Idle time after which a server is stopped. `None` for never.
     pub idle_stop: Option<Duration>,
-    /// Time limit for a server to get ready.
+    /// Time limit for the start of a server.
     pub start_timeout: Duration,
     /// Time limit for each answer.
     pub request_timeout: Duration,
-    /// Time that a step waits for a server which has answered before.
+    /// Maximum time that a step waits for a server that has answered before.
     pub wait: Duration,
-    /// Time that a step waits for one which has not.
+    /// Maximum time that a step waits for a server that has not answered yet.
     pub cold_wait: Duration,
-    /// Memory that each process of a server may write to, in bytes; none for as much as commands may.
+    /// Limit on the writable memory of each server process, in bytes. `None` for the limit of commands.
     pub memory_bytes: Option<u64>,
 }
 
-/// One language server.
+/// Settings of one language server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// Its program: a name that is looked for in the search path, or an absolute path.
+    /// Program, as a name in the search path or an absolute path.
     pub command: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Further variables of its environment.
+    /// Additional environment variables of the program.
     pub environment: BTreeMap<String, String>,
-    /// Language of each file extension, without the dot.
+    /// Language identifier for each file extension, without the dot.
     pub languages: BTreeMap<String, String>,
-    /// Files and folders whose presence makes a folder the root of its work.
+    /// Names of files and folders that mark a folder as a project root.
     pub root_markers: Vec<String>,
 }
 
 impl ServerConfig {
-    /// The name that servers have for the language of a file; none where it is none of this one's.
+    /// Returns the protocol's language identifier for a file. `None` if this server does not handle it.
     pub(crate) fn language_of(&self, below: &Path) -> Option<&str> {
         let extension = below.extension()?.to_str()?.to_lowercase();
         self.languages.get(&extension).map(String::as_str)

@@ -1,4 +1,4 @@
-//! Files that a session has edited, and which errors are new since.
+//! Files edited by a session, and the errors that the edits introduced.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,29 +17,29 @@ use crate::{
     source::{self, Content},
 };
 
-/// Files that are remembered of one session between two steps.
+/// Maximum number of files per session between two steps.
 const MAX_FILES: usize = 100;
 
-/// Text of a file before it was edited; none where nobody looked.
+/// Text of a file before it was edited. `None` if it was not read.
 type Before = Option<Content>;
 
-/// The servers of some files.
+/// Server of each file.
 pub(crate) type ServersOfFiles = BTreeMap<SourceFile, Arc<ServerHandle>>;
 
-/// Edits of one session that are not settled.
+/// Edits of one session that have not been reported on.
 #[derive(Default)]
 pub(crate) struct SessionEdits {
-    /// Files as they were before the first edit since the last news.
+    /// Files as they were before the first edit since the last report.
     before: BTreeMap<SourceFile, Content>,
     edited: BTreeSet<SourceFile>,
-    /// Comparisons that are under way, one for each server.
+    /// Running comparisons, at most one per server.
     comparisons: Vec<Comparison>,
 }
 
 struct Comparison {
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, Before>,
-    /// Files that were edited since it began: they are compared when it has ended.
+    /// Files edited since the comparison began. They are compared after it.
     next: BTreeMap<SourceFile, Before>,
     task: AbortOnDropHandle<Result<Vec<Diagnostic>, ServerError>>,
 }
@@ -50,11 +50,11 @@ impl Comparison {
         Self { server, files, next: BTreeMap::new(), task }
     }
 
-    /// The comparison of what was edited meanwhile; none where nothing was.
+    /// Starts the comparison of files that were edited meanwhile. `None` if there are none.
     fn successor(self) -> Option<Self> {
         let Self { server, mut files, mut next, .. } = self;
         for (file, before) in &mut next {
-            // What was there before the first of the edits counts.
+            // The text before the first of the edits counts.
             *before = files.remove(file).unwrap_or(before.take());
         }
         (!next.is_empty()).then(|| Self::begin(server, next))
@@ -62,7 +62,8 @@ impl Comparison {
 }
 
 impl SessionEdits {
-    /// Returns whether nothing was edited since the last news. Then files that were about to be edited are forgotten.
+    /// Returns true if nothing was edited since the last report. In that case forgets the files that were about to be
+    /// edited.
     pub(crate) fn are_settled(&mut self) -> bool {
         let are_settled = self.edited.is_empty() && self.comparisons.is_empty();
         if are_settled {
@@ -71,8 +72,7 @@ impl SessionEdits {
         are_settled
     }
 
-    /// Ends comparisons that an earlier turn has left: by now they would tell what is not so any more. Their files are compared
-    /// anew.
+    /// Aborts comparisons of an earlier turn, whose results would be outdated. Their files are compared again.
     pub(crate) fn begin_turn(&mut self) {
         for Comparison { files, next, .. } in std::mem::take(&mut self.comparisons) {
             for (file, before) in next.into_iter().chain(files) {
@@ -84,14 +84,14 @@ impl SessionEdits {
         }
     }
 
-    /// The files of these that are not known as they were, as far as there is room.
+    /// Returns those files whose earlier text is not stored, up to the limit.
     pub(crate) fn unknown(&self, mut files: Vec<SourceFile>) -> Vec<SourceFile> {
         files.retain(|file| !self.before.contains_key(file));
         files.truncate(MAX_FILES.saturating_sub(self.before.len()));
         files
     }
 
-    /// Takes note of files that are about to be edited, and has their servers look at them as they are.
+    /// Stores the text of files that are about to be edited, and lets their servers check it.
     pub(crate) async fn before(&mut self, files: ServersOfFiles) {
         for (content, file) in read(files.keys().cloned().collect()).await {
             if let (Some(server), Some(text)) = (files.get(&file), OpenText::of(&file.below, &content)) {
@@ -101,19 +101,19 @@ impl SessionEdits {
         }
     }
 
-    /// Takes note of files that were edited.
+    /// Records files that were edited.
     pub(crate) fn after(&mut self, files: impl IntoIterator<Item = SourceFile>) {
         let room = MAX_FILES.saturating_sub(self.edited.len());
         self.edited.extend(files.into_iter().take(room));
     }
 
-    /// Files that were edited, and are not compared yet.
+    /// Returns the edited files that are not being compared yet.
     pub(crate) fn edited(&self) -> Vec<SourceFile> {
         self.edited.iter().cloned().collect()
     }
 
-    /// Begins to compare what was edited, or has it compared after what is under way with the same server. True if there was
-    /// anything.
+    /// Starts to compare the edited files. If a comparison with the same server is running, they are compared after it.
+    /// Returns true if there were any.
     pub(crate) fn begin(&mut self, servers: &ServersOfFiles) -> bool {
         let mut of_servers: Vec<(Arc<ServerHandle>, BTreeMap<SourceFile, Before>)> = Vec::new();
         let mut before = std::mem::take(&mut self.before);
@@ -139,24 +139,24 @@ impl SessionEdits {
         any
     }
 
-    /// Returns whether all servers that are asked have answered before.
+    /// Returns true if all queried servers have answered before.
     pub(crate) fn are_warm(&self) -> bool {
         self.comparisons.iter().all(|comparison| comparison.server.is_warm())
     }
 
-    /// Returns true if the end of a turn may wait long for all servers that are asked.
+    /// Returns true if the end of a turn may wait long for all queried servers.
     pub(crate) fn deserve_time(&self) -> bool {
         self.comparisons.iter().filter(|comparison| !comparison.server.deserves_time()).count() == 0
     }
 
-    /// Outcome of the comparisons that end within this time. The others go on.
+    /// Returns the results of comparisons that finish within `wait`. The others continue.
     pub(crate) async fn news(&mut self, wait: Duration) -> LanguageNews {
         let (mut news, deadline) = (LanguageNews::default(), Instant::now() + wait);
         let mut left = std::mem::take(&mut self.comparisons);
         while let Some(mut comparison) = left.pop() {
             match timeout_at(deadline, &mut comparison.task).await {
                 Ok(Ok(Ok(errors))) => {
-                    // Of a file that was edited since it is not known any more.
+                    // Results for a file that was edited again are outdated.
                     let edited: Vec<String> = comparison.next.keys().map(SourceFile::name).collect();
                     news.errors.extend(errors.into_iter().filter(|error| !edited.contains(&error.file)));
                 }
@@ -175,13 +175,13 @@ impl SessionEdits {
     }
 }
 
-/// Reads files. Each comes back with what it holds.
+/// Reads files and returns each with its content.
 async fn read(files: Vec<SourceFile>) -> Vec<(Content, SourceFile)> {
     let read = |file: SourceFile| (source::read(&file.folder, &file.below), file);
     tokio::task::spawn_blocking(move || files.into_iter().map(read).collect()).await.unwrap_or_default()
 }
 
-/// Errors in files that were not there before they were edited.
+/// Returns the errors that the edits introduced.
 async fn compare(
     server: Arc<ServerHandle>,
     files: BTreeMap<SourceFile, Before>,
@@ -189,7 +189,7 @@ async fn compare(
     let unseen: Vec<&PathBuf> = files.iter().filter(|(_, text)| text.is_none()).map(|(file, _)| &file.below).collect();
     let mut known: BTreeMap<PathBuf, Findings> = BTreeMap::new();
     if !unseen.is_empty() {
-        // Nobody saw the texts before: what was known last is what there is.
+        // For files whose earlier text was not read, the last known findings are the baseline.
         known.extend(server.recall(CheckPurpose::Comparison).await);
         known.retain(|below, _| unseen.contains(&below));
     }
@@ -218,7 +218,7 @@ async fn compare(
     Ok(errors)
 }
 
-/// Findings in texts: no more at once than can be open.
+/// Returns the findings in texts, in batches no larger than the limit of open files.
 async fn check(
     server: &ServerHandle,
     texts: Vec<OpenText>,
@@ -232,7 +232,7 @@ async fn check(
     Ok(all)
 }
 
-/// Errors that are there more often than before, by what they say: lines move with every edit.
+/// Returns errors that occur more often than before. Compared by code and message, because lines shift with every edit.
 fn new_errors<'a>(before: &[Finding], now: &'a [Finding]) -> Vec<&'a Finding> {
     let is_error = |finding: &&Finding| finding.severity == Severity::Error;
     let mut left: Vec<&Finding> = before.iter().filter(is_error).collect();
@@ -244,7 +244,7 @@ fn new_errors<'a>(before: &[Finding], now: &'a [Finding]) -> Vec<&'a Finding> {
     now.iter().filter(is_error).filter(is_new).collect()
 }
 
-/// A finding for people and models.
+/// Converts a finding for users and models.
 pub(crate) fn diagnostic(file: &SourceFile, finding: &Finding) -> Diagnostic {
     Diagnostic {
         file: file.name(),

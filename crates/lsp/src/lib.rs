@@ -1,15 +1,15 @@
-//! Language servers: one per folder of the person and language, shared by all sessions.
+//! Language servers, one per project root and language, shared by all sessions.
 //!
-//! - [`config`]: which servers there are, and their limits.
-//! - `pool`: [`LanguagePool`], the port that engine and tools call: finds the server of a file and starts it when it is first
-//!   needed. `program`: where programs are.
-//! - `edits`: files that sessions have edited, and which errors are new since; `questions`: what tools ask.
-//! - `server/`: one actor per server, which starts it, speaks with it, and ends it; it starts it again after a crash.
-//! - `message`, `protocol`: the wire. Only the few messages that are needed have types.
-//! - `source`: files read without following a link.
+//! - [`config`]: configured servers and their limits.
+//! - `pool`: [`LanguagePool`], the port for engine and tools. It finds the server of a file and starts it on first use.
+//!   `program`: lookup of programs.
+//! - `edits`: files edited by sessions, and newly introduced errors. `questions`: queries of tools.
+//! - `server/`: one actor per server, which starts it, talks to it, stops it, and restarts it after a crash.
+//! - `message`, `protocol`: JSON-RPC and the few LSP types that are needed.
+//! - `source`: file access that never follows links.
 //!
-//! A server is a program of strangers that works on code of strangers. It runs inside the walls of a
-//! [`Confiner`](agentd_core::ports::Confiner) or not at all, and all that it says is bounded before it is looked at.
+//! A server is untrusted code that works on untrusted files. It only runs inside a
+//! [`Confiner`](agentd_core::ports::Confiner), and its output is bounded before it is processed.
 
 pub mod config;
 mod edits;

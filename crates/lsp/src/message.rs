@@ -1,27 +1,27 @@
-//! Messages of JSON-RPC: requests, answers and notifications. What they carry is left as it is until somebody needs it.
+//! JSON-RPC messages and their framing. Parameters and results stay unparsed until they are needed.
 //!
-//! Frames of the wire: headers, an empty line, and as many bytes as `Content-Length` says.
+//! A frame consists of headers, an empty line, and as many bytes as `Content-Length` specifies.
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-/// Code of a request that is not known.
+/// Error code for an unknown method.
 const UNKNOWN_METHOD: i32 = -32601;
 
-/// A message of a server.
+/// Message from a server.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    /// Answer to a request of ours.
+    /// Answer to one of our requests.
     Answer { id: i64, result: Result<Option<Box<RawValue>>, RpcError> },
-    /// Request of the server.
+    /// Request by the server.
     Request { id: Value, method: String, params: Option<Box<RawValue>> },
-    /// Something that the server tells.
+    /// Notification from the server.
     Notification { method: String, params: Option<Box<RawValue>> },
-    /// An error that names no request.
+    /// Error without a request id.
     Meaningless,
 }
 
-/// Error of an answer.
+/// Error in an answer.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct RpcError {
     #[serde(default)]
@@ -39,7 +39,7 @@ struct Envelope {
     error: Option<RpcError>,
 }
 
-/// Reads a body; none where it is no message.
+/// Parses a message body. `None` if it is not a message.
 pub(crate) fn parse(body: &[u8]) -> Option<Incoming> {
     let Envelope { id, method, params, result, error } = serde_json::from_slice(body).ok()?;
     match (method, id) {
@@ -51,18 +51,18 @@ pub(crate) fn parse(body: &[u8]) -> Option<Incoming> {
     }
 }
 
-/// A request, framed.
+/// Builds a framed request.
 pub(crate) fn request(id: i64, method: &str, params: &Value) -> Vec<u8> {
     let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
     framed(message.to_string().as_bytes())
 }
 
-/// A notification, framed.
+/// Builds a framed notification.
 pub(crate) fn notification(method: &str, params: &Value) -> Vec<u8> {
     framed(json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string().as_bytes())
 }
 
-/// An answer, framed; none says that the request is not known.
+/// Builds a framed answer. `None` reports an unknown method.
 pub(crate) fn answer(id: &Value, result: Option<&Value>) -> Vec<u8> {
     let unknown = json!({"code": UNKNOWN_METHOD, "message": "not supported"});
     let message = match result {
@@ -72,14 +72,14 @@ pub(crate) fn answer(id: &Value, result: Option<&Value>) -> Vec<u8> {
     framed(message.to_string().as_bytes())
 }
 
-/// Longest head of a frame in bytes.
+/// Maximum size of a frame's headers in bytes.
 const MAX_HEAD: usize = 4 << 10;
-/// Longest body of a frame in bytes.
+/// Maximum size of a frame's body in bytes.
 pub(crate) const MAX_BODY: usize = 8 << 20;
 
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
-/// Reason why bytes are no frames.
+/// Reason why the bytes are not a valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error("it wrote something that is no message")]
@@ -88,31 +88,30 @@ pub(crate) enum FrameError {
     TooLong,
 }
 
-/// A body with its head.
+/// Adds the headers to a body.
 pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
     let mut frame = format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes();
     frame.extend_from_slice(body);
     frame
 }
 
-/// Finds frames in pieces of a stream.
+/// Incremental decoder of frames.
 #[derive(Debug, Default)]
 pub(crate) struct FrameDecoder {
     buffer: Vec<u8>,
-    /// Length of the body, once its head is read.
+    /// Length of the body, once the headers are read.
     body: Option<usize>,
 }
 
 impl FrameDecoder {
-    /// Takes in a piece.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next whole body; none until more has come.
+    /// Returns the next complete body. `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If what came can be no frame. Nothing behind it can be understood.
+    /// If the bytes are not a frame. Nothing after them can be decoded.
     pub(crate) fn next_body(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let length = match self.body {
             Some(length) => length,
@@ -132,7 +131,7 @@ impl FrameDecoder {
     fn head(&mut self) -> Result<Option<usize>, FrameError> {
         let looked_at = &self.buffer[..self.buffer.len().min(MAX_HEAD)];
         let Some(end) = looked_at.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD) else {
-            // Ones that never end are seen at once: every line of a head has a colon.
+            // Reject output that can never become a frame early: every header line has a colon.
             let whole_lines = looked_at.rsplit(|byte| *byte == b'\n').skip(1);
             let is_head = whole_lines.into_iter().all(|line| line.contains(&b':'));
             return if looked_at.len() < MAX_HEAD && is_head { Ok(None) } else { Err(FrameError::Nonsense) };

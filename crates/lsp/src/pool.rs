@@ -1,4 +1,4 @@
-//! All servers, and the port that engine and tools call.
+//! All language servers, and the port for engine and tools.
 
 use std::{
     collections::HashMap,
@@ -27,25 +27,25 @@ use crate::{
     server::{CheckPurpose, DiskChange, ServerHandle, ServerParts},
 };
 
-/// Servers that run at once. The one that was not used for longest is stopped for another.
+/// Maximum number of running servers. The least recently used one is stopped to make room.
 const MAX_SERVERS: usize = 6;
-/// Sessions whose edits are remembered at once.
+/// Maximum number of sessions whose edits are tracked.
 const MAX_SESSIONS: usize = 1000;
-/// Words that are remembered as told.
+/// Maximum number of messages that are remembered as reported.
 const MAX_TOLD: usize = 4000;
 
-/// A server that was found on this machine.
+/// Server that was found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundServer {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// Its program; none where something stands in for it, and it is not installed.
+    /// Path of the program. `None` if only a rustup proxy exists and no toolchain has the program.
     pub program: Option<PathBuf>,
-    /// Hint on how to install it, where it is not.
+    /// Advice for the installation, if the program is missing.
     pub hint: Option<String>,
 }
 
-/// All language servers.
+/// Pool of all language servers.
 pub struct LanguagePool {
     programs: Arc<Programs>,
     confiner: Arc<dyn Confiner>,
@@ -54,14 +54,14 @@ pub struct LanguagePool {
 
 struct PoolState {
     config: Arc<LanguageConfig>,
-    /// By the name of the server and the folder of its work.
+    /// Servers by name and project root, with the time of last use.
     servers: HashMap<(String, PathBuf), (Arc<ServerHandle>, Instant)>,
     sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<SessionEdits>>>,
     told: Vec<(SessionId, String)>,
     closed: bool,
 }
 
-/// A server with the file that it is for.
+/// Server with the file for which it was chosen.
 pub(crate) struct ServerOfFile {
     pub(crate) server: Arc<ServerHandle>,
     pub(crate) file: SourceFile,
@@ -74,7 +74,7 @@ impl std::fmt::Debug for LanguagePool {
 }
 
 impl LanguagePool {
-    /// Servers of this configuration, none of which runs yet.
+    /// Creates a pool without running servers.
     pub fn new(config: LanguageConfig, places: ProgramPlaces, confiner: Arc<dyn Confiner>) -> Self {
         let state = PoolState {
             config: Arc::new(config),
@@ -90,8 +90,8 @@ impl LanguagePool {
         lock(&self.state)
     }
 
-    /// Follows another configuration. Servers whose settings have changed end, and are started anew where they are needed, as
-    /// are those that were given up. The others go on.
+    /// Applies another configuration. Servers whose settings changed are stopped and started again on demand, as are
+    /// those that were given up. The others keep running.
     pub fn reconfigure(&self, config: LanguageConfig) {
         self.programs.known().clear();
         let mut state = self.state();
@@ -103,7 +103,7 @@ impl LanguagePool {
         state.told.clear();
     }
 
-    /// The servers whose programs are there now, and those which something else stands in for. It may block.
+    /// Returns the servers that are installed, or that have only a rustup proxy. May block.
     pub fn found(&self) -> Vec<FoundServer> {
         let config = Arc::clone(&self.state().config);
         let found = |server: &ServerConfig| {
@@ -121,7 +121,7 @@ impl LanguagePool {
         config.servers.iter().filter_map(found).collect()
     }
 
-    /// Ends all servers, for good.
+    /// Stops all servers for good.
     pub async fn close(&self) {
         let servers: Vec<_> = {
             let mut state = self.state();
@@ -132,7 +132,7 @@ impl LanguagePool {
         join_all(servers.iter().map(|server| server.stop())).await;
     }
 
-    /// The servers of files; a file that has none is left out.
+    /// Returns the servers of files. Files without a server are omitted.
     async fn servers_of(&self, files: Vec<SourceFile>) -> ServersOfFiles {
         let (config, programs) = (Arc::clone(&self.state().config), Arc::clone(&self.programs));
         let needed = tokio::task::spawn_blocking(move || {
@@ -170,7 +170,7 @@ impl LanguagePool {
         Arc::clone(state.sessions.entry(session).or_default())
     }
 
-    /// Those of the words that the session has not heard yet.
+    /// Returns the messages that this session has not seen yet.
     fn untold(&self, session: SessionId, words: Vec<String>) -> Vec<String> {
         let mut state = self.state();
         let mut untold = Vec::new();
@@ -199,7 +199,7 @@ impl LanguagePool {
         let begun = edits.begin(&servers);
         let wait = match patience {
             Patience::End if edits.deserve_time() => limits.wait,
-            // What is under way since an earlier step was waited for then.
+            // Comparisons that were already running were waited for in an earlier step.
             Patience::Step if !begun => Duration::ZERO,
             Patience::Step if edits.are_warm() => limits.wait,
             Patience::Step | Patience::End => limits.cold_wait.min(limits.wait),
@@ -208,7 +208,7 @@ impl LanguagePool {
         LanguageNews { words: self.untold(session, news.words), ..news }
     }
 
-    /// Tells servers which run of changes of files that are none of theirs: settings, and what they make code from.
+    /// Notifies running servers of changed files of other kinds, such as settings and inputs of code generators.
     async fn tell_changed(&self, files: Vec<(SourceFile, DiskChange)>) {
         if files.is_empty() {
             return;
@@ -255,13 +255,13 @@ impl PoolState {
     }
 }
 
-/// The first server for files of that name whose program is there. It may block.
+/// Returns the first installed server for a file. May block.
 fn needed_server<'c>(config: &'c LanguageConfig, programs: &Programs, file: &SourceFile) -> Option<&'c ServerConfig> {
     let is_there = |server: &&ServerConfig| matches!(programs.find(&server.command), FoundProgram::There(program) if !program::is_of(&program, &file.folder));
     config.servers.iter().filter(|server| server.language_of(&file.below).is_some()).find(is_there)
 }
 
-/// The outermost folder on the way to a file that has one of the markers, below the folder of the person; empty for that one.
+/// Returns the outermost folder above a file with a root marker, relative to the project. Empty for the project itself.
 fn root_of(file: &SourceFile, markers: &[String]) -> PathBuf {
     let mut folders: Vec<&Path> = file.below.ancestors().skip(1).collect();
     folders.reverse();
@@ -371,7 +371,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::LanguageLimits;
 
-    /// Walls that cannot be had.
+    /// Confiner that always fails.
     pub(crate) struct NoWalls;
 
     impl Confiner for NoWalls {

@@ -1,4 +1,4 @@
-//! Programs of servers: looked for in the daemon's search path, never in a folder of the project.
+//! Lookup of server programs in the daemon's search path, never in a folder of the project.
 
 use std::{
     collections::HashMap,
@@ -12,31 +12,31 @@ use std::{
 use agentd_core::held::lock;
 use tokio::time::Instant;
 
-/// Time for which it is remembered where a program is.
+/// Time for which a lookup is cached.
 const AGE: Duration = Duration::from_secs(10);
-/// Name of the program that stands in for those of Rust's toolchains, whether they have them or not.
+/// Name of the program to which proxies of Rust tools link, even for tools that no toolchain has.
 const RUSTUP: &str = "rustup";
 
-/// Places of programs.
+/// Locations where programs are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramPlaces {
-    /// Folders, as `PATH` lists them.
+    /// Folders in the format of `PATH`.
     pub search_path: OsString,
-    /// The folder of rustup with Rust's toolchains.
+    /// Folder of rustup with Rust's toolchains.
     pub rustup: Option<PathBuf>,
 }
 
-/// Outcome of a search for a program.
+/// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FoundProgram {
-    /// Its absolute path.
+    /// Absolute path of the program.
     There(PathBuf),
     Absent,
-    /// Rustup stands in for it, and no toolchain has it.
+    /// There is a rustup proxy, but no toolchain has the program.
     NotInToolchains,
 }
 
-/// Programs that were looked for lately.
+/// Cache of program lookups.
 #[derive(Debug)]
 pub(crate) struct Programs {
     places: ProgramPlaces,
@@ -48,7 +48,7 @@ impl Programs {
         Self { places, known: Mutex::default() }
     }
 
-    /// Looks for a program, unless that was done a moment ago. It may block.
+    /// Finds a program, using the cache. May block.
     pub(crate) fn find(&self, command: &str) -> FoundProgram {
         let fresh = |(at, found): &(Instant, FoundProgram)| (at.elapsed() < AGE).then(|| found.clone());
         let remembered = self.known().get(command).and_then(fresh);
@@ -71,7 +71,7 @@ fn find(command: &str, places: &ProgramPlaces) -> FoundProgram {
     }
     let folders = std::env::split_paths(&places.search_path).filter(|folder| folder.is_absolute());
     let mut found = FoundProgram::Absent;
-    // Joined to a folder, an absolute path stays what it is.
+    // Joining an absolute path to a folder returns the path itself.
     for path in folders.chain([PathBuf::from("/")]).map(|folder| folder.join(named)) {
         if !is_program(&path) {
             continue;
@@ -84,7 +84,7 @@ fn find(command: &str, places: &ProgramPlaces) -> FoundProgram {
     found
 }
 
-/// Returns whether a program is itself there, and not only what stands in for it.
+/// Returns true if the program is installed, and not only a rustup proxy for it.
 fn is_in_place(path: &Path, named: &Path, places: &ProgramPlaces) -> bool {
     let is_rustup = |real: &Path| real.file_name() == Some(OsStr::new(RUSTUP));
     if !path.canonicalize().is_ok_and(|real| is_rustup(&real)) {
@@ -96,7 +96,7 @@ fn is_in_place(path: &Path, named: &Path, places: &ProgramPlaces) -> bool {
     toolchains.any(|toolchain| is_program(&toolchain.path().join("bin").join(name)))
 }
 
-/// Returns whether a program lies in a folder of the person: whoever wrote that project would have it started.
+/// Returns true if the program is inside the project folder, where the project's author could have placed it.
 pub(crate) fn is_of(program: &Path, folder: &Path) -> bool {
     let real = program.canonicalize();
     program.starts_with(folder) || real.is_ok_and(|real| real.starts_with(folder))

@@ -1,6 +1,7 @@
-//! The few shapes of the protocol that are needed.
+//! The few LSP types that are needed.
 //!
-//! Words of servers are made fit to be shown: one line, without what steers a terminal or poses as somebody else, and bounded.
+//! Text from servers is sanitised for display: one line without control sequences or our own markup, and of bounded
+//! length.
 
 use std::{
     collections::BTreeMap,
@@ -16,11 +17,11 @@ use agentd_core::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Characters of a finding that are kept.
+/// Maximum number of characters in a finding's message.
 const MAX_MESSAGE: usize = 400;
-/// Characters of its code and source.
+/// Maximum number of characters in a finding's code and source.
 const MAX_CODE: usize = 80;
-/// Findings of one file that are kept.
+/// Maximum number of findings per file.
 const MAX_FINDINGS: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -29,7 +30,7 @@ pub(crate) struct Range {
     pub(crate) end: WirePosition,
 }
 
-/// A finding, as it is written.
+/// Finding as received from a server.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct WrittenFinding {
     range: Range,
@@ -40,7 +41,7 @@ pub(crate) struct WrittenFinding {
     message: Value,
 }
 
-/// A finding, made harmless.
+/// Finding with sanitised text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(crate) line: u32,
@@ -62,7 +63,7 @@ impl From<WrittenFinding> for Finding {
         let text = |value: &Value| match value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
-            // Markup, in newer versions.
+            // Markup, as in newer protocol versions.
             Value::Object(fields) => fields.get("value").and_then(Value::as_str).unwrap_or_default().to_owned(),
             _ => String::new(),
         };
@@ -78,7 +79,7 @@ impl From<WrittenFinding> for Finding {
     }
 }
 
-/// Findings, by place.
+/// Converts findings, sorted by position.
 pub(crate) fn findings(written: Vec<WrittenFinding>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = written.into_iter().take(MAX_FINDINGS).map(Finding::from).collect();
     findings.sort();
@@ -94,14 +95,14 @@ pub(crate) struct PublishedFindings {
     pub(crate) diagnostics: Vec<WrittenFinding>,
 }
 
-/// Answer to a request for the findings of one file.
+/// Answer to a request for the findings of a file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FindingReport {
     #[serde(default)]
     pub(crate) items: Vec<WrittenFinding>,
 }
 
-/// A place, in either of its two forms.
+/// Location in either of its two forms.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum WrittenLocation {
@@ -116,7 +117,7 @@ pub(crate) enum WrittenLocation {
     },
 }
 
-/// Places: none, one, or several.
+/// No location, one, or several.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum WrittenLocations {
@@ -147,7 +148,7 @@ pub(crate) struct WorkspaceEdit {
     pub(crate) document_changes: Option<Vec<DocumentChange>>,
 }
 
-/// A change of a document, or of files, which has another form.
+/// Change of a document, or of files, which has another form.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum DocumentChange {
@@ -171,7 +172,7 @@ pub(crate) struct TextEdit {
     pub(crate) new_text: String,
 }
 
-/// Parameters with which a server begins its work in a folder.
+/// Builds the parameters of the `initialize` request.
 pub(crate) fn initialize(root: &Path) -> Value {
     let address = uri_of_path(root);
     let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -204,9 +205,9 @@ pub(crate) fn initialize(root: &Path) -> Value {
     })
 }
 
-/// A text in one line of at most so many characters.
+/// Returns the text as one line of at most `most` characters.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
-    // Before anything else, so that a long text costs nothing.
+    // First of all, so that a long text costs nothing.
     let begin: String = text.chars().take(most.saturating_mul(4)).collect();
     let harmless = untrusted::told(&begin);
     let seen = harmless.chars().map(|letter| if untrusted::is_unseen(letter) { ' ' } else { letter });
@@ -217,7 +218,7 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
     }
 }
 
-/// The address of an absolute path.
+/// Returns the file URI of an absolute path.
 pub(crate) fn uri_of_path(path: &Path) -> String {
     let mut address = "file://".to_owned();
     for byte in path.as_os_str().as_bytes() {
@@ -231,7 +232,7 @@ pub(crate) fn uri_of_path(path: &Path) -> String {
     address
 }
 
-/// The absolute path of an address; none where it is no file of this machine.
+/// Returns the absolute path of a file URI. `None` if it is not a file on this machine.
 pub(crate) fn uri_to_path(address: &str) -> Option<PathBuf> {
     let rest = address.strip_prefix("file://")?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest).as_bytes();

@@ -1,4 +1,4 @@
-//! Questions of tools about places in source code.
+//! Queries of tools about places in source code.
 
 use std::{
     path::{Component, Path},
@@ -20,13 +20,13 @@ use crate::{
     source,
 };
 
-/// Places of one answer that are kept.
+/// Maximum number of locations in an answer.
 const MAX_PLACES: usize = 1000;
-/// Files and edits of a rename, and bytes of all new texts.
+/// Limits of a rename: number of files, number of edits, and bytes of new text.
 const MAX_FILES: usize = 200;
 const MAX_EDITS: usize = 5000;
 const MAX_TEXT: usize = 1 << 20;
-/// Characters of a path outside of the folders of the person.
+/// Maximum number of characters in a path outside the project.
 const MAX_PATH: usize = 300;
 
 impl From<ServerError> for LanguageError {
@@ -50,7 +50,8 @@ pub(crate) async fn references(of: ServerOfFile, at: SourcePosition) -> Result<V
     locations(&of.file, ask(&of, &at, "textDocument/references", more).await?)
 }
 
-/// Edits of a rename. What is wrong with its files before is known then, as far as that takes no longer than `wait`.
+/// Returns the edits of a rename. Also checks the affected files for at most `wait`, so that their earlier findings are
+/// known.
 pub(crate) async fn rename(
     of: ServerOfFile,
     at: SourcePosition,
@@ -70,7 +71,7 @@ pub(crate) async fn rename(
     Ok(rewrites)
 }
 
-/// The file as it is on the disk.
+/// Reads the current content of the file.
 async fn open(file: &SourceFile) -> Result<OpenText, LanguageError> {
     let SourceFile { folder, below, .. } = file.clone();
     let content = tokio::task::spawn_blocking(move || source::read(&folder, &below)).await;
@@ -93,7 +94,7 @@ async fn ask(
     Ok(of.server.ask(open, Question { method, position, more }).await?)
 }
 
-/// The position in a text, as the protocol counts.
+/// Converts a position to the protocol's UTF-16 columns.
 fn position(text: &str, at: &SourcePosition) -> Result<WirePosition, LanguageError> {
     let name = at.file.name();
     let line = at.line.checked_sub(1).and_then(|line| text.lines().nth(usize::try_from(line).ok()?));
@@ -119,7 +120,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<WirePosition, LanguageErr
     Ok(WirePosition { line: at.line - 1, character: u32::try_from(units).unwrap_or(u32::MAX) })
 }
 
-/// Beginning of a word: where it is no part of a longer one, else where it is found at all.
+/// Returns the start of a symbol in a line, preferably as a whole word.
 fn word(line: &str, symbol: &str) -> Option<usize> {
     if symbol.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Files of the person's folders, read without following a link: one may have been laid by whatever ran there last.
+//! File access below a project that never follows links, because commands in the sandbox may have created some.
 
 use std::{
     fs::{File, Metadata},
@@ -10,43 +10,43 @@ use std::{
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-/// Largest file that a server is told of, in bytes.
+/// Maximum size of a file that is sent to a server, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Content of a file, as far as a server can be told of it.
+/// Content of a file, as far as it can be sent to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Its text, with the signs that the file had when it was opened: one that changes while it is read is read again.
+    /// Text with the stamp from when the file was opened, so that a concurrent change is detected later.
     Text(Arc<str>, Stamp),
-    /// There is no file.
+    /// The file does not exist.
     Absent,
-    /// It is too large, no UTF-8, or no file that may be read.
+    /// The file is too large, not UTF-8, or not a readable regular file.
     Unreadable,
 }
 
-/// Signs by which a change of a file is seen.
+/// Metadata by which a change of a file is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     modified: Option<SystemTime>,
     size: u64,
 }
 
-/// Signs of the file as it is now; none where there is none.
+/// Returns the current stamp of a file. `None` if it does not exist.
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     path.symlink_metadata().ok().map(|found| Stamp::of(&found))
 }
 
 impl Stamp {
-    /// The signs in what a file system says of a file.
+    /// Creates the stamp from a file's metadata.
     pub(crate) fn of(found: &Metadata) -> Self {
         Self { modified: found.modified().ok(), size: found.len() }
     }
 }
 
-/// Reads a file below a folder. It may block.
+/// Reads a file below a folder. May block.
 pub(crate) fn read(folder: &Path, below: &Path) -> Content {
     match open(folder, below) {
         Ok(Some(file)) => whole(file).unwrap_or(Content::Unreadable),

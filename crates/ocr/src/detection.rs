@@ -1,4 +1,4 @@
-//! The first network: which pixels belong to lines of text; connected pixels, and the slanted boxes around them.
+//! The detection network, which marks the pixels of text lines, and the rotated boxes around connected pixels.
 
 use std::ops::{ControlFlow, Range};
 
@@ -7,10 +7,10 @@ use rten_tensor::{AsView as _, Layout as _, NdTensor};
 
 use crate::{OcrError, Picture, Recogniser};
 
-/// A point: x to the right, y down.
+/// Point with x to the right and y down.
 pub(crate) type Point = (f32, f32);
 
-/// A rectangle that may be slanted.
+/// Rectangle at any angle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SlantedBox {
     pub(crate) centre: Point,
@@ -18,23 +18,23 @@ pub(crate) struct SlantedBox {
     pub(crate) length: f32,
     /// Height across its direction.
     pub(crate) height: f32,
-    /// Radians by which its direction is turned clockwise from the right, from -π/2 to π/2.
+    /// Clockwise rotation of the direction from the x axis in radians, from -π/2 to π/2.
     pub(crate) angle: f32,
 }
 
 impl SlantedBox {
-    /// Points of it, by their distances from its centre along its direction and across.
+    /// Returns a function that maps distances from the centre, along and across the direction, to a point.
     pub(crate) fn points(&self) -> impl Fn(f32, f32) -> Point {
         let ((sin, cos), (x, y)) = (self.angle.sin_cos(), self.centre);
         move |along, across| (x + along * cos - across * sin, y + along * sin + across * cos)
     }
 
-    /// The same rectangle, seen from a corner that is so far to the left and above.
+    /// Returns the rectangle moved by an offset.
     pub(crate) fn moved(self, (x, y): Point) -> Self {
         Self { centre: (self.centre.0 + x, self.centre.1 + y), ..self }
     }
 
-    /// The same rectangle in a picture of another scale.
+    /// Returns the rectangle in an image of another scale.
     pub(crate) fn scaled(self, x: f32, y: f32) -> Self {
         let scale = f32::midpoint(x, y);
         Self {
@@ -46,8 +46,7 @@ impl SlantedBox {
     }
 }
 
-/// Shows groups of neighbouring pixels of a map that are set, each of at least so many, as their positions in the map, until no more
-/// are wanted.
+/// Passes groups of at least `least` connected pixels to `take`, as positions in the map, until it breaks.
 pub(crate) fn groups(is_set: &[bool], width: usize, least: usize, mut take: impl FnMut(&[usize]) -> ControlFlow<()>) {
     let mut is_seen = vec![false; is_set.len()];
     let is_open = |at: usize, is_seen: &[bool]| is_set.get(at) == Some(&true) && is_seen.get(at) == Some(&false);
@@ -79,13 +78,14 @@ fn mark(is_seen: &mut [bool], at: usize) {
     }
 }
 
-/// The eight around a pixel, as far as they are in their row; those below the map are in no row.
+/// Returns the positions of a pixel and its neighbours, without wrapping at the sides of the map. Those below the map
+/// match no pixel.
 fn neighbours(row: usize, column: usize, width: usize) -> impl Iterator<Item = usize> {
     let columns = column.saturating_sub(1)..=(column + 1).min(width - 1);
     (row.saturating_sub(1)..=row + 1).flat_map(move |row| columns.clone().map(move |column| row * width + column))
 }
 
-/// The smallest rectangle around points that stand for pixels; none without points.
+/// Returns the smallest rectangle around the pixels. `None` if there are none.
 pub(crate) fn smallest(group: &[usize], width: usize) -> Option<SlantedBox> {
     let points: Vec<Point> = edges(group, width).into_iter().map(|(x, y)| (x as f32, y as f32)).collect();
     let hull = hull(points);
@@ -98,7 +98,7 @@ fn area(of: &SlantedBox) -> f32 {
     of.length * of.height
 }
 
-/// The first and the last pixel of each row: no others are at the hull.
+/// Returns the first and last pixel of each row, as no others can be on the hull.
 fn edges(group: &[usize], width: usize) -> Vec<(usize, usize)> {
     let mut rows: std::collections::BTreeMap<usize, (usize, usize)> = std::collections::BTreeMap::new();
     for at in group {
@@ -109,7 +109,7 @@ fn edges(group: &[usize], width: usize) -> Vec<(usize, usize)> {
     rows.into_iter().flat_map(|(row, (first, last))| [(first, row), (last, row)]).collect()
 }
 
-/// The convex hull, by the monotone chain.
+/// Returns the convex hull, by the monotone chain algorithm.
 fn hull(mut points: Vec<Point>) -> Vec<Point> {
     points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
     points.dedup();
@@ -134,7 +134,7 @@ fn hull(mut points: Vec<Point>) -> Vec<Point> {
     hull
 }
 
-/// The rectangle of this direction around pixels, each of which is one wide.
+/// Returns the rectangle in this direction around pixels of width 1.
 fn around(hull: &[Point], angle: f32) -> SlantedBox {
     let (sin, cos) = angle.sin_cos();
     let (mut along, mut across) = ((f32::INFINITY, f32::NEG_INFINITY), (f32::INFINITY, f32::NEG_INFINITY));
@@ -149,10 +149,10 @@ fn around(hull: &[Point], angle: f32) -> SlantedBox {
     level(found)
 }
 
-/// The same rectangle by the side that is nearer to level.
+/// Returns the same rectangle with its angle within ±45 degrees.
 fn level(of: SlantedBox) -> SlantedBox {
     use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
-    // A rectangle is the same after half a turn.
+    // A rectangle is symmetric under half a turn.
     let angle = (of.angle + FRAC_PI_2).rem_euclid(PI) - FRAC_PI_2;
     if angle.abs() <= FRAC_PI_4 {
         return SlantedBox { angle, ..of };
@@ -161,33 +161,34 @@ fn level(of: SlantedBox) -> SlantedBox {
     SlantedBox { length: of.height, height: of.length, angle, ..of }
 }
 
-/// The longer side of what the network sees, in pixels.
+/// Maximum length of the longer side of the network's input, in pixels.
 const SIDE: usize = 1024;
-/// The network halves its picture so often that both sides must be a multiple of this.
+/// The network halves its input repeatedly, so both sides must be a multiple of this.
 const STEP: usize = 32;
-/// Difference in brightness between a pixel and the next but one, more than which is an edge of something: so much where the paper is
-/// even, and more where it is grainy.
+/// Range of the brightness difference between a pixel and the next but one that counts as an edge. The lower end
+/// applies to even paper, the upper one to grainy paper.
 const EDGES_FROM: Range<u8> = 8..24;
-/// The same as a multiple of what half of all pixels differ by at the most.
+/// Multiple of the median difference that counts as an edge.
 const GRAIN: usize = 6;
-/// Edges that a row or column of pixels has at least if something is written on it; a speck has two.
+/// Minimum number of edges in a row or column with text. A speck has two.
 const EDGES: usize = 3;
-/// Pixels around what is written that the network sees, too.
+/// Margin around the text in the network's input, in pixels.
 const MARGIN: usize = 32;
-/// Mean and spread of the colours of the pictures that the network was made with.
+/// Mean and deviation of the colours in the network's training data.
 const COLOURS: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
-/// From this probability on a pixel belongs to a line.
+/// Probability above which a pixel belongs to a line.
 const PIXEL: f32 = 0.3;
-/// Mean probability of the pixels of a line, at least.
+/// Minimum mean probability of a line's pixels.
 const LINE: f32 = 0.6;
-/// Lines of a picture at the most; those of a page of a newspaper are in a thousand boxes or two.
+/// Maximum number of lines in an image. A newspaper page has one or two thousand boxes.
 pub const MOST_LINES: usize = 5000;
-/// Pixels of a line at least.
+/// Minimum number of pixels in a line.
 const LEAST: usize = 12;
-/// The network marks the middle of a line. The line is larger by this share of its area over its edges.
+/// Factor for the growth of boxes: the network marks only the middle of a line, which is larger by this factor times
+/// area over perimeter.
 const GROWTH: f32 = 1.5;
 
-/// A box with a line in it, maybe.
+/// Box that may contain a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TextBox {
     pub(crate) place: SlantedBox,
@@ -195,15 +196,15 @@ pub(crate) struct TextBox {
     pub(crate) score: f32,
 }
 
-/// Boxes of a picture, from top to bottom.
+/// Boxes of an image, from top to bottom.
 #[derive(Debug, Default)]
 pub(crate) struct TextBoxes {
     pub(crate) boxes: Vec<TextBox>,
-    /// Set if there are more.
+    /// True if there are more.
     pub(crate) is_cut: bool,
 }
 
-/// Boxes in which there may be lines.
+/// Finds the boxes of possible lines.
 pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBoxes, OcrError> {
     let whole = seen(picture);
     let (columns, rows) = written(&whole);
@@ -225,7 +226,8 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
     Ok(marked(&map.to_vec(), width, corner, scale))
 }
 
-/// Boxes around what a map of probabilities marks, in a picture of another scale, of which the map shows what is from this corner on.
+/// Returns boxes around the marked pixels of a probability map. The map shows the part of the image from `corner` on,
+/// at another scale.
 fn marked(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextBoxes {
     let is_set: Vec<bool> = map.iter().map(|probability| *probability > PIXEL).collect();
     let found = |group: &[usize]| {
@@ -238,7 +240,7 @@ fn marked(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextB
     };
     let mut found_boxes = TextBoxes::default();
     groups(&is_set, width, LEAST, |group| {
-        // Noise is no line, and must not take the place of one.
+        // Noise must not count towards the limit.
         let Some(found) = found(group) else { return ControlFlow::Continue(()) };
         if found_boxes.boxes.len() == MOST_LINES {
             found_boxes.is_cut = true;
@@ -250,7 +252,7 @@ fn marked(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextB
     found_boxes
 }
 
-/// The picture as the network sees it: not too large, and of sides that it can halve.
+/// Scales an image to the network's input size, with sides that it can halve.
 fn seen(picture: &Picture) -> Picture {
     let longer = picture.width().max(picture.height());
     let side = |side: usize| {
@@ -260,13 +262,13 @@ fn seen(picture: &Picture) -> Picture {
     picture.resized(side(picture.width()), side(picture.height()))
 }
 
-/// Columns and rows of the part that has anything on it, of sides that the network can halve. A page has margins, and each pixel of them
-/// costs as much as one of a line.
+/// Returns the columns and rows with content, as multiples of [`STEP`]. Skips page margins, whose pixels cost as much
+/// time as any other.
 fn written(seen: &Picture) -> (Range<usize>, Range<usize>) {
     let (mut across, mut down) = (vec![0_usize; seen.width()], vec![0_usize; seen.height()]);
     let edge = edge(seen);
     for (row, pixels) in down.iter_mut().zip(seen.pixels().chunks_exact(seen.width())) {
-        // What is written has edges; a shade has none.
+        // Text has edges; shading has none.
         for ((left, right), column) in pixels.iter().zip(pixels.iter().skip(2)).zip(&mut across) {
             let is_edge = left.abs_diff(*right) > edge;
             *column += usize::from(is_edge);
@@ -276,7 +278,7 @@ fn written(seen: &Picture) -> (Range<usize>, Range<usize>) {
     (stretch(&across), stretch(&down))
 }
 
-/// Difference in brightness, more than which is an edge here. Pale words on even paper have edges, too.
+/// Returns the brightness difference that counts as an edge. It is small on even paper, so that pale text is found.
 fn edge(seen: &Picture) -> u8 {
     let mut counts = [0_usize; 256];
     for (left, right) in seen.pixels().iter().zip(seen.pixels().iter().skip(2)) {
@@ -292,7 +294,8 @@ fn edge(seen: &Picture) -> u8 {
     edge.clamp(EDGES_FROM.start, EDGES_FROM.end)
 }
 
-/// From the first to the last of those that have edges, with a margin, in steps; all if none has.
+/// Returns the range from the first to the last position with edges, with a margin and rounded up to [`STEP`]. The
+/// whole range if there are none.
 fn stretch(edges: &[usize]) -> Range<usize> {
     let has_some = |edges: &usize| *edges >= EDGES;
     let (Some(first), Some(last)) = (edges.iter().position(has_some), edges.iter().rposition(has_some)) else {
@@ -308,7 +311,7 @@ fn stretch(edges: &[usize]) -> Range<usize> {
 mod tests {
     use super::*;
 
-    /// All groups, or as many.
+    /// Collects at most `most` groups.
     fn groups(is_set: &[bool], width: usize, most: usize, least: usize) -> Vec<Vec<usize>> {
         let mut groups = Vec::new();
         super::groups(is_set, width, least, |group| {
@@ -323,7 +326,7 @@ mod tests {
         const WIDTH: usize = 200;
         let mut is_set = vec![false; WIDTH * 100];
         for x in 10..190 {
-            // One down for ten to the right.
+            // Slope of one in ten.
             for y in 0..12 {
                 is_set[(30 + x / 10 + y) * WIDTH + x] = true;
             }
@@ -339,7 +342,7 @@ mod tests {
 
     #[test]
     fn groups_do_not_meet_across_the_edge() {
-        // The last pixel of a row and the first of the next but one.
+        // The last pixel of a row, and the first of the row after the next.
         let mut is_set = vec![false; 40];
         (is_set[9], is_set[20]) = (true, true);
         assert_eq!(groups(&is_set, 10, 10, 1).len(), 2);
@@ -347,7 +350,7 @@ mod tests {
         assert_eq!(groups(&is_set, 10, 1, 1).len(), 1);
     }
 
-    /// A map with so many blobs of this probability, each of sixteen pixels, in rows from the top.
+    /// Adds blobs of sixteen pixels to a map, in rows from the top.
     fn blobs(map: &mut [f32], width: usize, count: usize, probability: f32) {
         let across = width / 8;
         for number in 0..count {
@@ -374,7 +377,7 @@ mod tests {
     #[test]
     fn margins_are_not_looked_at() {
         let mut pixels = vec![240; 736 * 1024];
-        // A shade over the page, a speck, and something written in the middle.
+        // Shading over the page, a speck, and text in the middle.
         for (at, pixel) in pixels.iter_mut().enumerate() {
             *pixel -= u8::try_from(at / 736 / 8).unwrap();
         }
@@ -399,14 +402,14 @@ mod tests {
             let (columns, rows) = written(&Picture::new(64, 64, pixels).unwrap());
             assert!(rows.contains(&row) && rows.end <= 64 && columns.end <= 64, "{rows:?}");
         }
-        // Nothing has an edge: all of it is looked at.
+        // Without any edge, the whole image is used.
         assert_eq!(written(&Picture::new(64, 96, vec![200; 64 * 96]).unwrap()), (0..64, 0..96));
     }
 
     #[test]
     fn pale_words_are_looked_at_and_grain_is_not() {
         const WIDTH: usize = 512;
-        // Words at the top, the same in a pale grey at the bottom.
+        // Dark text at the top, and pale text at the bottom.
         let mut pixels = vec![250; WIDTH * 512];
         for (rows, colour) in [(100..110, 20), (400..410, 234)] {
             for at in rows.flat_map(|row| (100..400).step_by(4).map(move |column| row * WIDTH + column)) {
@@ -416,7 +419,7 @@ mod tests {
         let rows = |pixels| written(&Picture::new(WIDTH, 512, pixels).unwrap()).1;
         let even = rows(pixels.clone());
         assert!(even.start > 32 && even.contains(&100) && even.contains(&409), "{even:?}");
-        // On grainy paper, without the pale ones.
+        // On grainy paper, the pale text is not found.
         let mut random = 1_u32;
         for (at, pixel) in pixels.iter_mut().enumerate() {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

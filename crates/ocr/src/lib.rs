@@ -1,15 +1,15 @@
-//! Text in pictures: where its lines are, and the letters of each.
+//! Optical character recognition: finds the lines in an image and reads their characters.
 //!
-//! Two small networks do the work. The first marks the pixels that belong to lines of text. The second reads one line and
-//! tells its letters from left to right. Everything between them is plain geometry, and is here.
+//! Two small networks do the work. The first marks the pixels that belong to lines of text. The second reads the
+//! characters of one line from left to right. The geometry between them is implemented here.
 //!
-//! - [`picture`]: [`Picture`], a grey picture, and its pixels between pixels.
-//! - `detection`: the first network; connected pixels and the upright or slanted box around them.
-//! - `recognition`: the second network, and the letters that it knows.
-//! - `page`: what is likely to be text, levelled, as [`Line`]s.
+//! - [`picture`]: [`Picture`], a greyscale image with interpolation.
+//! - `detection`: first network, and the boxes around connected pixels.
+//! - `recognition`: second network and its character set.
+//! - `page`: selection of likely text, deskewed as [`Line`]s.
 //!
-//! Pictures come from strangers, and so may the models' files: both are only computed with. The caller bounds the size of
-//! a picture, and the time by [`Recogniser::text`].
+//! Images are untrusted, and so may be the model files: both are only used for computation. The caller limits the size
+//! of an image, and the time with the deadline of [`Recogniser::text`].
 
 mod detection;
 mod page;
@@ -26,56 +26,56 @@ pub use picture::Picture;
 
 use self::recognition::Alphabet;
 
-/// Contents of the models' files.
+/// Contents of the model files.
 #[derive(Debug)]
 pub struct ModelFiles {
-    /// The network that finds lines, as ONNX.
+    /// ONNX network that finds lines.
     pub detection: Vec<u8>,
-    /// The network that reads a line, as ONNX.
+    /// ONNX network that reads a line.
     pub recognition: Vec<u8>,
-    /// The letters that it knows, one a line.
+    /// Character set of the second network, one character per line.
     pub letters: String,
 }
 
-/// Reason why there are no lines.
+/// Error of the recognition.
 #[derive(Debug, thiserror::Error)]
 pub enum OcrError {
-    /// A file holds no model, or another one.
+    /// A file does not contain the expected model.
     #[error("the model that {task} cannot be loaded")]
     Load {
-        /// Its task.
+        /// Task of the model.
         task: &'static str,
-        /// The reason.
+        /// Error of the model loader.
         #[source]
         source: LoadError,
     },
-    /// A network cannot compute with what it was given.
+    /// A network failed to compute its output.
     #[error("a network failed")]
     Run(#[from] RunError),
-    /// A network answers in a form that is not expected.
+    /// A network returned an output of unexpected shape.
     #[error("a network answers in a form that is not expected: {0}")]
     Form(&'static str),
-    /// The time is over.
+    /// The deadline has passed.
     #[error("the time is over")]
     Late,
 }
 
-/// Recognises text in pictures.
+/// Recognises text in images.
 pub struct Recogniser {
     detection: Model,
     recognition: Model,
     alphabet: Alphabet,
-    /// All threads together, for one large picture.
+    /// Pool of all threads, for one large image.
     wide: Arc<ThreadPool>,
-    /// One thread each, for lines beside each other.
+    /// Pools of one thread each, for lines in parallel.
     narrow: Vec<Arc<ThreadPool>>,
 }
 
 impl Recogniser {
-    /// Loads the networks. They compute with this many threads.
+    /// Loads the networks. They compute with `threads` threads.
     ///
     /// # Errors
-    /// Fails if a file holds no model.
+    /// Fails if a file does not contain a model.
     pub fn load(files: ModelFiles, threads: NonZeroUsize) -> Result<Self, OcrError> {
         let load = |bytes, task| {
             let mut options = ModelOptions::with_all_ops();
@@ -91,10 +91,10 @@ impl Recogniser {
         })
     }
 
-    /// The text in a picture. Of noise, photographs and drawings nothing is told.
+    /// Recognises the text of an image. Noise, photographs and drawings yield no lines.
     ///
     /// # Errors
-    /// Fails at the deadline, and if a network fails.
+    /// Fails at the deadline, or if a network fails.
     pub fn text(&self, picture: &Picture, deadline: Instant) -> Result<PageText, OcrError> {
         page::text(self, picture, deadline)
     }

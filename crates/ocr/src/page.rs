@@ -1,4 +1,4 @@
-//! The lines of a picture: those boxes that are likely to hold text, read, and levelled.
+//! Lines of a page: selects boxes that likely contain text, reads them, and corrects the skew.
 
 use std::{borrow::Cow, time::Instant};
 
@@ -8,66 +8,66 @@ use crate::{
     recognition::{self, Sign},
 };
 
-/// A line is at least so high, in pixels: of less nobody can read a letter.
+/// Minimum height of a line in pixels. Smaller letters are unreadable.
 const LOWEST: f32 = 6.0;
-/// Mean probability of its letters, at least.
+/// Minimum mean probability of a line's characters.
 const SURE: f32 = 0.7;
-/// The same of a line that has hardly any.
+/// Minimum mean probability of a line with fewer than [`FEW`] characters.
 const SURE_OF_FEW: f32 = 0.88;
 const FEW: usize = 3;
-/// Letters that fit into a square of a line, at the most.
+/// Maximum number of characters per square of a line's height.
 const DENSEST: f32 = 6.0;
-/// Sum of the widths of all lines, in heights of a line. No page has more; noise does.
+/// Maximum total width of all lines, in line heights. Only noise has more.
 const MOST_TEXT: f32 = 12_000.0;
-/// Slanted lines that tell how the picture is askew have this many times their height.
+/// Minimum ratio of length to height for lines that determine the skew.
 const LONG: f32 = 5.0;
-/// Size of the letters of a line, as a share of the height of its box.
+/// Font size relative to the height of the box.
 const SIZE: f32 = 0.74;
-/// Distance from the lower edge of the box to where the letters stand, as a share of its height.
+/// Distance of the baseline from the bottom of the box, relative to its height.
 const BASE: f32 = 0.24;
 
-/// Text of a picture.
+/// Text of an image.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PageText {
-    /// From top to bottom, as they are once the picture is level.
+    /// Lines from top to bottom, with the skew corrected.
     pub lines: Vec<Line>,
-    /// Set if there may be more lines, which were not read: more than [`MOST_LINES`](crate::MOST_LINES), or more text than a page can
-    /// hold.
+    /// True if lines may be missing, because there are more than [`MOST_LINES`](crate::MOST_LINES) or more text than
+    /// fits on a page.
     pub is_cut: bool,
 }
 
-/// A line of text. Lengths are pixels of the picture once it is level: x to the right, y down.
+/// Line of text. Coordinates are pixels of the deskewed image, x to the right, y down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// From left to right, spaces included.
+    /// Characters from left to right, including spaces.
     pub letters: Vec<Letter>,
-    /// Level on which the letters stand.
+    /// Y coordinate of the baseline.
     pub base: f32,
-    /// Size of the letters.
+    /// Font size in pixels.
     pub size: f32,
-    /// Mean probability of the letters.
+    /// Mean probability of the characters.
     pub confidence: f32,
 }
 
 impl Line {
-    /// Its text.
+    /// Returns the text of the line.
     pub fn text(&self) -> String {
         self.letters.iter().map(|letter| letter.letter).collect()
     }
 }
 
-/// A letter of a line.
+/// Character of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Letter {
-    /// The letter.
+    /// Character that was recognised.
     pub letter: char,
-    /// Left edge, about.
+    /// Approximate position of the left edge.
     pub left: f32,
-    /// Right edge, about.
+    /// Approximate position of the right edge.
     pub right: f32,
 }
 
-/// A box and the letters in it.
+/// Box with its recognised characters.
 struct ReadBox {
     place: SlantedBox,
     signs: Vec<Sign>,
@@ -83,7 +83,7 @@ impl ReadBox {
         self.signs.iter().filter(|sign| !sign.letter.is_whitespace())
     }
 
-    /// Returns whether it is likely to hold what the letters say.
+    /// Returns true if the box likely contains the recognised text.
     fn is_likely(&self) -> bool {
         let count = self.ink().count();
         let says_something = self.ink().any(|sign| sign.letter.is_alphanumeric());
@@ -113,7 +113,7 @@ pub(crate) fn text(recogniser: &Recogniser, picture: &Picture, deadline: Instant
         }
     }
     read.retain(ReadBox::is_likely);
-    // Where nothing is likely, there was no more than noise.
+    // Without any likely line, the remaining boxes were only noise.
     let is_cut = is_cut && !read.is_empty();
     Ok(PageText { lines: levelled(&read, &upright), is_cut })
 }
@@ -132,7 +132,7 @@ fn likely(read: &[ReadBox]) -> usize {
     read.iter().filter(|read| read.is_likely()).count()
 }
 
-/// Returns whether most of the text goes up or down.
+/// Returns true if most of the text is vertical.
 fn lies_on_its_side(boxes: &[TextBox]) -> bool {
     let long = |is_tall: bool| {
         let sides = boxes.iter().map(|found| (found.place.length, found.place.height));
@@ -142,7 +142,8 @@ fn lies_on_its_side(boxes: &[TextBox]) -> bool {
     boxes.len() >= 3 && long(true) > 2.0 * long(false)
 }
 
-/// Boxes of a shape that lines have, the surest first, as much as a page can hold; set if there are more.
+/// Returns boxes shaped like lines, most certain first, up to the maximum text of a page. Also returns true if there
+/// are more.
 fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
     let has_shape = |found: &&TextBox| found.place.height >= LOWEST && found.place.length >= 0.4 * found.place.height;
     let mut boxes: Vec<&TextBox> = found.boxes.iter().filter(has_shape).collect();
@@ -158,7 +159,7 @@ fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
     (places, is_cut)
 }
 
-/// The lines of a picture that is askew, as if it was not, from top to bottom.
+/// Returns the deskewed lines from top to bottom.
 fn levelled(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
     let middle = (picture.width() as f32 / 2.0, picture.height() as f32 / 2.0);
     let askew = askew(read);
@@ -167,7 +168,7 @@ fn levelled(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
     lines
 }
 
-/// Angle by which the picture is askew, in radians: that of the line in the middle, of all long ones by their angles.
+/// Returns the skew in radians: the median angle of all long lines.
 fn askew(read: &[ReadBox]) -> f32 {
     let places = read.iter().map(|read| read.place);
     let mut angles: Vec<f32> =
@@ -176,7 +177,7 @@ fn askew(read: &[ReadBox]) -> f32 {
     angles.get(angles.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// A point after the picture was turned back around its middle.
+/// Rotates a point back around the centre of the image.
 fn level((x, y): Point, middle: Point, askew: f32) -> Point {
     let (sin, cos) = askew.sin_cos();
     let (x, y) = (x - middle.0, y - middle.1);
@@ -187,7 +188,8 @@ fn line(read: &ReadBox, centre: Point) -> Line {
     let place = read.place;
     let (left, size) = (centre.0 - place.length / 2.0, SIZE * place.height);
     let middles: Vec<f32> = read.signs.iter().map(|sign| left + sign.middle * place.length).collect();
-    // Letters touch, unless they are far apart: their places are told in steps of a fifth of their size.
+    // Neighbouring characters touch unless they are far apart. Their centres are only known in steps of a fifth of
+    // their size.
     let half = |distance: f32| (distance / 2.0).min(0.7 * size);
     let letter = |(number, sign): (usize, &Sign)| {
         let middle = middles.get(number).copied().unwrap_or(left);
@@ -241,7 +243,7 @@ mod tests {
     fn lines_of_a_slanted_picture_are_level() {
         let picture = Picture::new(1000, 1000, vec![255; 1_000_000]).unwrap();
         let angle = 0.05_f32;
-        // Both on one line that falls to the right.
+        // Both are on one line that falls to the right.
         let read = [
             read_box("left hand", place(300.0, 490.0, 300.0, 20.0, angle), 0.9),
             read_box("right", place(700.0, 490.0 + 400.0 * angle.tan(), 250.0, 20.0, angle), 0.9),

@@ -1,8 +1,8 @@
-//! Grey pictures, and what they show between their pixels.
+//! Greyscale images with interpolation.
 
 use std::ops::Range;
 
-/// A grey picture: a byte a pixel, rows from top to bottom. Zero is black.
+/// Greyscale image with one byte per pixel, rows from top to bottom. Zero is black.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
     width: usize,
@@ -11,23 +11,23 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// The picture that these pixels make; none if their number is not that of the width and the height.
+    /// Creates an image from its pixels. `None` if their number does not match the size, or is zero.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Option<Self> {
         let fits = width > 0 && height > 0 && width.checked_mul(height) == Some(pixels.len());
         fits.then_some(Self { width, height, pixels })
     }
 
-    /// Width in pixels.
+    /// Returns the width in pixels.
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// Height in pixels.
+    /// Returns the height in pixels.
     pub const fn height(&self) -> usize {
         self.height
     }
 
-    /// Its pixels.
+    /// Returns the pixels, row by row.
     pub fn pixels(&self) -> &[u8] {
         &self.pixels
     }
@@ -36,7 +36,7 @@ impl Picture {
         self.pixels.get(row * self.width + column).map_or(255.0, |pixel| f32::from(*pixel))
     }
 
-    /// Brightness at a point between pixels, from 0 to 255; outside, that of the edge.
+    /// Returns the interpolated brightness at a point, from 0 to 255. Outside the image, returns that of the edge.
     pub fn sample(&self, x: f32, y: f32) -> f32 {
         let (last_column, last_row) = (self.width - 1, self.height - 1);
         let (x, y) = (x.clamp(0.0, last_column as f32), y.clamp(0.0, last_row as f32));
@@ -47,7 +47,7 @@ impl Picture {
         mean(row) * (1.0 - below) + mean(under) * below
     }
 
-    /// The picture in another size; each pixel is the mean of those that it covers.
+    /// Scales the image. Each pixel is the mean of those that it covers.
     pub fn resized(&self, width: usize, height: usize) -> Self {
         let (width, height) = (width.max(1), height.max(1));
         let columns = spans(self.width, width);
@@ -67,7 +67,7 @@ impl Picture {
         Self { width, height, pixels }
     }
 
-    /// The part of it in these columns and rows, as far as there are so many.
+    /// Returns the part in these columns and rows, clamped to the image.
     pub fn part(&self, columns: Range<usize>, rows: Range<usize>) -> Self {
         let columns = columns.start.min(self.width - 1)..columns.end.min(self.width).max(1);
         let rows = rows.start.min(self.height - 1)..rows.end.min(self.height).max(1);
@@ -77,7 +77,7 @@ impl Picture {
         Self { width, height, pixels }
     }
 
-    /// The picture after a quarter turn clockwise.
+    /// Rotates the image clockwise by 90 degrees.
     pub fn turned(&self) -> Self {
         let (width, height) = (self.height, self.width);
         let mut pixels = Vec::with_capacity(self.pixels.len());
@@ -89,7 +89,7 @@ impl Picture {
     }
 }
 
-/// Pixels that each of so many new ones covers, at least one.
+/// Returns the source pixels for each of `to` target pixels, at least one.
 fn spans(from: usize, to: usize) -> Vec<(usize, usize)> {
     let span = |at: usize| {
         let first = at * from / to;

@@ -1,4 +1,4 @@
-//! The second network: the letters of one line, of those that it knows.
+//! The recognition network, which reads the characters of one line.
 
 use std::{
     cmp::Reverse,
@@ -15,25 +15,25 @@ use rten_tensor::{AsView as _, Layout as _, NdTensor};
 
 use crate::{OcrError, Picture, Recogniser, detection::SlantedBox};
 
-/// Height of a line as the network sees it, in pixels.
+/// Height of a line in the network's input, in pixels.
 const HEIGHT: usize = 48;
-/// Width of a line at the most; a longer one is pressed together.
+/// Maximum width of a line in the input. Longer lines are compressed.
 const WIDEST: usize = 3200;
 /// Widths are multiples of this.
 const STEP: usize = 16;
 
-/// A letter of a line.
+/// Recognised character of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sign {
     pub(crate) letter: char,
-    /// Middle of it, as a share of the line's length.
+    /// Centre, as a share of the line's length.
     pub(crate) middle: f32,
-    /// Probability.
+    /// Probability of the character.
     pub(crate) score: f32,
 }
 
-/// The letters of lines, in the order of their places. Each thread takes the longest line that no other has, so that at the end none
-/// waits long for another.
+/// Reads the characters of lines, in the order of `places`. Each thread takes the longest remaining line, so that the
+/// threads finish at about the same time.
 pub(crate) fn read(
     recogniser: &Recogniser,
     picture: &Picture,
@@ -82,11 +82,11 @@ fn line(
     Ok(signs(&answer.to_vec(), steps, classes, &recogniser.alphabet))
 }
 
-/// The part of the picture that holds a line, upright and of the height that the network wants.
+/// Cuts out a line, rotated upright and scaled to the input height.
 fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
     let scale = place.height / HEIGHT as f32;
     let width = width(place);
-    // Of a large line several pixels make one.
+    // Large lines are sampled several times per pixel.
     let fine = (1..4).find(|fine| scale <= 1.5 * *fine as f32).unwrap_or(4);
     let (across, down) = ((width * fine) as f32, (HEIGHT * fine) as f32);
     let point = place.points();
@@ -103,7 +103,7 @@ fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
             numbers.push(sum / (fine * fine) as f32 / 127.5 - 1.0);
         }
     }
-    // The same in all three colours.
+    // The three colour channels are equal.
     numbers.extend_from_within(..);
     numbers.extend_from_within(..HEIGHT * width);
     NdTensor::from_data([1, 3, HEIGHT, width], numbers)
@@ -115,7 +115,8 @@ fn width(place: &SlantedBox) -> usize {
     wanted.next_multiple_of(STEP)
 }
 
-/// The most likely letters: what is the same from one step to the next is one letter, unless there is nothing between.
+/// Returns the most likely characters. Equal classes in consecutive steps are one character, unless a blank separates
+/// them.
 fn signs(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> Vec<Sign> {
     let mut signs: Vec<Sign> = Vec::new();
     let mut last = 0;
@@ -136,7 +137,8 @@ fn signs(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> V
     signs
 }
 
-/// The most likely class and its probability. There are thousands of classes, so that their maximum is found in lanes.
+/// Returns the most likely class and its probability. Thousands of classes are compared in lanes, so that the loop
+/// vectorises.
 fn best(probabilities: &[f32]) -> Option<(usize, f32)> {
     const LANES: usize = 16;
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -149,27 +151,26 @@ fn best(probabilities: &[f32]) -> Option<(usize, f32)> {
     probabilities.iter().position(|probability| *probability >= score).map(|class| (class, score))
 }
 
-/// Letters by their classes: class 0 says that there is none, the last one is the space.
+/// Characters by class. Class 0 is the blank, the last one is the space.
 #[derive(Debug)]
 pub(crate) struct Alphabet {
     letters: Vec<char>,
 }
 
 impl Alphabet {
-    /// The letters of a list, one a line.
+    /// Reads a list with one character per line.
     pub(crate) fn of(list: &str) -> Self {
         let list = list.strip_suffix('\n').unwrap_or(list);
-        // A line without anything keeps its class.
+        // An empty line still counts as a class.
         let letters = list.split('\n').map(|line| line.chars().next().filter(|letter| *letter != '\r').unwrap_or(' '));
         Self { letters: letters.chain([' ']).collect() }
     }
 
-    /// Number of classes.
     pub(crate) const fn classes(&self) -> usize {
         self.letters.len() + 1
     }
 
-    /// The letter of a class; none where there is no letter.
+    /// Returns the character of a class. `None` for the blank.
     pub(crate) fn letter(&self, class: usize) -> Option<char> {
         self.letters.get(class.checked_sub(1)?).copied()
     }
@@ -182,7 +183,7 @@ mod tests {
     #[test]
     fn steps_make_letters() {
         let alphabet = Alphabet::of("l\no");
-        // Nothing, l, l (the same), nothing, l, o, a space.
+        // Blank, l, l (same character), blank, l, o, space.
         let classes = [0, 1, 1, 0, 1, 2, 3];
         let answer: Vec<f32> = classes.iter().flat_map(|class| (0..4).map(move |at| f32::from(at == *class))).collect();
         let signs = signs(&answer, classes.len(), 4, &alphabet);
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_cut_follows_its_line() {
-        // Dark above, light below, along a line that falls by one for ten.
+        // Dark above and light below a line with a slope of one in ten.
         let pixels = (0..100).flat_map(|y| (0..200).map(move |x| if y < 40 + x / 10 { 0 } else { 255 })).collect();
         let picture = Picture::new(200, 100, pixels).unwrap();
         let place = SlantedBox { centre: (100.0, 50.0), length: 160.0, height: 20.0, angle: 0.1_f32.atan() };

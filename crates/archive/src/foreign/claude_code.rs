@@ -1,6 +1,7 @@
-//! Histories of Claude Code: a line for each message, with blocks of the Messages API in it.
+//! Histories of Claude Code: one line per message, with content blocks of the Messages API.
 //!
-//! An answer is written in several lines with the same id, one a block, and each repeats the usage of the whole.
+//! An answer is written as several lines with the same id, one per block. Each of them repeats the usage of the whole
+//! answer.
 
 use std::io::Read;
 
@@ -18,7 +19,7 @@ pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Resu
     lines::each(source, history, |line, history| take(line, history, &mut counted))
 }
 
-/// Takes the next line. `counted` is the id of the answer whose usage was counted last.
+/// Reads the next line. `counted` is the id of the last answer whose usage was counted.
 fn take(line: &Value, history: &mut HistoryBuilder, counted: &mut String) {
     let kind = text(line, "type");
     if kind == "summary" && history.title.is_empty() {

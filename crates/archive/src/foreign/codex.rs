@@ -1,5 +1,5 @@
-//! Histories of Codex: a line for each item of the Responses API, with events beside them. Earlier versions wrote the items
-//! without an envelope.
+//! Histories of Codex: one line per item of the Responses API, mixed with events. Earlier versions wrote items without
+//! an envelope.
 
 use agentd_core::usage::Usage;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{
     lines::{arguments, joined, list, moment, number, text},
 };
 
-/// Beginnings of messages that the program writes in the person's name.
+/// Prefixes of user messages that the program inserts.
 const OF_PROGRAM: [&str; 5] =
     ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<permissions"];
 
@@ -17,7 +17,7 @@ pub(super) fn take(line: &Value, history: &mut HistoryBuilder) {
     history.now(moment(line, "timestamp"));
     let (kind, payload) = match line.get("payload") {
         Some(payload) => (text(line, "type"), payload),
-        // Without an envelope: the description of the session, or an item.
+        // Without an envelope, the line is the session's metadata or an item.
         None if text(line, "type").is_empty() && line.get("id").is_some() => ("session_meta", line),
         None => ("response_item", line),
     };
@@ -31,7 +31,7 @@ pub(super) fn take(line: &Value, history: &mut HistoryBuilder) {
         "response_item" => item(payload, history),
         "compacted" => history.summary(text(payload, "message")),
         "event_msg" => event(payload, history),
-        // What the program keeps for itself. Tokens are told by events, too.
+        // Internal records. Token usage is also reported by events.
         "token_usage_record" | "world_state" | "id_allocation" | "security_risk_score" => {}
         other => history.leave_out(if other.is_empty() { "line without a type" } else { other }),
     }
@@ -69,7 +69,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
     }
 }
 
-/// Of the events only the counts of tokens and the exit codes of commands tell something that the items do not.
+/// Reads an event. Only token counts and exit codes add something to the items.
 fn event(event: &Value, history: &mut HistoryBuilder) {
     match text(event, "type") {
         "token_count" => count(event, history),

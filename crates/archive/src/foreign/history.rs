@@ -1,4 +1,4 @@
-//! A history of turns and items, made of what another program tells.
+//! Builder of a session's events from another program's history.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -27,14 +27,14 @@ use uuid::Builder;
 use super::{ForeignFormat, ForeignHistory};
 use crate::ArchiveError;
 
-/// Maximum length of a text, in bytes.
+/// Maximum length of a text in bytes.
 const MAX_TEXT: usize = 100_000;
-/// Characters of a name of a tool at the most.
+/// Maximum length of a tool name in characters.
 const MAX_NAME: usize = 64;
-/// Kinds of what is left out that are named.
+/// Maximum number of kinds of skipped content that are counted by name.
 const NAMED: usize = 20;
 
-/// A history that is being read.
+/// History that is being built.
 pub(super) struct HistoryBuilder {
     format: ForeignFormat,
     id: SessionId,
@@ -44,26 +44,23 @@ pub(super) struct HistoryBuilder {
     turn: Option<OpenTurn>,
     model: String,
     left_out: BTreeMap<String, u64>,
-    /// The latest time that is believed.
+    /// Latest time that is plausible.
     latest: Timestamp,
-    /// The id that the program gave the session.
+    /// Session id in the other program.
     pub(super) foreign_id: String,
-    /// The name of the session.
     pub(super) title: String,
-    /// The folder in which it worked.
     pub(super) folder: String,
 }
 
 struct OpenTurn {
-    /// Place of its first event.
+    /// Index of the first event of the turn.
     start: usize,
     began: Timestamp,
-    /// Calls without a result: ours by the program's.
+    /// Calls without a result: our ids by those of the program.
     calls: HashMap<String, VecDeque<(CallId, String)>>,
-    /// The program's ids of calls whose commands failed, and whose results are not read yet.
+    /// Foreign ids of calls whose commands failed and whose results are still to come.
     failed: HashSet<String>,
     has_work: bool,
-    /// Its result, as far as it is known.
     result: TurnResult,
 }
 
@@ -71,7 +68,7 @@ impl HistoryBuilder {
     pub(super) fn new(format: ForeignFormat) -> Self {
         Self {
             format,
-            // The real one depends on what is read; events get it in the end.
+            // Placeholder: the final id depends on what is read, and is set by `finish`.
             id: SessionId::generate(),
             events: Vec::new(),
             at: Timestamp::UNIX_EPOCH,
@@ -86,16 +83,16 @@ impl HistoryBuilder {
         }
     }
 
-    /// Takes note of the time of what follows. The clock of a history never goes back.
+    /// Sets the time of what follows. Time never goes backwards.
     pub(super) fn now(&mut self, at: Option<Timestamp>) {
-        // A clock that was wrong once would put all that follows far away.
+        // An implausible time would shift everything after it.
         let latest = self.latest;
         let Some(at) = at.filter(|at| *at >= Timestamp::UNIX_EPOCH && *at <= latest) else { return };
         self.began.get_or_insert(at);
         self.at = self.at.max(at);
     }
 
-    /// Takes note of the model that says what follows.
+    /// Sets the model of the following answers.
     pub(super) fn model(&mut self, model: &str) {
         if !model.is_empty() && !model.starts_with('<') {
             self.model = model.chars().take(100).collect();
@@ -103,7 +100,7 @@ impl HistoryBuilder {
         }
     }
 
-    /// The start of a turn names the model, which is told only with its first words.
+    /// Adds the model to the start of the turn, since it is known only with the first answer.
     fn tell_model(&mut self) {
         let start = self.turn.as_ref().and_then(|turn| self.events.get_mut(turn.start));
         if let Some(EventKind::TurnStarted { model, .. }) = start.map(|event| &mut event.kind)
@@ -113,14 +110,14 @@ impl HistoryBuilder {
         }
     }
 
-    /// Counts something that has no form here.
+    /// Counts content that is skipped.
     pub(super) fn leave_out(&mut self, what: &str) {
         let what: String = what.chars().filter(|c| !c.is_control()).take(60).collect();
         let what = if self.left_out.len() < NAMED || self.left_out.contains_key(&what) { what } else { "other".into() };
         *self.left_out.entry(what).or_default() += 1;
     }
 
-    /// Words of the person, which begin a turn where the one before has had an answer.
+    /// Adds a user message. Starts a new turn if the model has already answered in the current one.
     pub(super) fn person(&mut self, text: &str) {
         if text.trim().is_empty() {
             return;
@@ -132,7 +129,7 @@ impl HistoryBuilder {
         self.item(body, false);
     }
 
-    /// Words of the model.
+    /// Adds an answer of the model.
     pub(super) fn agent(&mut self, text: &str) {
         if text.trim().is_empty() {
             return;
@@ -142,23 +139,22 @@ impl HistoryBuilder {
         self.item(ItemBody::AgentMessage { text }, true);
     }
 
-    /// Thoughts of the model.
+    /// Adds reasoning of the model.
     pub(super) fn thought(&mut self, text: &str) {
         if !text.trim().is_empty() {
             self.item(ItemBody::Reasoning { text: cut(text) }, true);
         }
     }
 
-    /// A summary that took the place of what was before, for that program.
+    /// Adds the summary of a compaction in the other program.
     pub(super) fn summary(&mut self, text: &str) {
         let program = self.format.program();
         self.item(ItemBody::notice(format!("{program} summed up what was before:\n{}", cut(text))), false);
     }
 
-    /// A call of a tool.
     pub(super) fn call(&mut self, foreign_id: &str, name: &str, arguments: String) {
         let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-        // What is cut would be no JSON any more.
+        // Truncated arguments would not be valid JSON.
         let arguments = match arguments.len() {
             0..=MAX_TEXT => arguments,
             bytes => serde_json::json!({ "left_out": format!("{bytes} bytes of arguments") }).to_string(),
@@ -169,7 +165,7 @@ impl HistoryBuilder {
         self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }), true);
     }
 
-    /// Takes note of the exit code of a call whose result follows. A text that tells it stands in the result.
+    /// Records the exit code of a call whose result follows. The result's text may mention it as well.
     pub(super) fn exit(&mut self, foreign_id: &str, code: Option<i64>) {
         let has_failed = code.is_some_and(|code| code != 0);
         if let Some(turn) = self.turn.as_mut().filter(|turn| has_failed && turn.calls.contains_key(foreign_id)) {
@@ -177,7 +173,6 @@ impl HistoryBuilder {
         }
     }
 
-    /// The result of a call.
     pub(super) fn result(&mut self, foreign_id: &str, text: &str, failed: bool) {
         let calls = self.turn.as_mut().and_then(|turn| turn.calls.get_mut(foreign_id));
         let Some((call_id, name)) = calls.and_then(VecDeque::pop_front) else {
@@ -189,7 +184,7 @@ impl HistoryBuilder {
         self.item(ItemBody::ToolResult(result), true);
     }
 
-    /// Usage of a model call.
+    /// Adds the usage of a model call.
     pub(super) fn usage(&mut self, usage: Usage) {
         let model = self.model.clone();
         let turn = &mut self.open_turn().result;
@@ -210,7 +205,7 @@ impl HistoryBuilder {
         self.push(Some(id), kind);
     }
 
-    /// The session with all that was told.
+    /// Returns the session with all its events.
     pub(super) fn finish(mut self) -> Result<ForeignHistory, ArchiveError> {
         self.end_turn();
         if self.events.is_empty() {
@@ -235,7 +230,7 @@ impl HistoryBuilder {
         Ok(ForeignHistory { session, events: self.events, left_out })
     }
 
-    /// The same id for the same session of the program, so that it is not imported twice.
+    /// Derives the session id from the foreign one, so that the same session is not imported twice.
     fn session_id(&self, began: Timestamp) -> SessionId {
         if self.foreign_id.is_empty() {
             return self.id;
@@ -300,7 +295,7 @@ impl HistoryBuilder {
         let turn = self.open_turn();
         turn.has_work |= is_work;
         let mut item = Item::new(turn.result.turn_id, body);
-        // Names whose words these are: a model of another program.
+        // Records the other program's model as the origin of its answers.
         if !matches!(item.body, ItemBody::UserMessage { .. } | ItemBody::Notice { .. } | ItemBody::ToolResult(_)) {
             item.origin = Some(Arc::new(ItemOrigin { model: mark, fields: ServerFields::default() }));
         }
@@ -339,7 +334,7 @@ impl HistoryBuilder {
     }
 }
 
-/// A text of bounded length.
+/// Truncates a text to [`MAX_TEXT`].
 fn cut(text: &str) -> String {
     if text.len() <= MAX_TEXT {
         return text.to_owned();

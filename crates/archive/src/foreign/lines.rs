@@ -1,4 +1,4 @@
-//! Lines of JSON of strangers, bounded.
+//! Bounded lines of untrusted JSON.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::history::HistoryBuilder;
 use crate::ArchiveError;
 
-/// Maximum length of a line, in bytes.
+/// Maximum length of a line in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Hands out every line of JSON. Others that are not empty, and those that are too long, are left out.
+/// Passes every line of JSON to `take`. Lines that are invalid or too long are counted and skipped; empty ones are
+/// ignored.
 pub(super) fn each(
     source: &mut impl Read,
     history: &mut HistoryBuilder,
@@ -36,32 +37,31 @@ pub(super) fn each(
     }
 }
 
-/// The text of a field.
+/// Returns a text field. Empty if it is missing.
 pub(super) fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// A number of a field; 0 where it is none.
+/// Returns a number field. Zero if it is missing or not a number.
 pub(super) fn number(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_default()
 }
 
-/// The entries of a field that is a list.
+/// Returns the entries of a list field.
 pub(super) fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
     value[field].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Arguments of a call as text; an empty object where there are none.
+/// Returns the arguments of a call as JSON. An empty object if they are missing.
 pub(super) fn arguments(value: &Value, field: &str) -> String {
     value.get(field).map_or_else(|| "{}".to_owned(), Value::to_string)
 }
 
-/// A moment that is written out.
 pub(super) fn moment(value: &Value, field: &str) -> Option<Timestamp> {
     text(value, field).parse().ok()
 }
 
-/// Texts of a content that is either a text or a list of blocks with texts.
+/// Returns the text of a content field, which is either a string or a list of blocks.
 pub(super) fn joined(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

@@ -1,11 +1,11 @@
-//! Histories of other programs, as events.
+//! Conversion of other programs' histories to events.
 //!
-//! - [`read`]: reads a file. What it may be is said by whoever gives it; everything else about it is found out.
-//! - `history`: what the formats have in common: turns, items, calls with their results, and what is left out.
-//! - `claude_code`, `codex`, `opencode`: one format each. `lines`: lines of JSON, bounded.
+//! - [`read`]: reads a file in a format that the caller names.
+//! - `history`: common parts of the formats: turns, items, calls with their results, and counts of skipped content.
+//! - `claude_code`, `codex`, `opencode`: one format each. `lines`: bounded lines of JSON.
 //!
-//! The files are those of anybody: lines and texts are bounded, what is not known is counted and left out, and nothing of
-//! them is a permission here.
+//! The files are untrusted: lines and texts are bounded, unknown content is counted and skipped, and nothing in them
+//! grants a permission.
 
 mod claude_code;
 mod codex;
@@ -20,22 +20,22 @@ use agentd_core::{archive::ArchivedSession, event::Event};
 use crate::ArchiveError;
 use history::HistoryBuilder;
 
-/// Maximum size of a history, in bytes.
+/// Maximum size of a history in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A program whose histories can be read.
+/// Program whose histories can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignFormat {
-    /// Claude Code: `~/.claude/projects/*/*.jsonl`.
+    /// History of Claude Code: `~/.claude/projects/*/*.jsonl`.
     ClaudeCode,
-    /// Codex: `~/.codex/sessions/**/rollout-*.jsonl`.
+    /// History of Codex: `~/.codex/sessions/**/rollout-*.jsonl`.
     Codex,
     /// OpenCode: the output of `opencode export`.
     OpenCode,
 }
 
 impl ForeignFormat {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl ForeignFormat {
         }
     }
 
-    /// The program's own name.
+    /// Returns the program's display name.
     #[must_use]
     pub fn program(self) -> &'static str {
         match self {
@@ -68,23 +68,23 @@ impl FromStr for ForeignFormat {
     }
 }
 
-/// A history as events of a session.
+/// History converted to events of a session.
 #[derive(Debug)]
 pub struct ForeignHistory {
-    /// The session.
+    /// Description of the session.
     pub session: ArchivedSession,
-    /// Its events.
+    /// Events of the session.
     pub events: Vec<Event>,
-    /// Parts that were left out, in words.
+    /// Kinds of skipped content with their counts.
     pub left_out: Vec<String>,
 }
 
 /// Reads the history of another program.
 ///
 /// # Errors
-/// When it is too large, none of that program, or holds nothing that was said.
+/// If it is too large, is not a history of that program, or contains no messages.
 pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, ArchiveError> {
-    // One byte more tells that there is too much.
+    // One byte more reveals that the limit is exceeded.
     let mut source = source.take(MAX_BYTES + 1);
     let mut history = HistoryBuilder::new(format);
     match format {

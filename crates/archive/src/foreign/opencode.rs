@@ -1,4 +1,4 @@
-//! Histories of OpenCode, as `opencode export` writes them: one object with the messages and their parts.
+//! Histories of OpenCode in the format of `opencode export`: one object with the messages and their parts.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::ArchiveError;
 
-/// First bytes of the database in which OpenCode stores its sessions.
+/// Magic bytes of the database in which OpenCode stores its sessions.
 const DATABASE: &[u8] = b"SQLite format 3\0";
 
 pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
@@ -21,7 +21,7 @@ pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Resu
         return Err(ArchiveError::Foreign("it is a database; import the output of `opencode export SESSION`"));
     }
     source.read_to_end(&mut bytes)?;
-    // The program tells on the same stream what it exports, before the object.
+    // The program prints a status message to the same stream before the object.
     let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let session: Value = serde_json::from_slice(&bytes[start..])
         .map_err(|_| ArchiveError::Foreign("it is no JSON of `opencode export`, or is cut"))?;
@@ -79,11 +79,11 @@ fn answer(part: &Value, history: &mut HistoryBuilder) {
             match text(state, "status") {
                 "completed" => history.result(id, &joined(&state["output"]), false),
                 "error" => history.result(id, text(state, "error"), true),
-                // It has none.
+                // Calls with other states have no result.
                 _ => {}
             }
         }
-        // Where steps begin and end is told by the items.
+        // Steps are derived from the items.
         "step-start" | "step-finish" => {}
         other => history.leave_out(other),
     }

@@ -1,4 +1,4 @@
-//! Histories of other programs.
+//! Tests of histories of other programs.
 
 use agentd_archive::{
     ArchiveError,
@@ -15,7 +15,7 @@ fn lines(lines: &[Value]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Items as lines: all that was said and done.
+/// Formats the items of a history as lines.
 pub(crate) fn told(events: &[Event]) -> Vec<String> {
     let one = |event: &Event| match &event.kind {
         EventKind::TurnStarted { .. } => Some("turn".to_owned()),
@@ -43,7 +43,7 @@ pub(crate) fn told(events: &[Event]) -> Vec<String> {
     events.iter().filter_map(one).collect()
 }
 
-/// The first words of a history of a program.
+/// First notice in a history of a program.
 fn notice(program: &str) -> String {
     format!(
         "notice: This history comes from {program}. The tools that it names were that program's and are not here; files may have \
@@ -51,7 +51,7 @@ fn notice(program: &str) -> String {
     )
 }
 
-/// Properties of every history, whatever it says.
+/// Checks the invariants of every history.
 pub(crate) fn check_sound(history: &ForeignHistory) {
     assert_eq!(history.session.events, history.events.len() as u64);
     let mut before = None;

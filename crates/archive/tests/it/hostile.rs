@@ -1,4 +1,4 @@
-//! Archives that somebody made to do harm, or that are something else.
+//! Tests of malicious archives and of other files.
 
 use std::io::{self, Read, Write as _};
 
@@ -11,7 +11,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::{Unpacked, event, manifest, read, session, sound};
 
-/// A member of a tar with its content.
+/// Member of a tar with its content.
 type Member = (String, EntryType, Vec<u8>);
 
 fn pack(members: &[Member]) -> Vec<u8> {
@@ -24,7 +24,7 @@ fn pack(members: &[Member]) -> Vec<u8> {
         if kind.is_symlink() || kind.is_hard_link() {
             header.set_link_name("/etc/passwd").unwrap();
         }
-        // The name as it stands: the library would refuse what an attacker would not.
+        // Write the name directly, because the library rejects what an attacker would write.
         let bytes = name.as_bytes();
         header.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
         header.set_cksum();
@@ -37,7 +37,7 @@ fn regular(name: &str, content: &[u8]) -> Member {
     (name.to_owned(), EntryType::Regular, content.to_vec())
 }
 
-/// The manifest of an archive of this session.
+/// Returns the manifest of an archive with this session.
 fn described(session: ArchivedSession) -> Member {
     regular("manifest.json", &serde_json::to_vec(&manifest(vec![session])).unwrap())
 }
@@ -52,7 +52,7 @@ fn gzipped(content: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// A sound archive with one member more, and hashes that fit.
+/// Builds a valid archive with one more member and correct hashes.
 fn with(name: &str, kind: EntryType, content: &[u8]) -> Vec<u8> {
     let session = session(1);
     let mut events = serde_json::to_vec(&event(session.id, 1, "one")).unwrap();
@@ -130,7 +130,7 @@ fn other_programs_and_later_versions_are_told_apart() {
 
 #[test]
 fn changed_and_cut_archives_are_refused() {
-    // Changed with all checksums of the tar and of gzip made to fit: only the hashes tell.
+    // Changed with valid checksums of tar and gzip, so that only the hashes reveal it.
     let described = described(session(0));
     let file = regular("files/uploads/a", b"evil");
     let members = |sums: &str| pack(&[described.clone(), file.clone(), regular("SHA256SUMS", sums.as_bytes())]);
@@ -145,11 +145,11 @@ fn changed_and_cut_archives_are_refused() {
         let error = read(&whole[..length]).unwrap_err();
         assert!(matches!(error, ArchiveError::Cut | ArchiveError::Changed(_)), "{error:?}");
     }
-    // A tar whose end is missing, in a stream that is whole.
+    // A truncated tar inside a complete gzip stream.
     refused(&pack(&[described]), "its end is missing");
 }
 
-/// A stream of a size that no memory holds.
+/// Stream that is larger than memory.
 struct Endless {
     head: io::Cursor<Vec<u8>>,
     left: u64,
@@ -168,7 +168,7 @@ impl Read for Endless {
     }
 }
 
-/// Ten gigabytes of zeros that are ten megabytes compressed: refused by what they declare, before they are unpacked.
+/// Ten gigabytes of zeros that compress to ten megabytes are rejected by their declared size, before they are unpacked.
 #[test]
 fn bombs_are_refused_by_their_declared_sizes() {
     let bomb = |name: &str, size: u64| {
@@ -186,7 +186,7 @@ fn bombs_are_refused_by_their_declared_sizes() {
             bytes.extend(content);
             bytes.resize(bytes.len().next_multiple_of(512), 0);
         }
-        // What follows would be the zeros. Whoever reads them reads for ever.
+        // The zeros would follow. Reading them would take forever.
         let head = io::Cursor::new(gzipped(&bytes));
         let mut unpacked = Unpacked::default();
         let mut source = Endless { head, left: 10 << 30 };
@@ -203,7 +203,7 @@ fn bombs_are_refused_by_their_declared_sizes() {
     assert!(matches!(error, ArchiveError::Hostile(_)), "{error:?}");
 }
 
-/// A name that says to be gigabytes long is not read.
+/// A name that claims to be gigabytes long is not read.
 #[test]
 fn long_names_are_bounded() {
     let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));

@@ -1,5 +1,5 @@
-//! Archives and foreign histories through the public face: what is written is read again, and what anybody made is refused
-//! with a reason.
+//! Tests of archives and foreign histories through the public interface: archives can be read back, and invalid ones
+//! are rejected with a reason.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use agentd_core::{
     session::SessionSettings,
 };
 
-/// All that was read.
+/// Everything that was read.
 #[derive(Debug, Default, PartialEq)]
 struct Unpacked {
     sessions: Vec<ArchivedSession>,
@@ -72,7 +72,7 @@ fn file(path: &str, bytes: usize) -> TreeFile {
     TreeFile { path: path.to_owned(), executable: false, modified: Some(1_700_000_000), bytes: bytes as u64 }
 }
 
-/// A small archive that is sound.
+/// Builds a small valid archive.
 fn sound() -> Vec<u8> {
     let session = session(2);
     let id = session.id;

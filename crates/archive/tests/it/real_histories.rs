@@ -1,4 +1,4 @@
-//! Histories as the programs themselves wrote them, with their own instructions taken out: Codex 0.171, OpenCode 1.18.
+//! Histories written by the programs themselves, without their system prompts: Codex 0.171, OpenCode 1.18.
 
 use agentd_archive::foreign::{ForeignFormat, ForeignHistory, read};
 

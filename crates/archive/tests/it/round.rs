@@ -1,4 +1,4 @@
-//! Archives that are written are read again.
+//! Round-trip tests: written archives can be read.
 
 use agentd_archive::ArchiveWriter;
 use agentd_core::archive::TreeFile;
@@ -40,7 +40,7 @@ fn a_file_that_became_shorter_meanwhile_does_not_spoil_the_rest() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Wherever a byte is changed and wherever the end is cut off, it is either noticed or changes nothing that is read.
+    /// Any changed byte or truncation is detected, or has no effect on what is read.
     #[test]
     fn damage_is_noticed(at in any::<prop::sample::Index>(), with in 1..=255_u8, cut in any::<bool>()) {
         let whole = sound();

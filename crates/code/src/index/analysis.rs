@@ -1,4 +1,5 @@
-//! Analysis of a file: everything that the index takes from it. Made by any thread; only adding it needs the index.
+//! Analysis of a file: everything that the index needs from it. Any thread can run it; only
+//! [`insert`](crate::CodeIndex::insert) needs the index.
 
 use std::collections::HashMap;
 
@@ -12,16 +13,14 @@ use crate::{
     text::{MAX_LINE, start_of},
 };
 
-/// Weight of a name where it is defined, above its weight as a word of the text.
+/// Weight of a name at its definition, in addition to its weight as a word.
 const DEFINED: u32 = 2;
-/// Weight of the symbol that a chunk is the middle of.
+/// Weight of a symbol's name in a chunk from its middle.
 const CONTINUED: u32 = 1;
-/// Weight of the file's name.
 const FILE_NAME: u32 = 2;
-/// Weight of the folders' names.
 const FOLDER: u32 = 1;
 
-/// Words and symbols of a file, ready for the index.
+/// Terms and symbols of a file, ready for the index.
 #[derive(Debug)]
 pub struct FileAnalysis {
     pub(crate) path: String,
@@ -29,16 +28,16 @@ pub struct FileAnalysis {
     pub(crate) definitions: Vec<Definition>,
     pub(crate) uses: Vec<(Box<str>, u16)>,
     pub(crate) terms: Interner,
-    /// Terms of its name.
+    /// Terms of the file name.
     pub(crate) name_terms: Vec<String>,
-    /// Lines and symbol of each, with its terms.
+    /// Lines and symbol of each chunk, with its terms.
     pub(crate) chunks: Vec<(ChunkSpan, TermCounts)>,
 }
 
-/// File names that say nothing; their folder's name does.
+/// File names without meaning, for which the folder name is used.
 const EMPTY_NAMES: [&str; 5] = ["__init__", "index", "lib", "main", "mod"];
 
-/// Analyses a file.
+/// Analyses a parsed file.
 pub(crate) fn analyse(source: SourceFile<'_>, stems: &mut Stems) -> FileAnalysis {
     let mut table = TermTable::default();
     let path = source.path;
@@ -74,7 +73,7 @@ pub(crate) fn analyse(source: SourceFile<'_>, stems: &mut Stems) -> FileAnalysis
     FileAnalysis { path, language, definitions, uses, terms, name_terms, chunks }
 }
 
-/// Terms of the name of a file, without its ending.
+/// Returns the terms of a file name without its extension.
 fn name_terms(path: &str, stems: &mut Stems) -> Vec<String> {
     let mut parts = path.rsplit('/');
     let name = parts.next().unwrap_or_default();
@@ -90,7 +89,7 @@ fn name_terms(path: &str, stems: &mut Stems) -> Vec<String> {
     found
 }
 
-/// Names that a file uses, and how often. Its own definitions count, too: they show where a name is at home.
+/// Counts the names that a file uses. Its own definitions count as well, as they show which file owns a name.
 fn uses(source: &SourceFile<'_>) -> Vec<(Box<str>, u16)> {
     let mut counts: HashMap<&str, u16, DefaultHashBuilder> = HashMap::default();
     for reference in &source.tags.references {

@@ -1,8 +1,8 @@
-//! Index of a folder's files, in memory: terms with the chunks that have them, definitions, and uses of names.
+//! In-memory index of a folder's files: terms with the chunks that contain them, definitions, and uses of names.
 //!
-//! An index of its own, because the ranking needs the sums of a file's chunks and the definitions while it scores, because
-//! a file must be replaced within milliseconds, and because nothing of it is stored: a library's segments, commits and
-//! merges would be in the way of all three.
+//! A search library is not used for three reasons: the ranking needs the sums over a file's chunks and the definitions
+//! while it scores, a file must be replaced within milliseconds, and nothing is stored on disk. Segments, commits and
+//! merges would only get in the way.
 
 pub(crate) mod analysis;
 
@@ -18,19 +18,18 @@ use crate::{
 pub use self::analysis::FileAnalysis;
 pub(crate) use crate::terms::{Interner, count};
 
-/// Change of a file as its folder tells it: if neither differs, the file is not read again.
+/// Metadata by which a change of a file is detected. A file with an equal stamp is not read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FileStamp {
-    /// Time of the last change, in nanoseconds since 1970.
+    /// Modification time in nanoseconds since 1970.
     pub modified: u128,
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
 }
 
-/// Definition in the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexedDefinition {
-    /// Number of its name.
+    /// Number of its name in the interner.
     pub(crate) name: u32,
     pub(crate) first_line: u32,
     pub(crate) last_line: u32,
@@ -38,39 +37,37 @@ pub(crate) struct IndexedDefinition {
     pub(crate) kind: SymbolKind,
 }
 
-/// File in the index.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexedFile {
     pub(crate) path: Box<str>,
     pub(crate) stamp: FileStamp,
     pub(crate) language: Option<Language>,
-    /// Factor on scores by the kind of file.
+    /// Factor for its scores, by the kind of file.
     pub(crate) weight: f32,
-    /// Numbers of the terms of its name.
+    /// Numbers of the terms in its name.
     pub(crate) name_terms: Box<[u32]>,
     pub(crate) definitions: Box<[IndexedDefinition]>,
-    /// Names that the file uses, sorted by number, and how often.
+    /// Names that the file uses with their counts, sorted by number.
     pub(crate) uses: Box<[(u32, u16)]>,
-    /// Numbers of its chunks, first and end.
+    /// Range of its chunk numbers, the end excluded.
     pub(crate) chunks: (u32, u32),
 }
 
-/// Chunk in the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexedChunk {
-    /// Slot of its file, [`REMOVED`] if that is gone.
+    /// Slot of its file, or [`REMOVED`].
     pub(crate) file: u32,
     pub(crate) first_line: u32,
     pub(crate) last_line: u32,
-    /// Index of its symbol in the definitions of the file, [`NO_SYMBOL`] without one.
+    /// Index of its symbol in the file's definitions, or [`NO_SYMBOL`].
     pub(crate) symbol: u32,
     /// Sum of the weights of its terms.
     pub(crate) length: u32,
-    /// Set if most of it is in a module of tests beside the code.
+    /// True if most of it is in a test module.
     pub(crate) is_test: bool,
 }
 
-/// File of a chunk that is removed.
+/// File slot of a removed chunk.
 pub(crate) const REMOVED: u32 = u32::MAX;
 /// Symbol of a chunk without one.
 pub(crate) const NO_SYMBOL: u32 = u32::MAX;
@@ -89,11 +86,11 @@ pub struct CodeIndex {
     total_length: u64,
 }
 
-/// Fewer removed chunks are not worth compacting.
+/// Minimum number of removed chunks for a compaction.
 const WORTH_IT: usize = 4096;
 
 impl CodeIndex {
-    /// Adds a file, in place of the one with the same path.
+    /// Adds a file, or replaces the one with the same path.
     pub fn insert(&mut self, analysis: FileAnalysis, stamp: FileStamp) {
         self.remove(&analysis.path);
         let slot = self.free_slots.pop().unwrap_or_else(|| {
@@ -104,7 +101,7 @@ impl CodeIndex {
         let terms: Vec<u32> = numbers.map(|number| self.terms.intern(analysis.terms.text(number))).collect();
         self.postings.resize_with(self.terms.len(), Postings::default);
         let first = count(self.chunks.len());
-        // Lines of the modules that hold tests.
+        // Test modules, to mark their chunks.
         let is_tests = |it: &&Definition| it.kind == SymbolKind::Module && matches!(it.name.as_str(), "tests" | "test");
         let tests: Vec<&Definition> = analysis.definitions.iter().filter(is_tests).collect();
         for (ChunkSpan { first_line, last_line, symbol }, counts) in &analysis.chunks {
@@ -157,7 +154,7 @@ impl CodeIndex {
         }
     }
 
-    /// Removes a file with all its entries, and tells whether it was there.
+    /// Removes a file. Returns false if it was not indexed.
     pub fn remove(&mut self, path: &str) -> bool {
         let Some(slot) = self.by_path.remove(path) else { return false };
         let Some(file) = self.files.get_mut(slot as usize).and_then(Option::take) else { return false };
@@ -168,7 +165,7 @@ impl CodeIndex {
             self.total_length -= u64::from(chunk.length);
             self.live_chunks -= 1;
         }
-        // Searching skips removed chunks, but they take memory.
+        // Searches skip removed chunks, but these still use memory.
         let removed = self.chunks.len() - self.live_chunks;
         if removed >= WORTH_IT && removed * 2 > self.live_chunks {
             self.compact();
@@ -176,12 +173,12 @@ impl CodeIndex {
         true
     }
 
-    /// Stamp of a file, if the index has it.
+    /// Returns the stamp of an indexed file.
     pub fn stamp(&self, path: &str) -> Option<FileStamp> {
         Some(self.file(*self.by_path.get(path)?)?.stamp)
     }
 
-    /// Paths of all files, in no order.
+    /// Iterates over the paths of all files, in no particular order.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.live_files().map(|(_, file)| &*file.path)
     }
@@ -194,7 +191,7 @@ impl CodeIndex {
         self.files.iter().enumerate().filter_map(|(slot, file)| Some((count(slot), file.as_ref()?)))
     }
 
-    /// Number of slots of files, of which some may be free.
+    /// Returns the number of file slots, including free ones.
     pub(crate) fn slots(&self) -> usize {
         self.files.len()
     }
@@ -203,7 +200,7 @@ impl CodeIndex {
         self.chunks.get(number as usize)
     }
 
-    /// Number of a term, if any file has it.
+    /// Returns the number of a term if it occurs in any file.
     pub(crate) fn term(&self, term: &str) -> Option<u32> {
         self.terms.get(term)
     }
@@ -212,7 +209,7 @@ impl CodeIndex {
         &self.names
     }
 
-    /// Gives up everything that removed files left, and memory that was taken in advance.
+    /// Removes everything that belonged to removed files, and frees reserved memory.
     pub fn compact(&mut self) {
         let mut numbers = vec![REMOVED; self.chunks.len()];
         let mut chunks = Vec::with_capacity(self.live_chunks);
@@ -227,7 +224,7 @@ impl CodeIndex {
         let mut names = Interner::default();
         for file in self.files.iter_mut().flatten() {
             let (first, end) = file.chunks;
-            // A file's chunks are neighbours, and stay so.
+            // Chunks of a file stay consecutive.
             let first = numbers.get(first as usize).copied().filter(|_| first < end).unwrap_or(0);
             file.chunks = (first, first + (end - file.chunks.0));
             let name_terms = file.name_terms.iter().filter_map(|term| self.terms.get(old_terms.text(*term)));
@@ -243,7 +240,7 @@ impl CodeIndex {
         self.names = names;
     }
 
-    /// Drops terms that no chunk has any more, and returns those that there were.
+    /// Drops terms that occur in no chunk any more. Returns the previous terms.
     fn compact_terms(&mut self, numbers: &[u32]) -> Interner {
         let mut terms = Interner::default();
         let mut kept = Vec::new();
@@ -266,7 +263,7 @@ impl CodeIndex {
         std::mem::replace(&mut self.terms, terms)
     }
 
-    /// Gives back memory that was taken in advance while many files were added.
+    /// Frees memory that was reserved while many files were added.
     pub(crate) fn shrink(&mut self) {
         self.postings.iter_mut().for_each(Postings::shrink);
         self.postings.shrink_to_fit();
@@ -274,22 +271,20 @@ impl CodeIndex {
     }
 }
 
-/// Saturation of repeated terms.
+/// BM25 saturation of repeated terms.
 const K1: f32 = 2.0;
-/// Share of the length in the score.
+/// BM25 weight of the length normalisation.
 const B: f32 = 0.75;
 
-/// Scores of all chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Scores {
-    /// Score of each chunk by its number.
     pub(crate) by_chunk: Vec<f32>,
-    /// Numbers of the chunks that have any of the terms, sorted.
+    /// Sorted numbers of the chunks that contain any of the terms.
     pub(crate) touched: Vec<u32>,
 }
 
 impl CodeIndex {
-    /// Scores chunks by terms, each with a weight.
+    /// Scores chunks by weighted terms.
     pub(crate) fn scores(&self, terms: &[(String, f32)]) -> Scores {
         let mut by_chunk = vec![0.0_f32; self.chunks.len()];
         let mut touched = Vec::new();
@@ -323,8 +318,8 @@ impl CodeIndex {
     }
 }
 
-/// Chunks that have a term and its weight in each, in the order of the chunks. Two bytes an entry where a term is frequent:
-/// distances and weights are small numbers, written with seven bits a byte.
+/// Chunks that contain a term with its weight in each, in ascending order. Stored as variable-length differences and
+/// weights, which takes two bytes per entry for frequent terms.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Postings {
     bytes: Vec<u8>,
@@ -332,15 +327,15 @@ pub(crate) struct Postings {
 }
 
 impl Postings {
-    /// Adds a chunk, whose number is larger than those before.
+    /// Adds a chunk whose number is larger than all before.
     pub(crate) fn push(&mut self, chunk: u32, weight: u32) {
-        // The weight's lowest bit pattern is the most frequent one: a single use.
+        // Most weights are small and take a single byte.
         write(&mut self.bytes, chunk.wrapping_sub(self.last));
         write(&mut self.bytes, weight);
         self.last = chunk;
     }
 
-    /// Calls back with each chunk and its weight.
+    /// Calls `tell` with each chunk and its weight.
     pub(crate) fn for_each(&self, tell: &mut dyn FnMut(u32, u32)) {
         let mut bytes = self.bytes.iter().copied();
         let mut chunk = 0_u32;
@@ -351,7 +346,6 @@ impl Postings {
         }
     }
 
-    /// Gives back what growing took in advance.
     pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }

@@ -1,5 +1,5 @@
-//! Frames between the daemon and a worker: a length, and as much JSON. And limits on what the daemon believes of a worker: no more than was
-//! asked for, in names that are names and lines that are lines.
+//! Protocol between daemon and worker: frames with a length prefix and JSON content. The daemon also limits what it
+//! accepts from a worker: no more than was requested, valid paths, and sanitised lines.
 
 use std::{
     io::{self, Read, Write},
@@ -21,51 +21,49 @@ use crate::{
     walk::OuterRules,
 };
 
-/// Bytes of a frame at most. The longest answer is an outline.
+/// Maximum size of a frame in bytes. The longest answer is an outline.
 pub(super) const MAX_FRAME: usize = 4 << 20;
 
-/// Job of a worker, as its argument.
+/// Job of a worker, passed as its argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Job {
     /// Real path of the folder.
     pub(super) root: PathBuf,
-    /// Bytes of address space.
+    /// Limit on the address space in bytes.
     pub(super) memory: u64,
-    /// Files that are not read: a worker before this one died of them.
+    /// Files that are not read, because a previous worker crashed on them.
     pub(super) excluded: Vec<String>,
-    /// Rules of git above the folder, which the worker cannot read.
+    /// Git ignore rules above the folder, which the worker cannot read.
     pub(super) outer: Vec<OuterRules>,
-    /// Set if each file is told before it is read.
+    /// True if the worker must announce each file before it reads it.
     pub(super) is_careful: bool,
 }
 
-/// Question to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) id: u64,
     pub(super) question: CodeQuestion,
 }
 
-/// Word of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Response {
     /// A file is read next.
     Reading(String),
-    /// The index is so far.
+    /// Progress of the indexing.
     Progress(CodeProgress),
-    /// The answer to the question of that number.
+    /// Answer to the request with this id.
     Reply(u64, CodeReply),
-    /// The reason why there is none.
+    /// Error for the request with this id.
     Failed(u64, String),
-    /// There is another folder at the path now, which this worker has no rights to.
+    /// Another folder is now at the path, to which this worker has no access.
     Replaced(u64),
 }
 
-/// Bytes of a frame.
+/// Encodes a frame.
 ///
 /// # Errors
-/// When it is longer than a frame may be.
+/// If it exceeds the maximum size.
 pub(super) fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
     agentd_confine::frame(&serde_json::to_vec(frame)?, MAX_FRAME)
 }
@@ -73,26 +71,26 @@ pub(super) fn encode(frame: &impl Serialize) -> io::Result<Vec<u8>> {
 /// Writes a frame.
 ///
 /// # Errors
-/// When nobody reads it, or it is too long.
+/// If the stream is closed or the frame is too long.
 pub(super) fn write(out: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     out.write_all(&encode(frame)?)
 }
 
-/// Reads a frame; none at the end of the stream.
+/// Reads a frame. `None` at the end of the stream.
 ///
 /// # Errors
-/// When the stream ends within one, or it is none.
+/// If the stream ends within a frame or the frame is invalid.
 pub(super) fn read<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<T>> {
     let body = agentd_confine::read_frame(input, MAX_FRAME)?;
     Ok(body.map(|body| serde_json::from_slice(&body)).transpose()?)
 }
 
-/// Bytes of a path. No file has a longer one.
+/// Maximum length of a path in bytes, as on Linux.
 const MAX_PATH: usize = 4096;
-/// Bytes of a name, of a line, and of words about a failure.
+/// Maximum length in bytes of a name, a line or an error message.
 const MAX_LINE: usize = 300;
 
-/// A reply within the limits of its question.
+/// Restricts a reply to what the question allows.
 pub(super) fn checked(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
     let answer = match reply.answer {
         CodeAnswer::Hits(hits) => {
@@ -115,7 +113,7 @@ pub(super) fn checked(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
     CodeReply { answer, index: reply.index }
 }
 
-/// Words on one line, without characters that steer a terminal.
+/// Returns the text as one line without control characters.
 pub(super) fn plain(words: &str) -> String {
     start_of(&words.chars().filter(|letter| !letter.is_control()).collect::<String>(), MAX_LINE).to_owned()
 }
@@ -225,7 +223,7 @@ mod tests {
         let CodeAnswer::Hits(hits) = checked(hits, &question).answer else { panic!("hits") };
         assert_eq!(hits.iter().map(|hit| hit.path.as_str()).collect::<Vec<_>>(), ["a.rs", "b.rs"]);
         assert!(hits[0].text.len() <= MAX_ANSWER && hits[0].symbol.as_ref().unwrap().name.len() <= MAX_LINE);
-        // To another question there is no answer.
+        // An answer of another type than the question is dropped.
         let other = checked(reply(CodeAnswer::Hits(vec![hit("a.rs")])), &CodeQuestion::Outline { path: String::new() });
         assert_eq!(other.answer, CodeAnswer::Hits(Vec::new()));
     }

@@ -1,13 +1,13 @@
-//! The code of a folder is parsed by a process that can do nothing but read that folder.
+//! Parsing of code in a sandboxed process that can only read one folder.
 //!
-//! The daemon starts its own program once more as a *worker* of one folder. The worker gives up all other rights before it
-//! reads the first file, indexes the folder at the first question, hears of changes from then on, and answers. It ends
-//! when nobody asks any more. What a file does to the parser ends the worker, and nothing else: the next one reads file by
-//! file, and the one after that leaves out what its predecessor died of.
+//! The daemon starts its own executable again as the *worker* of a folder. The worker drops all other privileges before
+//! it reads the first file. It indexes the folder at the first question, watches for changes from then on, and exits
+//! after an idle timeout. A file that crashes the parser only ends the worker. The next worker then announces each file
+//! before it reads it, and the one after that skips the file on which its predecessor crashed.
 //!
-//! - `frame`: what is asked and what is told, and what is believed of a worker.
-//! - `serve`: the worker's side, [`run_worker`]; `watch` hears of changes.
-//! - `pool`: the daemon's side, [`CodePool`], with a task for each folder.
+//! - `frame`: protocol, and validation of what a worker sends.
+//! - `serve`: worker side, [`run_worker`]; `watch` reports changes.
+//! - `pool`: daemon side, [`CodePool`], with one task per folder.
 
 mod frame;
 mod pool;
@@ -17,5 +17,5 @@ mod watch;
 pub use pool::{CodePool, PoolConfig};
 pub use serve::run_worker;
 
-/// The first argument by which a program knows that it is to be the worker.
+/// First argument of a process that is to run as a code worker.
 pub const WORKER_ARGUMENT: &str = "code-worker";

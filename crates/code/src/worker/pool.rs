@@ -1,5 +1,5 @@
-//! The daemon's side: one worker a folder, shared by all who ask, ended when nobody does. A task for each folder starts its worker, asks,
-//! and learns from how one ended.
+//! Daemon side: one worker per folder, shared by all callers and ended when idle. A task per folder starts the worker,
+//! forwards questions, and reacts to crashes.
 
 use std::{
     collections::HashMap,
@@ -29,33 +29,32 @@ use super::{
 };
 use crate::walk::outer_rules;
 
-/// Questions that wait for one folder.
+/// Maximum number of questions that wait for one folder.
 const WAITING: usize = 64;
 
 /// Settings of the workers.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// Program that calls [`run_worker`](super::run_worker) when its first argument is
-    /// [`WORKER_ARGUMENT`].
+    /// Program that calls [`run_worker`](super::run_worker) if its first argument is [`WORKER_ARGUMENT`].
     pub program: PathBuf,
-    /// Time after the last question at which a worker ends.
+    /// Idle time after which a worker ends.
     pub idle: Duration,
-    /// Time without a word from a worker that was asked, after which it is given up.
+    /// Time limit between two messages of a worker that is answering.
     pub patience: Duration,
-    /// Workers at the same time. For one more, the one ends that was asked longest ago.
+    /// Maximum number of concurrent workers. The least recently used one ends to make room.
     pub workers: usize,
-    /// Bytes of address space of a worker, its program included.
+    /// Limit on the address space of a worker in bytes, including its program.
     pub memory: u64,
 }
 
 impl PoolConfig {
-    /// The defaults: ten minutes, four folders.
+    /// Creates the defaults: ten minutes of idle time and four folders.
     pub fn new(program: PathBuf) -> Self {
         Self { program, idle: Duration::from_secs(600), patience: Duration::from_secs(60), workers: 4, memory: 2 << 30 }
     }
 }
 
-/// Answers questions about code, by a worker for each folder. Nothing runs before the first question.
+/// Answers questions about code with one worker per folder. Nothing runs before the first question.
 #[derive(Debug)]
 pub struct CodePool {
     config: PoolConfig,
@@ -69,12 +68,12 @@ struct OpenFolder {
 }
 
 impl CodePool {
-    /// A pool without workers.
+    /// Creates a pool without workers.
     pub fn new(config: PoolConfig) -> Self {
         Self { config, folders: Mutex::default() }
     }
 
-    /// The way to a folder's task, which is started where there is none.
+    /// Returns the queue of a folder's task. Starts the task if necessary.
     fn orders(&self, folder: &PathBuf) -> mpsc::Sender<Order> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         folders.retain(|_, open| !open.orders.is_closed());
@@ -84,7 +83,7 @@ impl CodePool {
         }
         while folders.len() >= self.config.workers.max(1) {
             let oldest = folders.iter().min_by_key(|(_, open)| open.asked).map(|(folder, _)| folder.clone());
-            // It answers what it was asked, and ends.
+            // It answers its pending questions and ends.
             let Some(_) = oldest.and_then(|oldest| folders.remove(&oldest)) else { break };
         }
         let (orders, incoming) = mpsc::channel(WAITING);
@@ -99,7 +98,7 @@ impl CodePool {
         question: CodeQuestion,
         progress: OnCodeProgress,
     ) -> Result<CodeReply, CodeError> {
-        // The task may end, because it was idle, while the question is on its way.
+        // The task may end for idleness before it receives the question.
         for _ in 0..2 {
             let (reply, answer) = oneshot::channel();
             let order = Order { question: question.clone(), progress: Arc::downgrade(&progress), reply };
@@ -137,48 +136,47 @@ impl CodeReader for CodePool {
     }
 }
 
-/// Workers that one question may cost: one that dies, one that tells of what, and one that leaves it out.
+/// Maximum number of workers per question: one that crashes, one that announces its files, and one that skips the
+/// culprit.
 const ATTEMPTS: usize = 3;
-/// Workers that died one after the other, after which the folder is left alone for a while.
+/// Number of consecutive crashes after which the folder is disabled for a while.
 const MAX_DEATHS: u32 = 6;
-/// Time for which it is left alone.
+/// Time for which a folder is disabled.
 const REST: Duration = Duration::from_secs(300);
-/// Time limit for one answer, the making of the index included.
+/// Time limit for one answer, including the indexing.
 const LONGEST: Duration = Duration::from_secs(900);
-/// Pause between words about progress that are passed on.
+/// Minimum interval between forwarded progress reports.
 const PROGRESS: Duration = Duration::from_millis(200);
-/// Bytes that are read of a worker's standard error.
+/// Maximum number of bytes read from a worker's standard error.
 const STDERR_BYTES: u64 = 2048;
 
-/// Question on its way to a worker.
 struct Order {
     question: CodeQuestion,
-    /// Gone with whoever asked.
+    /// Weak, so that it ends with its caller.
     progress: Weak<dyn Fn(CodeProgress) + Send + Sync>,
     reply: oneshot::Sender<Result<CodeReply, CodeError>>,
 }
 
-/// Task of one folder.
 #[derive(Debug)]
 struct FolderProcess {
     folder: PathBuf,
     config: PoolConfig,
     worker: Option<Worker>,
     last_id: u64,
-    /// Files that a worker died of.
+    /// Files on which a worker crashed.
     excluded: Vec<String>,
-    /// Workers that died since the last answer.
+    /// Number of crashes since the last answer.
     deaths: u32,
     died: Option<Instant>,
 }
 
 /// Reason why there is no answer.
 enum Trouble {
-    /// The worker said so, and lives.
+    /// The worker returned an error and continues.
     Refused(String),
-    /// The worker is gone, or has to go.
+    /// The worker crashed or must be killed.
     Dead(String),
-    /// Another folder is at the path, for another worker.
+    /// Another folder is at the path, which needs a new worker.
     Replaced,
 }
 
@@ -187,17 +185,17 @@ impl FolderProcess {
         Self { folder, config, worker: None, last_id: 0, excluded: Vec::new(), deaths: 0, died: None }
     }
 
-    /// Answers until nobody asks for a while, or nobody can any more.
+    /// Answers questions until the folder is idle or the queue is closed.
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         while let Ok(Some(order)) = timeout(self.config.idle, orders.recv()).await {
             if order.reply.is_closed() {
                 continue;
             }
             let answer = self.answer(&order).await;
-            // Who asked may be gone.
+            // The caller may no longer wait.
             let _ = order.reply.send(answer);
         }
-        // What is on its way is asked again elsewhere.
+        // Questions still in the queue are retried with another task.
         orders.close();
     }
 
@@ -220,7 +218,7 @@ impl FolderProcess {
                 Err(Trouble::Dead(why)) => {
                     tracing::warn!(folder = %self.folder.display(), why, "a reader of code ended");
                     (self.deaths, self.died) = (self.deaths + 1, Some(Instant::now()));
-                    // What the worker was at, where it told.
+                    // Exclude the file that the worker had announced.
                     self.excluded.extend(self.worker.take().and_then(|worker| worker.reading));
                     last = why;
                 }
@@ -283,7 +281,7 @@ impl FolderProcess {
             memory: self.config.memory,
             excluded: self.excluded.clone(),
             outer: outer_rules(&self.folder),
-            // One that died may have died of a file.
+            // The previous worker may have crashed on a file.
             is_careful: self.deaths > 0,
         }
     }
@@ -294,13 +292,13 @@ fn broken(why: &str) -> CodeError {
         .with_hint("grep, find_files and read_file work without it")
 }
 
-/// Process of a folder. Dropping it ends the process.
+/// Worker process of a folder. Dropping it kills the process.
 #[derive(Debug)]
 struct Worker {
     child: Child,
     questions: ChildStdin,
     words: BufReader<ChildStdout>,
-    /// File that it reads, where it tells.
+    /// File that the worker has announced.
     reading: Option<String>,
 }
 
@@ -323,7 +321,7 @@ impl Worker {
         Ok(Self { child, questions, words: BufReader::new(words), reading: None })
     }
 
-    /// The next word; none at the end.
+    /// Reads the next message. `None` at the end of the stream.
     async fn word(&mut self) -> io::Result<Option<Response>> {
         let mut length = [0; 4];
         match self.words.read_exact(&mut length).await {
@@ -336,7 +334,7 @@ impl Worker {
         Ok(Some(serde_json::from_slice(&body)?))
     }
 
-    /// The reason why it ended, as far as it is known.
+    /// Describes why the worker ended, as far as known.
     async fn epitaph(&mut self) -> String {
         const MOMENT: Duration = Duration::from_secs(2);
         let mut said = Vec::new();

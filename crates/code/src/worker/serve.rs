@@ -1,4 +1,4 @@
-//! The worker's side: gives up its rights, indexes one folder, and answers until nobody asks any more.
+//! Worker side: drops its privileges, indexes one folder, and answers questions until its input ends.
 
 use std::{
     ffi::OsString,
@@ -26,26 +26,26 @@ use crate::{
     walk::RefreshStep,
 };
 
-/// Descriptors that a worker needs: its streams, folders on the way down, and a file for each thread.
+/// Maximum number of open descriptors: the streams, folders during traversal, and one file per thread.
 const OPEN_FILES: u64 = 256;
-/// Lower than whatever people wait for.
+/// Priority below that of interactive work.
 const NICENESS: i32 = 10;
-/// Quiet time after which changes are read that nobody has asked about.
+/// Time without new changes after which pending ones are read, in milliseconds.
 const QUIET_MILLIS: u16 = 100;
-/// More changed files than this are looked for in the whole folder, which costs less than to look for each.
+/// Number of changed files above which the whole folder is scanned, which is then cheaper than single checks.
 const MANY: usize = 30;
-/// Pause between words about how far the index is.
+/// Minimum interval between progress reports.
 const PROGRESS: Duration = Duration::from_millis(250);
-/// Looks at a folder whose folders change meanwhile.
+/// Maximum number of scans if folders change meanwhile.
 const LOOKS: usize = 3;
 
-/// Indexes the folder that the arguments name, and answers the questions on standard input. This is all that a process does
-/// whose first argument is [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT); `arguments` are those after it. `may_read` says of a
-/// path below the folder whether it may be read.
+/// Entry point of the code worker: indexes the folder in its job and answers the questions on standard input.
+/// `arguments` are those after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). `may_read` decides for a path below the
+/// folder whether it may be read. The process does nothing else.
 pub fn run_worker(arguments: &[OsString], may_read: fn(&str) -> bool) -> ExitCode {
     agentd_confine::run(super::WORKER_ARGUMENT, "read the code of a folder", arguments, |job| {
         let job: Job = serde_json::from_slice(job)?;
-        // Without it the index is in the way of others, and as good.
+        // Optional: without it the index is just as good, but may slow down others.
         let _ = rustix::process::nice(NICENESS);
         let limits = ProcessLimits { memory: job.memory, time: None, open_files: OPEN_FILES };
         let (mut input, out) = agentd_confine::enter(&limits, &Access::Read(&job.root))?;
@@ -61,12 +61,12 @@ struct Server {
     code: CodeFolder,
     out: File,
     is_careful: bool,
-    /// None where changes cannot be heard of.
+    /// `None` if changes cannot be watched.
     watch: Option<FolderWatch>,
     changes: Changes,
-    /// The folder itself, whatever is at its path later: rights are bound to it.
+    /// Device and inode of the folder, to which the access rights are bound, whatever is at its path later.
     root: Option<(u64, u64)>,
-    /// Set once the whole folder was looked at.
+    /// True once the whole folder was scanned.
     is_indexed: bool,
 }
 
@@ -88,7 +88,7 @@ impl Server {
         }
     }
 
-    /// The next question; none at the end. Reads changes while it waits.
+    /// Returns the next question. `None` at the end of the input. Reads changes while it waits.
     fn next(&mut self, input: &mut File) -> io::Result<Option<Request>> {
         loop {
             let timeout = if self.changes.is_empty() { PollTimeout::NONE } else { PollTimeout::from(QUIET_MILLIS) };
@@ -101,13 +101,13 @@ impl Server {
             }
             match &mut self.watch {
                 Some(watch) if is_told => watch.collect(&mut self.changes),
-                // It has been quiet.
+                // The quiet time has passed.
                 _ => self.catch_up()?,
             }
         }
     }
 
-    /// Waits for a question or for a word about a change.
+    /// Waits for a question or a change event. Returns which of them is ready.
     fn wait(&self, input: &File, timeout: PollTimeout) -> Result<(bool, bool), Errno> {
         let mut streams = vec![PollFd::new(input.as_fd(), PollFlags::POLLIN)];
         streams.extend(self.watch.as_ref().map(|watch| PollFd::new(watch.stream(), PollFlags::POLLIN)));
@@ -133,9 +133,9 @@ impl Server {
         }
     }
 
-    /// Brings the index up to the folder, as far as is known of it.
+    /// Updates the index from the known changes.
     fn catch_up(&mut self) -> io::Result<()> {
-        // Without words about changes only a look tells: an answer from before an edit costs more than the look does.
+        // Without change events the folder must be scanned: an outdated answer costs more than the scan.
         let Some(watch) = &mut self.watch else { return self.look() };
         watch.collect(&mut self.changes);
         let changes = std::mem::take(&mut self.changes);
@@ -154,7 +154,8 @@ impl Server {
         Ok(())
     }
 
-    /// Looks at the whole folder, and watches the folders in it. What changed before a folder was watched is looked for again.
+    /// Scans the whole folder and watches its folders. Scans again if new folders were watched, as they may have
+    /// changed before that.
     fn look(&mut self) -> io::Result<()> {
         for _ in 0..LOOKS {
             self.refresh()?;
@@ -190,7 +191,7 @@ impl Server {
     }
 }
 
-/// Device and number of a folder; none where there is none.
+/// Returns device and inode of a folder. `None` if it does not exist.
 fn identity(folder: &Path) -> Option<(u64, u64)> {
     let metadata = folder.metadata().ok().filter(std::fs::Metadata::is_dir)?;
     Some((metadata.dev(), metadata.ino()))

@@ -1,17 +1,17 @@
-//! Changes in a folder, as the kernel tells them.
+//! Watches a folder with inotify.
 //!
-//! Each folder that belongs to the index is watched by itself, since what git ignores (`target`, `node_modules`) has many
-//! more. What is told before a question is asked is read before it is answered: no question meets an index from before a
-//! change that was made before it.
+//! Only folders that belong to the index are watched, since git-ignored ones (`target`, `node_modules`) have many more.
+//! Pending events are read before each answer, so an answer always reflects earlier changes.
 
 use std::collections::HashSet;
 
-/// Changes that were heard of and are not in the index yet.
+/// Changes that are not in the index yet.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Set if the whole folder has to be looked at: folders came or went, rules of git changed, words were lost.
+    /// True if the whole folder must be scanned, because folders were added or removed, ignore rules changed, or events
+    /// were lost.
     pub(super) all: bool,
-    /// Files, as paths below the root.
+    /// Changed files as paths below the root.
     pub(super) files: HashSet<String>,
 }
 
@@ -43,33 +43,33 @@ mod linux {
 
     use super::Changes;
 
-    /// Bytes of words that are read at once.
+    /// Size of the event buffer in bytes.
     const BUFFER: usize = 64 * 1024;
 
-    /// Watch on the folders of an index.
+    /// Watches on the folders of an index.
     #[derive(Debug)]
     pub(in crate::worker) struct FolderWatch {
         queue: OwnedFd,
-        /// Watched folders, as paths below the root, by the numbers of their watches.
+        /// Watched folders as paths below the root, by watch descriptor.
         folders: HashMap<i32, String>,
     }
 
     impl FolderWatch {
-        /// A watch on nothing.
+        /// Creates an instance without watches.
         pub(in crate::worker) fn new() -> io::Result<Self> {
             let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
             Ok(Self { queue, folders: HashMap::new() })
         }
 
-        /// The stream of words, to wait for.
+        /// Returns the event stream, for polling.
         pub(in crate::worker) fn stream(&self) -> BorrowedFd<'_> {
             self.queue.as_fd()
         }
 
-        /// Watches these folders and no others. Returns whether some were not watched before.
+        /// Watches exactly these folders. Returns true if some are new.
         ///
         /// # Errors
-        /// When there are more watches than this person may have.
+        /// If the user's limit of watches is exceeded.
         pub(in crate::worker) fn follow(&mut self, root: &Path, folders: &[String]) -> io::Result<bool> {
             let mut watched = HashMap::with_capacity(folders.len());
             let mut is_new = false;
@@ -81,26 +81,27 @@ mod linux {
                     | WatchFlags::MOVE
                     | WatchFlags::ONLYDIR
                     | WatchFlags::DONT_FOLLOW;
-                // Also those that were watched before: another folder may be there now. The number goes with the folder itself.
+                // Also for watched folders, since another folder may be at the path now. The watch descriptor belongs
+                // to the folder itself.
                 match inotify::add_watch(&self.queue, root.join(folder), flags) {
                     Ok(number) => {
                         is_new |= self.folders.get(&number) != Some(folder);
                         watched.insert(number, folder.clone());
                     }
                     Err(error @ (Errno::NOSPC | Errno::NOMEM)) => return Err(error.into()),
-                    // Gone since it was listed, or not for us: the next look will tell.
+                    // The folder disappeared or is inaccessible. The next scan will notice.
                     Err(_) => {}
                 }
             }
             for number in self.folders.keys().filter(|number| !watched.contains_key(number)) {
-                // The folder may be gone, and its watch with it.
+                // Fails if the folder is gone, and its watch with it.
                 let _ = inotify::remove_watch(&self.queue, *number);
             }
             self.folders = watched;
             Ok(is_new)
         }
 
-        /// Takes what was told since.
+        /// Reads the pending events.
         pub(in crate::worker) fn collect(&mut self, changes: &mut Changes) {
             let mut buffer = vec![MaybeUninit::uninit(); BUFFER];
             let mut words = inotify::Reader::new(&self.queue, &mut buffer);
@@ -108,7 +109,7 @@ mod linux {
                 let word = match words.next() {
                     Ok(word) => word,
                     Err(Errno::INTR) => continue,
-                    // Nothing more, or nothing that can be read.
+                    // No more events.
                     Err(Errno::AGAIN) => return,
                     Err(_) => {
                         changes.all = true;
@@ -124,7 +125,7 @@ mod linux {
                     continue;
                 }
                 let Some(folder) = self.folders.get(&word.wd()) else { continue };
-                // A name that is no text belongs to no file of the index.
+                // A name that is not UTF-8 is never indexed.
                 let Some(name) = word.file_name().and_then(|name| name.to_str().ok()) else { continue };
                 if matches!(name, ".gitignore" | ".ignore") {
                     changes.all = true;
@@ -142,7 +143,7 @@ mod missing {
 
     use super::Changes;
 
-    /// Watch that there is not: the folder is looked at before each answer.
+    /// Placeholder on other systems: the folder is scanned before each answer.
     #[derive(Debug)]
     pub(in crate::worker) struct FolderWatch(std::convert::Infallible);
 

@@ -1,10 +1,10 @@
-//! Chunks and tags of a file.
+//! Tests of chunks and tags.
 
 use agentd_code::{Chunk, Parser};
 use agentd_core::code::SymbolKind;
 use proptest::prelude::*;
 
-/// Definitions of a text as `kind name first-last`.
+/// Checks the definitions of a text, formatted as `kind name first-last`.
 fn check(path: &str, text: &str, expected: &str) {
     let mut parser = Parser::default();
     let source = parser.parse(path, text);
@@ -102,7 +102,7 @@ fn chunks_are_cut_at_definitions_with_their_comments() {
     assert_eq!(chunks.last().unwrap().symbol.map(|symbol| symbol.kind), Some(SymbolKind::Function), "goes on");
 }
 
-/// Chunks are the text in its order, and nothing is left out but lines without a letter or digit.
+/// Asserts that chunks are in order and only omit lines without a letter or digit.
 fn assert_whole(path: &str, text: &str) {
     let mut parser = Parser::default();
     let source = parser.parse(path, text);
@@ -121,7 +121,7 @@ fn assert_whole(path: &str, text: &str) {
 
 const PATHS: [&str; 9] = ["a.rs", "a.py", "a.js", "a.ts", "a.tsx", "a.go", "a.java", "a.c", "a.txt"];
 
-/// Lines of which many programs are made, whole and broken.
+/// Lines from which the test assembles programs, valid or not.
 const LINES: [&str; 24] = [
     "fn a() {",
     "}",

@@ -1,8 +1,8 @@
-//! Rights that a worker keeps.
+//! Tests of the privileges that a worker retains.
 
 use std::{fs, path::PathBuf, process::Command};
 
-/// An example of this crate, built beside the tests.
+/// Path of an example of this crate, built together with the tests.
 fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();

@@ -1,4 +1,4 @@
-//! Files that are made to hurt, or that must not be read.
+//! Tests of malicious files and of files that must not be read.
 
 use std::{
     fs,
@@ -97,7 +97,7 @@ fn links_are_not_followed() {
     assert_eq!(paths(&code), ["src/a.rs"]);
     code.update(&["out/secret.rs", "src/link.rs", "../secret.rs", "loop/src/a.rs"]);
     assert_eq!(paths(&code), ["src/a.rs"]);
-    // A folder that is replaced by a link after it was indexed is not read through it.
+    // A folder that is replaced by a link after indexing is not read through the link.
     fs::rename(folder.path().join("src"), folder.path().join("old")).unwrap();
     write(outside.path(), "a.rs", b"fn inside() { stolen }");
     symlink(outside.path(), folder.path().join("src")).unwrap();
@@ -117,7 +117,7 @@ fn a_folder_that_cannot_be_read_keeps_its_files() {
     let is_locked = fs::read_dir(folder.path().join("a")).is_err();
     let report = code.refresh();
     fs::set_permissions(folder.path().join("a"), fs::Permissions::from_mode(0o755)).unwrap();
-    // An administrator may read everything.
+    // Root can read everything.
     assert_eq!(report.is_partial, is_locked);
 }
 

@@ -14,7 +14,7 @@ use std::{fs, path::Path};
 
 use agentd_code::{CodeFolder, FolderConfig};
 
-/// Writes files below a new folder.
+/// Writes files into a new folder.
 fn project<T: AsRef<str>>(files: &[(T, T)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -29,12 +29,12 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(place, bytes).unwrap();
 }
 
-/// Settings under which all files may be read but those that only the name makes secret.
+/// Settings that allow all files except those whose name indicates a secret.
 fn everything() -> FolderConfig {
     FolderConfig::new(|path| ![".env", "id_rsa", ".pem"].iter().any(|ending| path.ends_with(ending)))
 }
 
-/// An index of a folder as it is now.
+/// Indexes a folder in its current state.
 fn indexed(root: &Path) -> CodeFolder {
     let mut code = CodeFolder::new(root, everything());
     code.refresh();
@@ -47,7 +47,7 @@ fn paths(code: &CodeFolder) -> Vec<String> {
     paths
 }
 
-/// Path and symbol of the first result.
+/// Returns the path and symbol of the first result.
 fn first(code: &CodeFolder, query: &str) -> (String, String) {
     let answers = code.search(query, "", 5);
     let hit = answers.first().unwrap_or_else(|| panic!("nothing for {query}"));

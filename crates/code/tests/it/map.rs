@@ -1,4 +1,4 @@
-//! Maps.
+//! Tests of the map.
 
 use agentd_code::CodeFolder;
 use agentd_core::code::MapFile;
@@ -9,7 +9,7 @@ fn drawn(code: &CodeFolder, max_tokens: usize) -> String {
     MapFile::render(&code.map(max_tokens))
 }
 
-/// A core that all use, and a leaf that nobody uses.
+/// Project with a core that all files use and a leaf that no file uses.
 fn sample() -> tempfile::TempDir {
     let mut files = vec![
         ("core/engine.rs".to_owned(), "pub struct EngineCore;\n\npub fn start_engine() {}\n".to_owned()),

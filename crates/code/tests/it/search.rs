@@ -1,8 +1,8 @@
-//! Order of results.
+//! Tests of the ranking.
 
 use super::{first, indexed, project};
 
-/// A small project in which words of the questions are in several files.
+/// Small project in which words of the questions occur in several files.
 const PROJECT: [(&str, &str); 9] = [
     (
         "src/session/restore.rs",

@@ -1,4 +1,4 @@
-//! Symbols and outlines.
+//! Tests of symbols and outlines.
 
 use super::{indexed, project};
 

@@ -1,4 +1,4 @@
-//! Files that change, appear and go.
+//! Tests of files that are changed, added and removed.
 
 use std::{
     collections::BTreeMap,
@@ -95,7 +95,7 @@ proptest! {
             match words {
                 Some(words) => {
                     write(folder.path(), &path, program(words).as_bytes());
-                    // Within one tick of the clock, files of one size look the same.
+                    // Changes within one clock tick that keep the size would be invisible.
                     let file = fs::File::options().write(true).open(folder.path().join(&path)).unwrap();
                     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(turn)).unwrap();
                     known.insert(path.clone(), 0);

@@ -1,4 +1,4 @@
-//! The daemon's side of workers, against a worker that does as it is told.
+//! Tests of the daemon side with a scripted worker.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use agentd_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A worker whose behaviour is named by the folder that it is to read.
+/// Worker whose behaviour is selected by the name of its folder.
 const SCRIPT: &str = r#"import json, os, struct, sys, time
 job = json.loads(sys.argv[2])
 root = job["root"]
@@ -77,7 +77,7 @@ impl Stage {
     }
 }
 
-/// Workers have no environment in which the interpreter could be looked for.
+/// Workers have no `PATH`, so the interpreter is located here.
 fn python() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|file| file.is_file()).unwrap()
@@ -119,7 +119,7 @@ async fn readers_that_end_hang_or_talk_nonsense_cost_themselves_alone() {
     check("nonsense", "made no sense").await;
     check("other", "not asked").await;
     ask(&pool, &stage.root("fine")).await.unwrap();
-    // Six that died are enough for a while.
+    // After six crashes the folder is disabled.
     let root = stage.root("dies");
     ask(&pool, &root).await.unwrap_err();
     assert!(ask(&pool, &root).await.unwrap_err().to_string().contains("left alone"));
@@ -153,7 +153,7 @@ async fn progress_is_told_and_a_folder_has_one_reader_for_all() {
     let asked = pool.ask(root.clone(), question, progress, CancellationToken::new());
     let (one, other, third) = tokio::join!(asked, ask(&pool, &root), ask(&pool, &root));
     assert!(one.is_ok() && other.is_ok() && third.is_ok());
-    // At once, and then now and again, however often the reader says it.
+    // Progress is reported immediately and then at intervals, however often the worker sends it.
     let told = told.lock().unwrap();
     assert!(told.first() == Some(&0) && told.is_sorted() && told.len() < 300, "{told:?}");
     assert_eq!(starts(&root).len(), 1);
@@ -165,7 +165,8 @@ async fn readers_end_when_idle_and_make_room_for_others() {
     let config = PoolConfig { idle: Duration::from_millis(1), ..stage.config.clone() };
     let (pool, root) = (CodePool::new(config), stage.root("idle"));
     ask(&pool, &root).await.unwrap();
-    // However the end of one and the next question meet, it is answered; and ends are seen by a start that follows one.
+    // A question that coincides with the end of a worker is still answered. The loop ends once a second worker was
+    // started.
     while starts(&root).len() < 2 {
         ask(&pool, &root).await.unwrap();
         tokio::task::yield_now().await;

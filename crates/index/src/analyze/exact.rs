@@ -1,38 +1,38 @@
-//! Every word as it is written, with its position.
+//! Tokenizer for exact words with their positions.
 
 use std::ops::Range;
 
 use super::normal::{LetterRun, MOST_GROUPS, Normal, grouped_number, runs};
 
-/// A term with its place in the text.
+/// Term with its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// The term, in small letters.
+    /// Term in lower case.
     pub text: String,
-    /// Where it stands, in bytes of the text as it was given.
+    /// Byte range in the original text.
     pub range: Range<usize>,
-    /// Counted so that terms that follow each other have positions that follow each other.
+    /// Position; consecutive terms have consecutive positions.
     pub position: u32,
-    /// Its form.
+    /// Form of the term.
     pub form: Form,
 }
 
 /// Form of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// A whole word.
+    /// Whole word as written.
     Word,
-    /// A part of a word such as `camelCase`, at the position of the whole; or a number without the marks between its thousands, at
-    /// the position of its first digits.
+    /// Part of a compound such as `camelCase`, at the position of the whole word. Also a number without its thousands
+    /// separators, at the position of its first digits.
     Part,
-    /// Two letters of a script without spaces, at the position of the first.
+    /// Two characters of a script without spaces, at the position of the first.
     Pair,
-    /// The last letter of a stretch of such letters.
+    /// Last character of a run in such a script.
     Last,
 }
 
-/// Tells the terms of a text in order. A phrase of it is found by the terms of the phrase at the same distances; only its
-/// own [`Form::Last`] at its very end must be left out, where the text may go on.
+/// Emits the terms of a text in order. A phrase is found by its terms at the same distances. A trailing [`Form::Last`]
+/// of the phrase must be left out, because the text may continue there.
 pub fn exact(text: &str, tell: &mut dyn FnMut(Token)) {
     let normal = Normal::new(text);
     let whole = normal.text();
@@ -41,7 +41,7 @@ pub fn exact(text: &str, tell: &mut dyn FnMut(Token)) {
     let (mut runs, mut last_number) = (all.iter().cloned().enumerate().peekable(), 0);
     while let Some((at, run)) = runs.next() {
         if run.script.is_unspaced() {
-            // Kana after Chinese letters without a gap is the same stretch: pairs do not care for words.
+            // Kana directly after Han characters belong to the same run, since pairs ignore word boundaries.
             let mut range = run.range;
             while let Some((_, next)) =
                 runs.next_if(|(_, next)| next.script.is_unspaced() && next.range.start == range.end)
@@ -63,7 +63,7 @@ pub fn exact(text: &str, tell: &mut dyn FnMut(Token)) {
     }
 }
 
-/// The terms of a text, in order.
+/// Returns the terms of a text in order.
 pub fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     exact(text, &mut |token| tokens.push(token));
@@ -95,12 +95,12 @@ fn word(normal: &Normal<'_>, run: &LetterRun, position: u32, tell: &mut dyn FnMu
     }
 }
 
-/// A word in small letters.
+/// Converts a word to lower case.
 pub fn small(word: &str) -> String {
     if word.is_ascii() { word.to_ascii_lowercase() } else { word.chars().flat_map(char::to_lowercase).collect() }
 }
 
-/// The parts of a word that is put together: `get`, `HTTP`, `Server` in `getHTTPServer`. None in a simple word.
+/// Returns the parts of a compound word: `get`, `HTTP` and `Server` in `getHTTPServer`. Empty for a simple word.
 pub fn parts(word: &str) -> Vec<Range<usize>> {
     if word.bytes().skip(1).all(|byte| !byte.is_ascii_uppercase()) && word.is_ascii() {
         return Vec::new();

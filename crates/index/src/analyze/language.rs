@@ -1,17 +1,17 @@
-//! The language of a text, told by its smallest words, and words that say nothing about what a text is about.
+//! Language detection by function words, and stop words.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use frostem::Algorithm;
 
-/// A language whose words are found by their stems, or whose small words are known at least.
+/// Language with a stemmer, or one whose function words are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Language(u8);
 
-/// The words by which languages are told apart.
+/// Function words by language.
 const WORDS: &str = include_str!("small_words.txt");
 
-/// In the order of `small_words.txt`.
+/// Languages in the order of `small_words.txt`.
 const LANGUAGES: [(&str, Algorithm); 22] = [
     ("en", Algorithm::English),
     ("de", Algorithm::German),
@@ -38,15 +38,16 @@ const LANGUAGES: [(&str, Algorithm); 22] = [
 ];
 
 impl Language {
-    /// English, which is the language of what does not tell.
+    /// English, the fallback for texts whose language is unknown.
     pub const ENGLISH: Self = Self(0);
 
-    /// All that have stems.
+    /// Iterates over all languages with a stemmer.
     pub fn all() -> impl Iterator<Item = Self> {
         (0_u8..).zip(LANGUAGES).map(|(index, _)| Self(index))
     }
 
-    /// The language of the most small words among words in small letters; English where there are next to none.
+    /// Returns the language with the most function words among these lowercase words. English if there are fewer than
+    /// two.
     pub fn of<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         let mut counts = [0_u16; LANGUAGES.len() + 1];
         for word in words {
@@ -62,18 +63,18 @@ impl Language {
     }
 }
 
-/// Small words that a text must have to be taken for something else than English.
+/// Minimum number of function words for a language other than English.
 const LEAST: u16 = 2;
 
-/// Tells of each word of a query, in small letters, whether it says nothing: those of the language in which most of them are small, and
-/// small words of English. What questions are made of says something where nothing else makes a question of it.
+/// Returns true for each lowercase word of a query that is a stop word: in the language of most of the function words,
+/// or in English. Question words only count as stop words if the query has other function words.
 pub fn small_words(words: &[&str]) -> Vec<bool> {
     let small = |word: &&str| SMALL.get(word).copied().unwrap_or_default();
     let mut counts = [0_u16; LANGUAGES.len() + 1];
     let is_question = words.iter().any(|word| small(word).texts != 0);
     let of = |word: &&str| small(word).texts | if is_question { small(word).questions } else { 0 };
     words.iter().for_each(|word| add(&mut counts, of(word)));
-    // One alone may be a word of another language that says something, such as `war`.
+    // A single one may be a meaningful word in another language, such as `war`.
     let most = counts.iter().copied().max().filter(|most| *most >= LEAST);
     let spoken = (0_u32..).zip(counts).filter(|(_, count)| Some(*count) == most);
     let spoken = spoken.fold(0, |all, (index, _)| all | 1 << index);
@@ -88,12 +89,12 @@ fn add<const N: usize>(counts: &mut [u16; N], of: u32) {
     }
 }
 
-/// In which languages a word is small: a bit for each.
+/// Bit sets of the languages in which a word is a function word.
 #[derive(Debug, Default, Clone, Copy)]
 struct SmallIn {
-    /// Wherever it stands.
+    /// Languages for any text.
     texts: u32,
-    /// In questions.
+    /// Languages for questions only.
     questions: u32,
 }
 
@@ -101,7 +102,7 @@ static SMALL: LazyLock<HashMap<&'static str, SmallIn>> = LazyLock::new(|| {
     let mut small: HashMap<&'static str, SmallIn> = HashMap::new();
     for line in WORDS.lines().filter(|line| !line.starts_with('#')) {
         let Some((name, words)) = line.split_once(' ') else { continue };
-        // One without stems comes behind all that have them.
+        // Languages without a stemmer share the index after the others.
         let language = name.trim_end_matches('?');
         let index = LANGUAGES.iter().position(|(known, _)| *known == language).unwrap_or(LANGUAGES.len());
         for word in words.split_whitespace() {
@@ -117,7 +118,7 @@ const CHINESE: &str = "的 了 是 在 和 与 及 或 有 为 对 也 都 就 �
 
 const JAPANESE: &str = "の は を に が で も へ と や か な です ます から";
 
-/// Returns whether a word of Chinese or Japanese says nothing where others say something.
+/// Returns true for Chinese and Japanese stop words.
 pub fn is_stop_word(word: &str) -> bool {
     CHINESE.split(' ').chain(JAPANESE.split(' ')).any(|known| known == word)
 }

@@ -1,14 +1,14 @@
-//! Text as the terms by which it is found; pure.
+//! Tokenization of documents and queries; pure.
 //!
-//! What is indexed and what is asked for go the same way, so whatever is written alike is found alike:
+//! Both use the same functions, so equal spellings yield equal terms:
 //!
-//! - [`normal`]: compatibility forms become plain ones (`ｆｕｌｌ　ｗｉｄｔｈ`, `ﬁ`), and every piece remembers where it came from;
-//!   where words end, and where scripts without spaces begin.
-//! - [`exact`](mod@exact): every word as it is written, parts of `camelCase` beside the whole, and scripts without spaces as pairs of
-//!   letters; with positions, so that phrases are found to the letter.
-//! - [`language`]: the language of a text, told by its smallest words; words that say nothing about what a text is about.
-//! - [`words`](mod@words): words by their stems, Chinese words of a dictionary, pairs of letters of other scripts without spaces; by these chunks are
-//!   ranked.
+//! - [`normal`]: compatibility normalisation (`ｆｕｌｌ　ｗｉｄｔｈ`, `ﬁ`) with a mapping back to the original text, and runs of
+//!   one script.
+//! - [`exact`](mod@exact): words as they are written, with the parts of `camelCase`, and character pairs for scripts
+//!   without spaces. Positions allow searches for exact phrases.
+//! - [`language`]: language detection by function words, and stop words.
+//! - [`words`](mod@words): stems, words of the Chinese dictionary, and character pairs for other scripts without
+//!   spaces. Chunks are ranked by these terms.
 
 pub mod exact;
 pub mod language;
@@ -19,5 +19,6 @@ pub use exact::{Form, Token, exact};
 pub use language::Language;
 pub use words::{Dictionary, stem, stems, words};
 
-/// Counts up whenever the same text gives other terms than before: an index made by another version is made anew.
+/// Version of the tokenization. Increment it when a text yields other terms than before: an index of another version is
+/// rebuilt.
 pub const ANALYSIS_VERSION: u32 = 3;

@@ -1,4 +1,4 @@
-//! Compatibility forms as plain ones (NFKC), with the way back to the text as it was.
+//! Compatibility normalisation (NFKC) with a mapping back to the original text, and runs of one script.
 
 use std::{borrow::Cow, iter, ops::Range};
 
@@ -8,29 +8,29 @@ use unicode_normalization::{
     is_nfkc_quick,
 };
 
-/// A text in normal form.
+/// Text in normalised form.
 #[derive(Debug)]
 pub struct Normal<'a> {
     text: Cow<'a, str>,
-    /// Where stretches begin, in order. Empty where the text was in normal form already.
+    /// Stretches in order. Empty if the text was already normalised.
     stretches: Vec<Stretch>,
-    /// Bytes of the text as it was.
+    /// Length of the original text in bytes.
     original: usize,
 }
 
-/// A stretch of text that either did not change, or changed as one.
+/// Stretch of text that did not change, or changed as a whole.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
-    /// Its first byte now.
+    /// Offset in the normalised text.
     now: usize,
-    /// Its first byte before.
+    /// Offset in the original text.
     before: usize,
-    /// Set if each byte is where it was, counted from the first one.
+    /// True if the bytes of the stretch are unchanged.
     same: bool,
 }
 
 impl<'a> Normal<'a> {
-    /// Brings a text into normal form.
+    /// Normalises a text to NFKC.
     pub fn new(text: &'a str) -> Self {
         if text.is_ascii() || is_nfkc_quick(text.chars()) == IsNormalized::Yes {
             return Self { text: Cow::Borrowed(text), stretches: Vec::new(), original: text.len() };
@@ -46,7 +46,7 @@ impl<'a> Normal<'a> {
             let piece = text.get(before..end).unwrap_or_default();
             let start = now.len();
             let is_normal = piece.len() == first.len_utf8() && is_nfkc_quick(iter::once(first)) == IsNormalized::Yes;
-            // Most of a text is, and bringing it into normal form would take the most of the time.
+            // Most characters are normalised already, and normalising them would take most of the time.
             let same = if is_normal {
                 now.push(first);
                 true
@@ -61,12 +61,12 @@ impl<'a> Normal<'a> {
         Self { text: Cow::Owned(now), stretches, original: text.len() }
     }
 
-    /// The text in normal form.
+    /// Returns the normalised text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Which bytes of the text as it was these bytes come from. What changed as one is one.
+    /// Maps a byte range to the original text. A stretch that changed is mapped as a whole.
     pub fn origin(&self, range: Range<usize>) -> Range<usize> {
         if self.stretches.is_empty() {
             return range;
@@ -76,7 +76,7 @@ impl<'a> Normal<'a> {
             Some((stretch, _)) => stretch.before,
             None => range.start,
         };
-        // The end of what the last byte belongs to.
+        // The end of the stretch that contains the last byte.
         let last = range.end.checked_sub(1).filter(|last| *last >= range.start);
         let end = last.map_or(start, |last| match self.stretch(last) {
             Some((stretch, _)) if stretch.same => stretch.before + (last - stretch.now) + 1,
@@ -86,7 +86,7 @@ impl<'a> Normal<'a> {
         start..end.max(start)
     }
 
-    /// The stretch that a byte is in, and where the next one began before.
+    /// Returns the stretch that contains a byte, and the original offset of the next stretch.
     fn stretch(&self, byte: usize) -> Option<(Stretch, usize)> {
         let index = self.stretches.partition_point(|stretch| stretch.now <= byte).saturating_sub(1);
         let next = self.stretches.get(index + 1).map_or(self.original, |next| next.before);
@@ -94,48 +94,49 @@ impl<'a> Normal<'a> {
     }
 }
 
-/// Returns whether a letter belongs to the one before it, so that both are brought into normal form together.
+/// Returns true if the character must be normalised together with the one before it.
 fn joins(letter: char) -> bool {
     let code = u32::from(letter);
     if code < 0x300 {
         return false;
     }
-    // Marks; voiced marks of kana, of full and of half width; vowels and finals of hangul, of full and of half width.
+    // Combining marks; voiced sound marks of kana, full and half width; vowels and final consonants of hangul, full and
+    // half width.
     canonical_combining_class(letter) != 0
         || matches!(code, 0x3099..=0x309C | 0xFF9E..=0xFF9F | 0x1160..=0x11FF | 0xFFA0..=0xFFDC | 0xD7B0..=0xD7FF)
 }
 
-/// A stretch of letters without anything between.
+/// Run of consecutive word characters in one script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LetterRun {
-    /// Its script.
+    /// Script of the run.
     pub script: Script,
-    /// Which bytes.
+    /// Byte range of the run.
     pub range: Range<usize>,
 }
 
-/// Way in which letters make words.
+/// Group of scripts, by how words are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
-    /// With spaces between words: Latin, Greek, Cyrillic, numbers, and whatever is not below.
+    /// Words separated by spaces: Latin, Greek, Cyrillic, digits, and everything not listed below.
     Spaced,
-    /// Chinese letters, also where Japanese uses them.
+    /// Han characters, also in Japanese.
     Han,
-    /// Hiragana and katakana.
+    /// Japanese hiragana and katakana.
     Kana,
-    /// Korean.
+    /// Korean hangul syllables and letters.
     Hangul,
-    /// Thai, Lao, Burmese and Khmer, which have spaces between sentences only.
+    /// Thai, Lao, Burmese and Khmer, with spaces only between sentences.
     SoutheastAsian,
 }
 
 impl Script {
-    /// Returns whether a word cannot be told from the next one by looking.
+    /// Returns true if the script does not mark word boundaries.
     pub const fn is_unspaced(self) -> bool {
         !matches!(self, Self::Spaced)
     }
 
-    /// The script of a letter; none where it is no letter.
+    /// Returns the script of a character. `None` if it is not part of a word.
     pub fn of(letter: char) -> Option<Self> {
         match u32::from(letter) {
             0..0x80 => letter.is_ascii_alphanumeric().then_some(Self::Spaced),
@@ -156,7 +157,7 @@ fn is_part_of_word(letter: char) -> bool {
     letter.is_alphanumeric() || is_combining_mark(letter)
 }
 
-/// The runs of a text, in order, each of one script.
+/// Iterates over the runs of a text, in order.
 pub fn runs(text: &str) -> impl Iterator<Item = LetterRun> + '_ {
     let mut letters = text.char_indices().map(|(at, letter)| (at, letter, Script::of(letter))).peekable();
     std::iter::from_fn(move || {
@@ -172,8 +173,8 @@ pub fn runs(text: &str) -> impl Iterator<Item = LetterRun> + '_ {
     })
 }
 
-/// A number that is written in groups of thousands, such as `1,234,567`: its digits, and the bytes from its first to its last. None
-/// where these runs, which follow each other, are no such groups. Points make one only of three groups or more: `1.234` is a fraction.
+/// Recognises a number with thousands separators, such as `1,234,567`, at the start of consecutive `runs`. Returns its
+/// digits, the number of runs and its byte range. Points require at least three groups, because `1.234` is a fraction.
 pub fn grouped_number(text: &str, runs: &[LetterRun]) -> Option<(String, usize, Range<usize>)> {
     let of = |run: &LetterRun| text.get(run.range.clone()).filter(|run| run.bytes().all(|byte| byte.is_ascii_digit()));
     let first = runs.first()?;
@@ -190,7 +191,7 @@ pub fn grouped_number(text: &str, runs: &[LetterRun]) -> Option<(String, usize, 
     (count >= least).then_some((digits, count, first.range.start..end))
 }
 
-/// Groups of a number that are looked at: more are no number.
+/// Maximum number of digit groups that are examined.
 pub const MOST_GROUPS: usize = 7;
 
 #[cfg(test)]

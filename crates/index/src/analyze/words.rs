@@ -1,4 +1,4 @@
-//! The words of a text by which it is ranked, and the Chinese dictionary.
+//! Tokenizer for the terms by which chunks are ranked, and the Chinese dictionary.
 
 use std::sync::OnceLock;
 
@@ -12,13 +12,14 @@ use super::{
     normal::{LetterRun, MOST_GROUPS, Normal, Script, grouped_number, runs},
 };
 
-/// Longer words are codes, not words: they are found by their [exact](super::exact::exact) form only.
+/// Maximum length of a word in bytes. Longer ones are codes, which are found by their [exact](super::exact::exact) form
+/// only.
 const LONGEST: usize = 64;
 
-/// A word without its ending, as its language has them: `connect` for `connections`. In small letters, without accents.
+/// Returns the stem of a word in a language, such as `connect` for `connections`, in lower case and without accents.
 pub fn stem(word: &str, language: Language) -> String {
     let word = small(word);
-    // Numbers have no endings.
+    // Numbers are not inflected.
     if !word.chars().any(char::is_alphabetic) {
         return word;
     }
@@ -27,15 +28,15 @@ pub fn stem(word: &str, language: Language) -> String {
     if stem.is_ascii() { stem } else { plain(&stem) }
 }
 
-/// Returns whether a stem leaves enough of its word. Every word of a query is stemmed as if it were of each language, and
-/// `order` is no form of `or`.
+/// Returns true if the stem keeps enough of the word. Query words are stemmed in every language, and `order` is not a
+/// form of `or`.
 fn is_likely(stem: &str, word: &str) -> bool {
     let (left, all) = (stem.chars().count(), word.chars().count());
     let ending = if all <= 5 { 1 } else { (all - 1) / 2 };
     left + ending >= all
 }
 
-/// All stems of a word, whatever its language is; that of English is the first.
+/// Returns the distinct stems of a word in all languages, that of English first.
 pub fn stems(word: &str) -> Vec<String> {
     let mut stems: Vec<String> = Vec::new();
     for language in Language::all() {
@@ -47,7 +48,7 @@ pub fn stems(word: &str) -> Vec<String> {
     stems
 }
 
-/// The language of a text in normal form.
+/// Detects the language of a normalised text.
 pub fn language(text: &str) -> Language {
     let words: Vec<String> = runs(text)
         .filter(|run| run.script == Script::Spaced)
@@ -56,7 +57,7 @@ pub fn language(text: &str) -> Language {
     Language::of(words.iter().map(String::as_str))
 }
 
-/// Latin, Greek and Cyrillic letters without their accents, as many people type them.
+/// Removes accents from Latin, Greek and Cyrillic letters, as many people type without them.
 pub fn plain(word: &str) -> String {
     let mut plain = String::with_capacity(word.len());
     for letter in word.chars() {
@@ -78,8 +79,8 @@ pub fn plain(word: &str) -> String {
     plain
 }
 
-/// Tells the words of a text: stemmed by its language, Chinese words and the words within them, pairs of letters of the other scripts
-/// without spaces. A number in groups of thousands is told without its commas, too.
+/// Emits the terms of a text: stems in its language, Chinese words with the words inside them, and character pairs for
+/// other scripts without spaces. A number with thousands separators is also emitted without them.
 pub fn words(text: &str, dictionary: &Dictionary, tell: &mut dyn FnMut(String)) {
     let normal = Normal::new(text);
     let language = language(normal.text());
@@ -96,7 +97,7 @@ pub fn words(text: &str, dictionary: &Dictionary, tell: &mut dyn FnMut(String)) 
         let run_text = normal.text().get(run.range.clone()).unwrap_or_default();
         match run.script {
             Script::Spaced => spaced(run_text, language, tell),
-            // The words within words, too.
+            // Includes words inside longer words.
             Script::Han => {
                 let words = dictionary.loaded().cut_for_search(run_text, true);
                 words.into_iter().for_each(|token| tell(token.word.to_owned()));
@@ -116,7 +117,7 @@ fn spaced(word: &str, language: Language, tell: &mut dyn FnMut(String)) {
     }
 }
 
-/// Pairs of letters, or the letter itself where there is one only.
+/// Emits character pairs, or the character itself if there is only one.
 pub(crate) fn pairs(stretch: &str, tell: &mut dyn FnMut(String)) {
     let letters: Vec<char> = stretch.chars().collect();
     match letters.as_slice() {
@@ -125,12 +126,12 @@ pub(crate) fn pairs(stretch: &str, tell: &mut dyn FnMut(String)) {
     }
 }
 
-/// The Chinese dictionary: tens of megabytes, so it is loaded when first needed.
+/// Chinese dictionary, loaded on first use because it takes tens of megabytes.
 #[derive(Default)]
 pub struct Dictionary(OnceLock<Jieba>);
 
 impl Dictionary {
-    /// The words of Chinese letters, one after the other: what is asked for.
+    /// Segments Han characters into consecutive words, for queries.
     pub fn cut(&self, letters: &str) -> Vec<String> {
         self.loaded().cut(letters, true).into_iter().map(|token| token.word.to_owned()).collect()
     }

@@ -1,10 +1,12 @@
-//! Chunks: pieces of a document small enough to be found and quoted, each with the place by which it is cited.
+//! Chunks: excerpts of a document that are small enough to be found and quoted, each with the place by which it is
+//! cited.
 //!
-//! A chunk ends where a paragraph ends, or else a sentence, or else a word; the next one begins a little before that, so that
-//! what stands on the edge can be found in one of them. No chunk goes beyond its page, sheet or slide, so its place is true.
+//! A chunk ends with a paragraph if possible, otherwise with a sentence or a word. The next one starts a little
+//! earlier, so that text on the boundary is complete in one of them. A chunk never crosses a page, sheet or slide, so
+//! its place is exact.
 //!
-//! - `unit`: a text taken apart into headings, lines of lists and tables, and sentences.
-//! - `prose`: units packed into chunks.
+//! - `unit`: splits a text into headings, lines of lists and tables, and sentences.
+//! - `prose`: packs units into chunks.
 
 mod prose;
 
@@ -14,18 +16,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Body, DocumentPlace, Part, Row, Table};
 
-/// Size of chunks.
+/// Size limits of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkConfig {
-    /// Characters of a chunk of text, about; with its overlap it is never more than a fifth above.
+    /// Approximate number of characters in a chunk of text. With its overlap, a chunk exceeds this by at most a fifth.
     pub letters: usize,
-    /// Characters that a chunk shares with the one before, at most.
+    /// Maximum number of characters shared with the previous chunk.
     pub overlap: usize,
-    /// Rows of a chunk of a sheet, at most.
+    /// Maximum number of rows in a chunk of a sheet.
     pub rows: usize,
-    /// Rows that it shares with the one before.
+    /// Number of rows shared with the previous chunk.
     pub row_overlap: usize,
-    /// Characters of a chunk of a sheet from which on it takes no more rows.
+    /// Number of characters above which a chunk of a sheet takes no more rows.
     pub table_letters: usize,
 }
 
@@ -35,37 +37,37 @@ impl Default for ChunkConfig {
     }
 }
 
-/// A piece of a document.
+/// Excerpt of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// Where it stands. Of a sheet it has the cells of this piece.
+    /// Place of the chunk. For a sheet, the cells of this chunk.
     pub place: DocumentPlace,
-    /// Its text, as Markdown.
+    /// Text of the chunk, as Markdown.
     pub text: String,
-    /// The heading that it stands under, without its marks.
+    /// Closest heading above the chunk, without its marks.
     pub heading: Option<String>,
-    /// Which bytes of [`Part::markdown`] it is; empty for rows of a sheet, which have their place instead.
+    /// Byte range in [`Part::markdown`]. Empty for rows of a sheet, which are located by their place.
     pub bytes: Range<usize>,
 }
 
-/// Makes chunks of parts as they come, without the whole document.
+/// Splits parts into chunks as they arrive, without the whole document.
 #[derive(Debug)]
 pub struct Chunker {
     config: ChunkConfig,
-    /// The last headings.
+    /// Headings at the end of the last part.
     headings: prose::Headings,
     last: Option<DocumentPlace>,
 }
 
 impl Chunker {
-    /// A chunker that has seen nothing yet.
+    /// Creates a chunker for a new document.
     pub fn new(config: ChunkConfig) -> Self {
         Self { config, headings: prose::Headings::default(), last: None }
     }
 
-    /// The chunks of the next part.
+    /// Returns the chunks of the next part.
     pub fn chunks(&mut self, part: &Part) -> Vec<Chunk> {
-        // The heading of a slide, or of a document in an archive, says nothing of the next one.
+        // The headings of a slide, or of a document in an archive, do not apply to the next one.
         let goes_on = match (&self.last, &part.place) {
             (Some(last), place) if last.is_same(place) => true,
             (Some(DocumentPlace::Inner { path: last, .. }), DocumentPlace::Inner { path, place }) => {
@@ -101,7 +103,7 @@ impl Chunker {
 #[cfg(test)]
 mod tests;
 
-/// Gives each chunk the lines that it stands in. `first` is the number of the text's first line.
+/// Sets the lines of each chunk as its place. `first` is the number of the text's first line.
 pub(super) fn number_lines(chunks: &mut [Chunk], text: &str, first: u32) {
     let ends = |text: Option<&str>| {
         let ends = text.unwrap_or_default().bytes().filter(|byte| *byte == b'\n').count();
@@ -109,7 +111,7 @@ pub(super) fn number_lines(chunks: &mut [Chunk], text: &str, first: u32) {
     };
     let (mut at, mut line) = (0, first);
     for chunk in chunks {
-        // Chunks come in order, though each begins a little before the end of the one before.
+        // Chunks are in order, but each one starts a little before the end of the previous one.
         if chunk.bytes.start < at {
             (at, line) = (0, first);
         }
@@ -120,7 +122,7 @@ pub(super) fn number_lines(chunks: &mut [Chunk], text: &str, first: u32) {
     }
 }
 
-/// The chunks of the rows of a sheet, each under the names of its columns.
+/// Splits the rows of a sheet into chunks, each below the column names.
 pub(super) fn table_chunks(place: &DocumentPlace, table: &Table, config: &ChunkConfig) -> Vec<Chunk> {
     let DocumentPlace::Sheet { number, name, .. } = place else { return Vec::new() };
     let mut chunks = Vec::new();
@@ -137,7 +139,7 @@ pub(super) fn table_chunks(place: &DocumentPlace, table: &Table, config: &ChunkC
         if end == table.rows.len() {
             break;
         }
-        // At least one row that was not there before.
+        // Include at least one new row.
         start = end.saturating_sub(config.row_overlap).max(start + 1);
     }
     chunks
@@ -146,7 +148,7 @@ pub(super) fn table_chunks(place: &DocumentPlace, table: &Table, config: &ChunkC
 fn end_of_rows(rows: &[Row], start: usize, config: &ChunkConfig) -> usize {
     let mut letters = 0;
     let mut end = start;
-    // One row more than is told again, so that there is always something new.
+    // One row more than the overlap, so that every chunk has a new row.
     let least = start + config.row_overlap + 1;
     for row in rows[start..].iter().take(config.rows.max(config.row_overlap + 1)) {
         letters += row.cells.iter().map(|cell| cell.chars().count() + 3).sum::<usize>();

@@ -1,24 +1,24 @@
-//! Packs units of a text into chunks.
+//! Splits text into units and packs them into chunks.
 
 use std::ops::Range;
 
 use super::{Chunk, ChunkConfig};
 use crate::document::DocumentPlace;
 
-/// Characters of a heading that are cited, and headings.
+/// Maximum number of characters per cited heading, and maximum number of headings.
 const CITED: (usize, usize) = (80, 4);
 
-/// The headings that a text stands under, each below the one before it, with their levels.
+/// Headings above a text, from the outermost to the innermost, with their levels.
 #[derive(Debug, Default)]
 pub(super) struct Headings(Vec<(usize, String)>);
 
 impl Headings {
-    /// The innermost heading.
+    /// Returns the innermost heading.
     fn last(&self) -> Option<&String> {
         self.0.last().map(|(_, heading)| heading)
     }
 
-    /// Takes in a line that may be a heading.
+    /// Updates the headings if the line is one.
     fn take(&mut self, line: &str) {
         if let Some(says) = heading(line) {
             let level = line.trim_start().bytes().take_while(|byte| *byte == b'#').count();
@@ -27,7 +27,7 @@ impl Headings {
         }
     }
 
-    /// The place, with these headings where it is a section.
+    /// Adds the headings to a place that is a section.
     fn at(&self, place: &DocumentPlace) -> DocumentPlace {
         let DocumentPlace::Section { number, .. } = place else { return place.clone() };
         let cut = |(_, heading): &(usize, String)| heading.chars().take(CITED.0).collect::<String>();
@@ -36,7 +36,7 @@ impl Headings {
     }
 }
 
-/// The chunks of a text. `under` are the headings that it stands under, and then those that its end stands under.
+/// Splits a text into chunks. `under` holds the headings above the text, and afterwards those above its end.
 pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, config: &ChunkConfig) -> Vec<Chunk> {
     let units = units(text, config.letters);
     let mut chunks: Vec<Chunk> = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, co
         for unit in opening {
             under.take(&text[unit.bytes.clone()]);
         }
-        // What is told again is not worth a chunk of its own.
+        // Text that only repeats the overlap is not worth a chunk.
         let says_more = !text[first..units[end - 1].bytes.end].trim().is_empty();
         if says_more {
             chunks.push(Chunk {
@@ -69,12 +69,12 @@ pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, co
     chunks
 }
 
-/// The unit after the last one of the chunk that begins with `start`.
+/// Returns the index after the last unit of the chunk that starts at `start`.
 fn end_of_chunk(units: &[Unit], start: usize, overlap: usize, config: &ChunkConfig) -> usize {
     let mut letters = overlap + units[start].letters;
     let mut end = start + 1;
     while end < units.len() && letters + units[end].letters <= config.letters {
-        // A heading begins something new, and so does a paragraph that does not fit any more.
+        // Break before a heading, and before a paragraph that does not fit completely.
         let is_new = match units[end].kind {
             UnitKind::Heading => units[start..end].iter().any(|unit| unit.kind != UnitKind::Heading),
             _ => units[end].opens && letters + paragraph(units, end) > config.letters,
@@ -85,7 +85,7 @@ fn end_of_chunk(units: &[Unit], start: usize, overlap: usize, config: &ChunkConf
         letters += units[end].letters;
         end += 1;
     }
-    // A heading is of no use at the end.
+    // A trailing heading belongs to the next chunk.
     let body = units[start..end].iter().rposition(|unit| unit.kind != UnitKind::Heading);
     match body {
         Some(last) if end < units.len() => start + last + 1,
@@ -93,14 +93,14 @@ fn end_of_chunk(units: &[Unit], start: usize, overlap: usize, config: &ChunkConf
     }
 }
 
-/// Characters of the paragraph that begins with this unit.
+/// Number of characters in the paragraph that starts with this unit.
 fn paragraph(units: &[Unit], start: usize) -> usize {
     let rest = units[start + 1..].iter().take_while(|unit| !unit.opens);
     units[start].letters + rest.map(|unit| unit.letters).sum::<usize>()
 }
 
-/// Number of characters before a chunk that are repeated in it: whole sentences if there are any that are short enough,
-/// or else whole words. Nothing is repeated after a heading: what stands before that belongs to something else.
+/// Returns the number of characters before a chunk that are repeated in it: whole sentences if any are short enough,
+/// otherwise whole words. Nothing is repeated across a heading, because the text before it belongs to another section.
 fn overlap(text: &str, before: &[Unit], next: &Unit, most: usize) -> usize {
     let Some(end) = before.last().filter(|_| next.kind != UnitKind::Heading).map(|unit| unit.bytes.end) else {
         return 0;
@@ -116,41 +116,41 @@ fn overlap(text: &str, before: &[Unit], next: &Unit, most: usize) -> usize {
         return whole;
     }
     let tail: Vec<char> = text[..end].chars().rev().take(most).collect();
-    // Backwards: the last white space is where the first whole word begins.
+    // The tail is reversed, so its last white space precedes the first whole word.
     match tail.iter().rposition(|letter| letter.is_whitespace()) {
         Some(words) if tail[..words].iter().any(|letter| !letter.is_whitespace()) => words,
         _ => tail.len(),
     }
 }
 
-/// Without white space around it.
+/// Shrinks the range by white space at both ends.
 fn trimmed(text: &str, bytes: Range<usize>) -> Range<usize> {
     let piece = &text[bytes.clone()];
     let start = bytes.start + (piece.len() - piece.trim_start().len());
     start..start + piece.trim().len()
 }
 
-/// Text that should stay together: a sentence, or a line that is one thing by itself.
+/// Text that should stay together: a sentence, or a line that stands alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// Its bytes, with the white space that follows it.
+    /// Byte range, including the white space after it.
     pub(super) bytes: Range<usize>,
-    /// Its length in characters.
+    /// Length of the unit in characters.
     pub(super) letters: usize,
     pub(super) kind: UnitKind,
-    /// Set if a paragraph begins with it.
+    /// True if a paragraph starts with it.
     pub(super) opens: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnitKind {
     Heading,
-    /// A line of a list, a table, or a listing.
+    /// Line of a list, a table or a listing.
     Line,
     Sentence,
 }
 
-/// The units of a text; together they are the text. None has more than `most` characters.
+/// Splits a text into units of at most `most` characters. Together they cover the text.
 pub(super) fn units(text: &str, most: usize) -> Vec<Unit> {
     let mut units = Vec::new();
     for block in blocks(text) {
@@ -167,7 +167,7 @@ pub(super) fn units(text: &str, most: usize) -> Vec<Unit> {
     units
 }
 
-/// Lines that belong together, and the empty lines after them.
+/// Consecutive lines of one kind with the empty lines after them.
 struct Block {
     bytes: Range<usize>,
     kind: UnitKind,
@@ -196,7 +196,7 @@ fn blocks(text: &str) -> Vec<Block> {
         is_listing ^= is_fence;
         let opens = std::mem::take(&mut after_gap);
         match blocks.last_mut() {
-            // A line that goes on with the paragraph.
+            // The line continues the paragraph.
             Some(last) if !opens && kind == UnitKind::Sentence && last.kind == UnitKind::Sentence => {
                 last.bytes.end = bytes.end
             }
@@ -223,7 +223,7 @@ fn kind_of(line: &str) -> UnitKind {
     }
 }
 
-/// Text of a heading, without its marks.
+/// Returns the text of a heading without its marks.
 pub(super) fn heading(line: &str) -> Option<&str> {
     let line = line.trim();
     let marks = line.bytes().take_while(|byte| *byte == b'#').count();
@@ -232,12 +232,12 @@ pub(super) fn heading(line: &str) -> Option<&str> {
     (!says.is_empty()).then_some(says)
 }
 
-/// Cuts what is too long, after a word if there is one.
+/// Splits ranges that are too long, after a word if possible.
 fn split(text: &str, mut range: Range<usize>, most: usize) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     while let Some((cut, _)) = text[range.clone()].char_indices().nth(most.max(1)) {
         let piece = &text[range.start..range.start + cut];
-        // In the second half only, so that pieces are no splinters.
+        // Only in the second half, to avoid tiny pieces.
         let word = piece.rfind([' ', '\n', '，', '、', ',']).filter(|at| *at > cut / 2);
         let end = word.map_or(cut, |at| at + piece[at..].chars().next().map_or(1, char::len_utf8));
         pieces.push(range.start..range.start + end);
@@ -247,13 +247,13 @@ fn split(text: &str, mut range: Range<usize>, most: usize) -> Vec<Range<usize>> 
     pieces
 }
 
-/// Words that end with a dot in the middle of a sentence.
+/// Abbreviations that do not end a sentence.
 const ABBREVIATIONS: [&str; 27] = [
     "al", "approx", "art", "ca", "cf", "ch", "co", "corp", "dept", "dr", "e.g", "eq", "etc", "fig", "i.e", "inc", "jr",
     "ltd", "mr", "mrs", "ms", "nos", "prof", "sec", "st", "vol", "vs",
 ];
 
-/// The sentences of a text, each with the white space that follows it: together they are the text.
+/// Splits a text into sentences, each including the white space after it. Together they cover the text.
 fn sentences(text: &str) -> Vec<Range<usize>> {
     let mut sentences = Vec::new();
     let mut start = 0;
@@ -261,7 +261,7 @@ fn sentences(text: &str) -> Vec<Range<usize>> {
     while let Some((at, letter)) = letters.next() {
         let after = at + letter.len_utf8();
         let is_end = match letter {
-            // Those of Chinese and Japanese need nothing after them.
+            // Chinese and Japanese sentence marks need no white space after them.
             '。' | '！' | '？' | '；' | '｡' | '…' => true,
             '.' | '!' | '?' => may_end(text, at, letter),
             _ => false,
@@ -269,7 +269,7 @@ fn sentences(text: &str) -> Vec<Range<usize>> {
         if !is_end {
             continue;
         }
-        // More of them, and whatever closes what the sentence opened, belong to it.
+        // Further marks and closing quotes or brackets belong to the sentence.
         let mut end = after;
         while let Some((at, letter)) = letters.next_if(|(_, letter)| CLOSING.contains(*letter)) {
             end = at + letter.len_utf8();
@@ -293,8 +293,7 @@ fn sentences(text: &str) -> Vec<Range<usize>> {
 
 const CLOSING: &str = ".!?。！？…\"')]*_”’」』）》】〕〉»";
 
-/// Returns whether a dot or mark ends a sentence, as far as what stands before it says. After it there must be white
-/// space.
+/// Returns true if a mark may end a sentence, judged by the text before it. The caller checks for white space after it.
 fn may_end(text: &str, at: usize, mark: char) -> bool {
     if mark != '.' {
         return true;
@@ -302,7 +301,7 @@ fn may_end(text: &str, at: usize, mark: char) -> bool {
     let before = &text[..at];
     let word =
         before.rsplit(|letter: char| letter.is_whitespace() || "([\"'“‘".contains(letter)).next().unwrap_or_default();
-    // An initial, or the number of a section or a list.
+    // Initials, and numbers of sections or list items.
     let is_initial = word.len() == 1 && word.chars().all(|letter| letter.is_ascii_uppercase());
     let is_number =
         !word.is_empty() && word.len() <= 3 && word.chars().all(|letter| letter.is_ascii_digit() || letter == '.');

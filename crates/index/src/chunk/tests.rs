@@ -1,4 +1,4 @@
-//! What holds of all chunks, whatever the text.
+//! Invariants of chunks for any text.
 
 use proptest::prelude::*;
 
@@ -78,7 +78,7 @@ fn sheets_are_told_by_twenty_rows_with_their_header() {
     assert!(long.len() > 10 && long.iter().all(|chunk| chunk.text.len() < 8000));
 }
 
-/// Text as documents have it: words, marks, line ends, several scripts, and what is Markdown.
+/// Generates text with words, marks, line ends, several scripts and Markdown.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-z]{1,12}",
@@ -105,7 +105,7 @@ proptest! {
             prop_assert_eq!(&chunk.text, &text[chunk.bytes.clone()]);
             prop_assert!(!chunk.text.trim().is_empty());
             prop_assert!(chunk.text.chars().count() <= config.letters + config.overlap);
-            // Only white space lies between two of them.
+            // The gap between two chunks is only white space.
             let gap = text.get(covered..chunk.bytes.start).unwrap_or_default();
             prop_assert!(gap.trim().is_empty(), "lost {gap:?}");
             let shared = text.get(chunk.bytes.start..covered).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Archives: the documents in them, each read as what it is. An archive in an archive is not opened.
+//! Archives: each contained document is read as its own type. Nested archives are not opened.
 
 use std::{
     io::{self, Cursor, Read},
@@ -17,49 +17,48 @@ use crate::{
     kind::Kind,
 };
 
-/// Files that are looked at.
+/// Maximum number of files in an archive.
 const MOST_FILES: usize = 10_000;
-/// Bytes that all of them may have together, as a multiple of those of a file.
+/// Maximum total size of unpacked files, as a multiple of the size limit of a file.
 const TOTAL: u64 = 4;
-/// Times that a file may be as large as it is packed.
+/// Maximum compression ratio, against decompression bombs.
 const MOST_RATIO: u64 = 200;
-/// Bytes up to which nobody asks how well they are packed.
+/// Unpacked size in bytes up to which the ratio is not checked.
 const SMALL: u64 = 4 * 1024 * 1024;
-/// Bytes of a name.
+/// Maximum length of a path in bytes.
 const NAME_BYTES: usize = 1000;
-/// Files that were not read, of which the reason is told with the failure.
+/// Maximum number of unread files named in the failure.
 const NAMED: usize = 5;
 
-/// A file in an archive.
 struct File<'a> {
-    /// Its path, with slashes; the reason where it is none that is read.
+    /// Path with slashes, or the reason why it is not allowed.
     path: Result<String, String>,
     size: u64,
     is_encrypted: bool,
-    /// Its content, or why there is none to read.
+    /// Content, or the reason why it cannot be read.
     content: Result<&'a mut dyn Read, UnpackError>,
-    /// Bytes that it takes in the archive; none where that is not known.
+    /// Compressed size in bytes, if known.
     packed: Option<u64>,
 }
 
-/// Reason why a file is not unpacked.
+/// Reason why a file was not unpacked.
 #[derive(thiserror::Error, Debug)]
 enum UnpackError {
-    /// It needs a password, or another one.
+    /// The password is missing or wrong.
     #[error("it is encrypted and opens with a password only")]
     Locked,
-    /// Anything else, in words.
+    /// Any other reason, as a message.
     #[error("{0}")]
     Other(String),
 }
 
 type Visitor<'a> = dyn FnMut(File<'_>) -> Result<ControlFlow<()>, Failure> + 'a;
 
-/// Tells of all documents in an archive, and then what there is in it; or only that, where no more is wanted.
+/// Emits all documents of an archive followed by a listing, or only the listing if requested.
 pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let limits = *teller.limits;
     let lists_only = teller.wanted.listing;
-    // Names are never encrypted.
+    // A listing needs no password, since names are never encrypted.
     let password = teller.wanted.password.clone().filter(|_| !lists_only);
     let password = password.as_ref().map(Password::reveal);
     if kind == Kind::Zip && !lists_only && is_locked(&bytes, password, &limits) {
@@ -105,12 +104,12 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
     failed.told(kind, files)
 }
 
-/// Files in another one that were not read, each with its reason.
+/// Files of a container that were not read, each with its reason.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Vec<String>);
 
 impl Unread {
-    /// Takes note of a file, unless it is of a kind that nobody reads, and returns the reason.
+    /// Adds a file and returns the reason. Files of unsupported types are not recorded.
     pub(super) fn add(&mut self, name: &str, failure: &Failure) -> String {
         let why = failure.to_string().trim_start_matches("could not read ").to_owned();
         if is_serious(failure) {
@@ -119,7 +118,7 @@ impl Unread {
         why
     }
 
-    /// The failure that they are, of so many files in all.
+    /// Converts to a failure if there are any. `entries` is the number of all files.
     pub(super) fn told(mut self, kind: Kind, entries: u32) -> Result<(), Failure> {
         let failed = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         if failed == 0 {
@@ -133,8 +132,8 @@ impl Unread {
     }
 }
 
-/// Of a file of a kind that is never read, that it was not is told where the files are listed, and is no failure. Nor is a picture
-/// where nobody wants the letters of any.
+/// Returns true if an unread file makes the result incomplete. Unsupported types are only marked in the listing, and so
+/// are images while recognition is off or missing.
 const fn is_serious(failure: &Failure) -> bool {
     use UnreadReason::{NotBuilt, Off};
     let is_foreign = matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. });
@@ -143,7 +142,7 @@ const fn is_serious(failure: &Failure) -> bool {
     !is_foreign && !is_unwanted
 }
 
-/// Tells of one document in another. What is wrong with it is returned; what ends the whole is an error.
+/// Emits a document inside another. Returns its own failure; an error ends the outer document.
 pub(super) fn tell(path: &str, bytes: Vec<u8>, outer: &mut Teller<'_>) -> Result<Option<Failure>, Failure> {
     let limits = *outer.limits;
     let (named, password) = (Kind::of_name(path), outer.wanted.password.clone());
@@ -172,8 +171,8 @@ pub(super) fn tell(path: &str, bytes: Vec<u8>, outer: &mut Teller<'_>) -> Result
     }
 }
 
-/// The bytes of one file in an archive, or of one that is attached to a mail. Its path is exactly this one, or the first that is
-/// cited so.
+/// Returns the bytes of a file in an archive or of an attachment of a mail. Its path is exactly `wanted`, or is the
+/// first one that is displayed as `wanted`.
 pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limits) -> Result<Vec<u8>, Failure> {
     let missing = || Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) };
     let content = match super::recognise(&bytes, Some(Kind::Eml)) {
@@ -207,7 +206,6 @@ fn nested() -> Failure {
     Failure::Foreign { found: "it is an archive in an archive or a mail, which is not opened".to_owned() }
 }
 
-/// Unpacks a file, as far as that is allowed.
 fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
     let content = file.content?;
     let most = limits.bytes_in.min(left);
@@ -215,7 +213,7 @@ fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, Unpac
     let mut bytes = Vec::new();
     let read = content.take(most.min(by_ratio).saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| match file.is_encrypted {
-        // One wrong password of 256 is told by what comes out only.
+        // One of 256 wrong passwords passes the check and is only noticed by damaged output.
         true => UnpackError::Locked,
         false => UnpackError::Other(format!("it cannot be unpacked ({error})")),
     })?;
@@ -241,7 +239,7 @@ fn visit(
         Kind::Zip => visit_zip(bytes, password, visitor),
         _ if bytes.starts_with(b"\x1f\x8b") => {
             let most = limits.bytes_in.saturating_mul(TOTAL);
-            // To whoever reads the archive it seems to be cut there.
+            // The archive reader sees the limit as a truncated archive.
             let mut unpacked = MultiGzDecoder::new(Cursor::new(bytes)).take(most.saturating_add(1));
             let visited = visit_tar(&mut unpacked, visitor);
             if visited.is_err() && unpacked.limit() == 0 {
@@ -254,7 +252,8 @@ fn visit(
     }
 }
 
-/// Returns whether all files of a ZIP archive are encrypted, and not with this password. The smallest tells.
+/// Returns true if all files of a ZIP archive are encrypted and the password does not open them. Tests the smallest
+/// file.
 fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
     let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return false };
     let mut smallest = None;
@@ -266,7 +265,7 @@ fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
         if !raw.encrypted() {
             return false;
         }
-        // Nothing contradicts a wrong password where nothing is packed.
+        // Prefer non-empty files, since empty ones do not reveal a wrong password.
         smallest = smallest.into_iter().chain([(raw.size() == 0, raw.compressed_size(), index)]).min();
     }
     let Some((.., index)) = smallest else { return false };
@@ -346,7 +345,7 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The path of a file, which leads nowhere but into the archive.
+/// Returns the normalised path of a file. Rejects paths that lead out of the archive.
 fn checked(name: &str) -> Result<String, String> {
     let shown = || clean::line(name, 100);
     let path = name.replace('\\', "/");
@@ -361,7 +360,7 @@ fn checked(name: &str) -> Result<String, String> {
     Ok(path.to_owned())
 }
 
-/// Folders, and what a system notes for itself.
+/// Returns true for folders and metadata files of operating systems.
 fn is_left_out(path: &str) -> bool {
     path.ends_with('/') || path.starts_with("__MACOSX/") || path.ends_with(".DS_Store")
 }

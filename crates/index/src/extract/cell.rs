@@ -1,5 +1,5 @@
-//! Shown text of a cell, which is not always what it holds: dates are dates, shares are percentages, and numbers have no digits that come
-//! from binary arithmetic.
+//! Displayed text of cells: dates, percentages, and numbers without artefacts of binary arithmetic. Also reads the
+//! comments of a workbook.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,29 +18,30 @@ use crate::{
     kind::Kind,
 };
 
-/// Styles of a workbook that are looked at. Excel takes fewer.
+/// Maximum number of styles in a workbook. Excel allows fewer.
 const MOST_STYLES: usize = 65_536;
-/// Cells of a sheet whose formats are known. The numbers of others are shown as if they had none.
+/// Maximum number of percentage cells per sheet. Further ones are shown as plain numbers.
 const MOST_CELLS: usize = 2_000_000;
 
-/// Cells of a sheet that may be unreadable before it is left.
+/// Number of unreadable cells after which a sheet is abandoned.
 pub(super) const UNREADABLE: u32 = 1000;
 
-/// Cells of a sheet that show percentages.
+/// Cells of a sheet that display percentages.
 #[derive(Debug, Default)]
 pub(super) struct SheetFormats {
-    /// Row, column and decimals, in the order of the sheet.
+    /// Row, column and decimals, in sheet order.
     cells: Vec<(u32, u32, usize)>,
-    /// The next of them.
+    /// Index of the next cell.
     next: usize,
 }
 
 impl SheetFormats {
-    /// Those of a sheet: the call that tells formulas tells no styles. A workbook without percentages is not read once more, and no
-    /// more of a sheet than as many cells that hold something as can be told from a row on, counted from 0.
+    /// Reads the percentage cells of a sheet in a separate pass, because the call that returns formulas returns no
+    /// styles. Skips the pass if the workbook has no percentages. Stops after `most` non-empty cells from `row` on,
+    /// starting at 0, since no more can be emitted.
     pub(super) fn of<RS: Read + Seek>(workbook: &mut Xlsx<RS>, name: &str, (row, most): (u32, usize)) -> Self {
         let mut found = Self::default();
-        // Whoever reads the cells says what is wrong with them.
+        // Errors are reported when the cells are read.
         let Ok(mut reader) = workbook.worksheet_cells_reader(name) else { return found };
         let decimals = |style: &Style| percent_decimals(&style.number_format.as_ref()?.format_code);
         let formats: Vec<Option<usize>> = reader.styles().iter().take(MOST_STYLES).map(decimals).collect();
@@ -56,7 +57,7 @@ impl SheetFormats {
                 Ok(None) | Err(_) => break,
             };
             let ((own_row, column), value) = (cell.get_position(), cell.get_value());
-            // Formulas often tell an empty text, which is not told.
+            // Formulas often have an empty result, which is not emitted.
             let holds_something = value.get_string().map_or(!value.is_empty(), |text| !text.trim().is_empty());
             wanted += usize::from(own_row >= row && holds_something);
             found.cells.extend(formats.get(style).copied().flatten().map(|decimals| (own_row, column, decimals)));
@@ -64,7 +65,7 @@ impl SheetFormats {
         found
     }
 
-    /// Decimals of the percentage that a cell shows. Cells are asked for in the order of the sheet.
+    /// Returns the number of decimals if the cell displays a percentage. Must be called in sheet order.
     pub(super) fn at(&mut self, row: u32, column: u32) -> Option<usize> {
         let before = |cell: &&(u32, u32, usize)| (cell.0, cell.1) < (row, column);
         self.next += self.cells.get(self.next..).unwrap_or_default().iter().take_while(before).count();
@@ -74,17 +75,17 @@ impl SheetFormats {
     }
 }
 
-/// Returns whether only this one cell cannot be read.
+/// Returns true if the error affects only this cell.
 pub(super) const fn is_unreadable(error: &XlsxError) -> bool {
     matches!(error, XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_))
 }
 
-/// Shown text of a cell; none where it is empty. A number is a percentage if its format has `decimals` for one.
+/// Returns the displayed text of a cell. `None` if it is empty. With `decimals`, a number is shown as a percentage.
 pub(super) fn shown(value: &impl DataType, decimals: Option<usize>) -> Option<String> {
     if let Some(date) = value.get_datetime() {
         return Some(date_shown(date));
     }
-    // Those of the other forms: errors, text, numbers, truth, and dates that are written out.
+    // Errors, text, ISO dates, numbers and booleans.
     let text = value.get_error().map(ToString::to_string).or_else(|| value.get_string().map(str::to_owned));
     let text =
         text.or_else(|| value.get_datetime_iso().or_else(|| value.get_duration_iso()).map(|iso| iso.replace('T', " ")));
@@ -98,15 +99,15 @@ pub(super) fn shown(value: &impl DataType, decimals: Option<usize>) -> Option<St
     text.or_else(|| value.get_bool().map(|truth| if truth { "TRUE" } else { "FALSE" }.to_owned()))
 }
 
-/// `2024-03-05`, `2024-03-05 14:30`, `14:30:15`, and hours for a span of time.
+/// Formats `2024-03-05`, `2024-03-05 14:30` or `14:30:15`. Durations are in hours.
 fn date_shown(date: ExcelDateTime) -> String {
     const DAY_SECONDS: f64 = 86_400.0;
     let value = date.as_f64();
-    // There are no days before the first one; spreadsheets show them as so much time before it, or not at all.
+    // There are no days before the first one. Spreadsheets show negative values as durations or not at all.
     if date.is_duration() || value < 0.0 {
         let seconds = value * DAY_SECONDS;
         let sign = if seconds < 0.0 { "-" } else { "" };
-        // A span of more seconds than fit is shown as the longest one.
+        // The conversion saturates at the largest duration.
         let seconds = seconds.abs().round() as u64;
         return format!("{sign}{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     }
@@ -116,26 +117,26 @@ fn date_shown(date: ExcelDateTime) -> String {
         (hour, minute, 0) => format!("{hour:02}:{minute:02}"),
         (hour, minute, second) => format!("{hour:02}:{minute:02}:{second:02}"),
     };
-    // Before the first day there is only the time of day.
+    // Before the first day there is only a time of day.
     let day = if value < 1.0 { String::new() } else { format!("{year:04}-{month:02}-{day:02}") };
     format!("{day}{}{time}", if day.is_empty() || time.is_empty() { "" } else { " " })
 }
 
-/// Significant digits of a number that a spreadsheet keeps. Further ones come from binary arithmetic.
+/// Number of significant digits that spreadsheets store. Further digits are artefacts of binary arithmetic.
 const KEPT: i32 = 15;
-/// Significant digits of a number without a format that are shown where it has a fraction.
+/// Number of significant digits shown for a fraction without a format.
 const SHOWN: i32 = 11;
-/// Limit above which not every whole number can be distinguished from the next one.
+/// Limit above which integers are no longer exact.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
-/// Limit of a number from which on it is shown with a power of ten, whatever its format.
+/// Limit above which numbers are shown with an exponent in any format.
 const LARGE: f64 = 1e15;
-/// Decimals that a format can ask for.
+/// Maximum number of decimals in a format.
 const MOST_DECIMALS: usize = 30;
 
-/// A number without a format: whole ones to the last digit, fractions with eleven digits at the most.
+/// Formats a number without a format: integers exactly, fractions with at most eleven digits.
 pub(super) fn general(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < WHOLE {
-        // Adding zero makes a negative zero positive.
+        // Adding zero turns negative zero into zero.
         return format!("{:.0}", value + 0.0);
     }
     if !value.is_finite() {
@@ -147,7 +148,7 @@ pub(super) fn general(value: f64) -> String {
     if !(-9..KEPT).contains(&exponent) {
         return format!("{}E{exponent:+03}", without_zeros(mantissa));
     }
-    // Of a large one with a fraction, such as an amount of money, two decimals are shown nevertheless.
+    // Large numbers with a fraction, such as amounts of money, keep two decimals.
     without_zeros(&rounded(value, usize::try_from(SHOWN - 1 - exponent).unwrap_or_default().max(2))).to_owned()
 }
 
@@ -155,8 +156,8 @@ fn without_zeros(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
-/// The number with as many digits as spreadsheets keep, and its power of ten. It is away from zero by less than one of
-/// them, so that halves round up.
+/// Returns the number rounded to the stored digits, and its exponent. It is moved away from zero by less than one
+/// digit, so that halves round up.
 fn kept(value: f64) -> (f64, i32) {
     let written = format!("{value:.14e}");
     let exponent = written.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or_default();
@@ -171,7 +172,7 @@ fn rounded(value: f64, decimals: usize) -> String {
     format!("{kept:.known$}{point}{}", "0".repeat(decimals - known))
 }
 
-/// Decimals of the percentage that the code of a format shows for positive numbers; `None` for codes that show something else.
+/// Returns the decimals of a percentage format for positive numbers. `None` for other formats.
 fn percent_decimals(code: &str) -> Option<usize> {
     let digits = code.split(';').next()?.strip_suffix('%')?.trim_end_matches([' ', '\u{a0}', '\\']);
     let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
@@ -181,7 +182,6 @@ fn percent_decimals(code: &str) -> Option<usize> {
     Some(decimals.len()).filter(|decimals| is_plain && *decimals <= MOST_DECIMALS)
 }
 
-/// A share as a percentage.
 fn percentage(value: f64, decimals: usize) -> String {
     let hundredths = value * 100.0;
     if !hundredths.is_finite() || hundredths.abs() >= LARGE {
@@ -192,24 +192,23 @@ fn percentage(value: f64, decimals: usize) -> String {
     format!("{sign}{number}%")
 }
 
-/// Comments of a sheet by row and column, both from 0.
+/// Comments of a sheet by row and column, both starting at 0.
 pub(super) type Comments = BTreeMap<(u32, u32), String>;
 
 /// Comments of a workbook.
 #[derive(Debug, Default)]
 pub(super) struct BookComments {
-    /// By the names of their sheets.
     pub(super) sheets: HashMap<String, Comments>,
-    /// Sheets with comments of which something was left out, and why.
+    /// Sheets with truncated comments, each with the reason.
     pub(super) truncated: Vec<String>,
 }
 
-/// Comments of one sheet that are read.
+/// Maximum number of comments per sheet.
 const MOST: usize = 100_000;
-/// Bytes of one comment; a cell has as many letters.
+/// Maximum length of a comment in bytes, about that of a cell.
 const LENGTH: usize = 32 * 1024;
 
-/// The comments of all sheets. A workbook without comments is still one: what is wrong is found by whoever reads its cells.
+/// Reads the comments of all sheets. Damage is ignored here, as it is reported when the cells are read.
 pub(super) fn book_comments(bytes: &[u8], limits: &Limits) -> BookComments {
     if !contains(bytes, b"comments") {
         return BookComments::default();
@@ -240,7 +239,7 @@ fn tree(package: &mut Package<&[u8]>, path: &str) -> Result<Option<Node>, Failur
     Ok(package.text(path)?.and_then(|text| package::parse(&text).ok()))
 }
 
-/// Files that a file names: id, kind and path of each.
+/// Returns the files that a file references, each with id, type and path.
 fn related(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(list) = tree(package, &format!("{folder}/_rels/{name}.rels"))? else { return Ok(Vec::new()) };
@@ -253,7 +252,7 @@ fn related(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, Stri
     Ok(found.iter().filter_map(of).collect())
 }
 
-/// The comments of a sheet, and what it has too much of.
+/// Returns the comments of a sheet, and a description of what was truncated.
 fn comments(told: &Node) -> (Comments, Option<String>) {
     let mut is_long = false;
     let authors = told.all("author");
@@ -264,7 +263,7 @@ fn comments(told: &Node) -> (Comments, Option<String>) {
         let by = by.and_then(|by| authors.get(by)).map(|by| by.text()).unwrap_or_default();
         let text = comment.node("text").map(Node::text).unwrap_or_default();
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        // Many programs write the name into the comment as well.
+        // Many programs repeat the author in the comment.
         let text = text.strip_prefix(by.trim()).map(|rest| rest.trim_start_matches([':', ' '])).unwrap_or(&text);
         is_long |= text.len() > LENGTH;
         let text = text.get(..text.floor_char_boundary(LENGTH)).unwrap_or_default();
@@ -280,7 +279,7 @@ fn comments(told: &Node) -> (Comments, Option<String>) {
     (comments, truncated)
 }
 
-/// Row and column of `B3`, both from 0; none of a cell that no sheet can have.
+/// Parses a reference such as `B3` to row and column, both starting at 0. `None` if no sheet can have that cell.
 fn place(name: &str) -> Option<(u32, u32)> {
     let digits = name.find(|letter: char| letter.is_ascii_digit())?;
     let (letters, number) = name.split_at(digits);
@@ -323,7 +322,7 @@ mod tests {
             (-2.5, "-2.5"),
             (-0.0, "0"),
             (1.0 / 3.0, "0.33333333333"),
-            // Numbers of books and telephones are whole, and so they stay.
+            // Integers such as ISBNs and telephone numbers stay exact.
             (1_234_567_890_123_456.0, "1234567890123456"),
             (123_456_789_012.34, "123456789012.34"),
             (0.000_012_345, "0.000012345"),

@@ -1,4 +1,4 @@
-//! Text as everybody can show it, whatever it is encoded in: no control characters, and nothing that is told without bound.
+//! Sanitising and decoding of text: removes control characters, bounds sizes, and detects encodings.
 
 use agentd_core::charset;
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
@@ -9,21 +9,20 @@ use crate::{
     frame::Head,
 };
 
-/// Columns that any spreadsheet has at most.
+/// Maximum number of columns in any spreadsheet program.
 pub(crate) const MAX_COLUMNS: u32 = 16_384;
-/// Rows that any spreadsheet has at most, with room for text files.
+/// Maximum number of rows, well above that of spreadsheet programs, since text files may have more.
 pub(crate) const MAX_ROWS: u32 = 1 << 30;
 const NAME_BYTES: usize = 300;
 const PATH_BYTES: usize = 1000;
 const TITLE_BYTES: usize = 500;
 
-/// Without control characters but line ends and tabs, without marks that turn the direction of what follows, and with plain
-/// line ends.
+/// Removes control characters except line ends and tabs, and bidirectional formatting characters. Normalises line ends.
 pub fn text(text: &str) -> String {
     owned(text.to_owned())
 }
 
-/// The same without a copy where there is nothing to do.
+/// Like [`text()`], without a copy if nothing changes.
 pub fn owned(text: String) -> String {
     if !text.contains(is_unwanted) {
         return text;
@@ -33,7 +32,7 @@ pub fn owned(text: String) -> String {
     while let Some(letter) = letters.next() {
         match letter {
             '\r' if letters.peek() == Some(&'\n') => {}
-            // The end of a page is the end of a line.
+            // A page break ends the line.
             '\r' | '\u{b}' | '\u{c}' | '\u{85}' => cleaned.push('\n'),
             letter if is_unwanted(letter) => {}
             letter => cleaned.push(letter),
@@ -48,7 +47,7 @@ fn is_unwanted(letter: char) -> bool {
         || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// One line of at most so many bytes.
+/// Returns the text as one line of at most `most` bytes, plus an ellipsis if it was cut.
 pub fn line(text: &str, most: usize) -> String {
     let mut line = self::text(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.len() > most {
@@ -58,7 +57,7 @@ pub fn line(text: &str, most: usize) -> String {
     line
 }
 
-/// Title of a document; none where it is empty.
+/// Returns the sanitised title of a document. `None` if it is empty.
 pub fn title(text: &str) -> Option<String> {
     Some(line(text, TITLE_BYTES)).filter(|title| !title.is_empty())
 }
@@ -93,9 +92,9 @@ fn place(place: DocumentPlace) -> DocumentPlace {
     }
 }
 
-/// Returns whether a part is at a place that can be, with cells where its place says.
+/// Returns true if the place is valid and contains the cells of the part.
 pub(crate) fn is_sound(part: &Part) -> bool {
-    // One archive in another is never told.
+    // Archives in archives are not opened.
     let at = match &part.place {
         DocumentPlace::Inner { place, .. } if matches!(**place, DocumentPlace::Inner { .. }) => return false,
         DocumentPlace::Inner { place, .. } => &**place,
@@ -122,7 +121,7 @@ pub(crate) fn is_sound(part: &Part) -> bool {
         .iter()
         .chain(&table.rows)
         .all(|row| (1..=MAX_ROWS).contains(&row.number) && columns(row) <= MAX_COLUMNS.into());
-    // Rows that nobody wants are not told, though the place has them.
+    // The place may include rows that were not requested.
     let is_within = match (range, table.range_of(&table.rows)) {
         (_, None) => true,
         (None, Some(_)) => false,
@@ -131,7 +130,7 @@ pub(crate) fn is_sound(part: &Part) -> bool {
     is_ordered && fits && is_within
 }
 
-/// The same failure with short texts.
+/// Shortens the texts of a failure.
 pub(crate) fn failure(mut failure: Failure) -> Failure {
     const WHY_BYTES: usize = 300;
     match &mut failure {
@@ -149,13 +148,13 @@ pub(crate) fn failure(mut failure: Failure) -> Failure {
     failure
 }
 
-/// Encodings that a text shows by itself, whatever it says.
+/// Encodings that are evident from the bytes, regardless of a declaration.
 const EVIDENT: [&Encoding; 4] = [UTF_8, UTF_16LE, UTF_16BE, ISO_2022_JP];
 
-/// Bytes that are looked at to guess.
+/// Number of bytes used for detection.
 const SAMPLE: usize = 64 * 1024;
 
-/// The text. `declared` is what the text says of its own encoding, which counts where it can be true.
+/// Decodes a text. The encoding in `declared` is used if it is plausible.
 pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
     let found = charset::detect(bytes, true).unwrap_or(charset::Charset::UTF_8);
     let declared = declared.and_then(|label| Encoding::for_label(label.as_bytes()));
@@ -163,7 +162,7 @@ pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
     declared.unwrap_or(found.encoding).decode_without_bom_handling(&bytes[found.bom..]).0.into_owned()
 }
 
-/// Returns whether these bytes are text in some encoding.
+/// Returns true if the bytes are text in some encoding.
 pub fn is_text(bytes: &[u8]) -> bool {
     charset::detect(&bytes[..bytes.len().min(SAMPLE)], bytes.len() <= SAMPLE).is_ok()
 }

@@ -1,5 +1,5 @@
-//! HTML: what a reader of the page sees, as Markdown. EPUB: a book as pages of the web in an archive, in the order in which they are read.
-//! Notebooks of Jupyter: cells, each with what it printed.
+//! HTML pages as Markdown, EPUB books, which are archives of pages in reading order, and Jupyter notebooks with the
+//! output of each cell.
 
 use std::{collections::HashSet, fmt::Write as _};
 
@@ -12,19 +12,19 @@ use super::{
 };
 use crate::{failure::Failure, kind::Kind};
 
-/// Elements of a page that are not its text.
+/// Elements that contain no readable text.
 const NO_TEXT: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
 
-/// Elements in each other at the most. Pages have some dozens, and what it takes to read them grows with the square.
+/// Maximum nesting depth of elements. Real pages have some dozens, and the time for parsing grows with the square.
 const MOST_DEPTH: usize = 10_000;
 
-/// Elements that hold nothing, or end where the next begins, as nobody has to write.
+/// Elements without content, or whose end tag is optional.
 const OPEN_ENDED: [&str; 28] = [
     "area", "base", "br", "col", "colgroup", "dd", "dt", "embed", "hr", "img", "input", "li", "link", "meta",
     "optgroup", "option", "p", "param", "rp", "rt", "source", "tbody", "td", "tfoot", "th", "thead", "tr", "wbr",
 ];
 
-/// Bytes of its start that are searched for its own declaration.
+/// Number of leading bytes that are searched for an encoding declaration.
 const START: usize = 4096;
 
 pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
@@ -34,15 +34,15 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     teller.unpaged(text)
 }
 
-/// A page as text, in the encoding that it declares.
+/// Decodes a page in the encoding that it declares.
 pub(super) fn decoded(bytes: &[u8]) -> String {
     clean::decode(bytes, declared(bytes).as_deref())
 }
 
-/// The page as a reader sees it, as Markdown.
+/// Converts a page to Markdown.
 ///
 /// # Errors
-/// The damage, in words.
+/// Returns a description of the damage.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
     if depth(page) > MOST_DEPTH {
         return Err(format!("its elements are nested more than {MOST_DEPTH} deep"));
@@ -51,7 +51,7 @@ pub(super) fn markdown(page: &str) -> Result<String, String> {
     converter.convert(page).map_err(|error| error.to_string())
 }
 
-/// Depth to which its elements are nested, about.
+/// Returns the approximate nesting depth of the elements.
 fn depth(page: &str) -> usize {
     let (mut depth, mut most) = (0_usize, 0);
     for (at, _) in page.match_indices('<') {
@@ -69,7 +69,7 @@ fn depth(page: &str) -> usize {
     most
 }
 
-/// `<meta charset="…">`, and the older form of it.
+/// Returns the encoding in `<meta charset="…">` or its older form.
 fn declared(bytes: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(START)]).to_ascii_lowercase();
     let (_, after) = start.split_once("charset=")?;
@@ -81,7 +81,6 @@ fn declared(bytes: &[u8]) -> Option<String> {
     Some(label).filter(|label| !label.is_empty())
 }
 
-/// Text of the title.
 fn title(page: &str) -> Option<String> {
     const MOST: usize = 2000;
     let lower = page.to_ascii_lowercase();
@@ -89,7 +88,7 @@ fn title(page: &str) -> Option<String> {
     let start = tag + lower[tag..].find('>')? + 1;
     let end = start + lower[start..].find("</title").filter(|length| *length <= MOST)?;
     let mut title = page[start..end].to_owned();
-    // The last, so that what it brings forth is not read again.
+    // `&amp;` comes last, so that its result is not decoded again.
     for (entity, letter) in
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&nbsp;", " "), ("&amp;", "&")]
     {
@@ -98,7 +97,7 @@ fn title(page: &str) -> Option<String> {
     Some(title)
 }
 
-/// Chapters that are read of a book.
+/// Maximum number of chapters in a book.
 const MOST: usize = 5000;
 
 pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
@@ -128,7 +127,7 @@ pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     if chapters().nth(MOST).is_some() {
         teller.leave_out(format!("it has more than {MOST} chapters"));
     }
-    // A chapter that the spine names again is shown once.
+    // A chapter that the spine lists twice is read once.
     let mut shown = HashSet::new();
     for path in chapters().take(MOST).filter_map(path).filter(|path| shown.insert(path.clone())) {
         match package.text(&path) {
@@ -145,7 +144,7 @@ pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     missing.map_or(Ok(()), |why| Err(damaged(why)))
 }
 
-/// Paths of what is encrypted in the book. Fonts that are garbled, so that nobody takes them out of it, are none of that.
+/// Returns the paths of encrypted files. Obfuscated fonts are excluded, since they do not affect the text.
 fn protected(package: &mut Package) -> HashSet<String> {
     const OF_FONTS: [&str; 2] = ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"];
     let list = package.text("META-INF/encryption.xml").ok().flatten();
@@ -159,7 +158,7 @@ fn protected(package: &mut Package) -> HashSet<String> {
     encrypted.into_iter().filter_map(path).collect()
 }
 
-/// Path in the archive of what a page of the book names, without `..` and with its letters as they are.
+/// Resolves a reference to a path in the archive: removes `..` and the fragment, and decodes percent escapes.
 fn resolved(folder: &str, href: &str) -> String {
     let href = href.split('#').next().unwrap_or_default();
     let mut parts = href.split('%');
@@ -172,13 +171,13 @@ fn resolved(folder: &str, href: &str) -> String {
     package::resolved(folder, &String::from_utf8_lossy(&bytes))
 }
 
-/// Characters of the output of one cell.
+/// Maximum number of characters in the output of a cell.
 const OUTPUT: usize = 10_000;
 
 pub(super) fn notebook(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
     let text = clean::decode(bytes, None);
     let book: Value = serde_json::from_str(&text).map_err(|error| broken(Kind::Ipynb, &error.to_string()))?;
-    // The third version has its cells one level deeper.
+    // Version 3 of the format nests its cells in a worksheet.
     let cells = book.get("cells").or_else(|| book.pointer("/worksheets/0/cells")).and_then(Value::as_array);
     let cells = cells.ok_or_else(|| broken(Kind::Ipynb, "it has no cells"))?;
     let language = ["/metadata/kernelspec/language", "/metadata/language_info/name"];
@@ -198,7 +197,7 @@ pub(super) fn notebook(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Fail
     teller.unpaged(parts.join("\n\n"))
 }
 
-/// A cell with what it printed, and whether that is not all.
+/// Formats a cell with its output. Returns true if the output was truncated.
 fn shown(number: usize, cell: &Value, language: &str) -> (String, bool) {
     let source = cell.get("source").or_else(|| cell.get("input")).map(joined).unwrap_or_default();
     let source = source.trim_end();
@@ -222,7 +221,7 @@ fn shown(number: usize, cell: &Value, language: &str) -> (String, bool) {
     (text, is_cut)
 }
 
-/// A text that may be told line by line.
+/// Returns a text that may be given as a list of lines.
 fn joined(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

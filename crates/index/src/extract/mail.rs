@@ -1,4 +1,4 @@
-//! Mail: who wrote what to whom, the text, and the attached files, each a document within.
+//! Mail messages: headers, text, and attachments, each as a separate document.
 
 use std::{collections::HashSet, io::Cursor};
 
@@ -12,14 +12,13 @@ use super::{
 };
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
-/// People of a list, and files, that are told.
+/// Maximum number of people per list, and of attachments.
 const MOST: usize = 200;
-/// Bytes of the name of a file.
+/// Maximum length of a file name in bytes.
 const NAME_BYTES: usize = 200;
-/// Bytes of the ending of a name.
+/// Maximum length of a file extension in bytes.
 const ENDING_BYTES: usize = 20;
 
-/// A message as mail servers keep it.
 pub(super) fn message(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
     let mail = MessageParser::default().parse(bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
     let mut told = Message {
@@ -34,7 +33,8 @@ pub(super) fn message(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     }
     let texts = (0..mail.text_body_count()).filter_map(|at| mail.body_text(at));
     told.text = texts.collect::<Vec<_>>().join("\n\n");
-    // Many have both, and some only the one for browsers, which the library would tell without its tables and lists.
+    // Many messages have a plain text as well. For those with HTML only, the library's conversion would lose tables and
+    // lists.
     let pages: Vec<_> = (0..mail.html_body_count()).filter_map(|at| mail.body_html(at)).collect();
     let is_page = mail.text_bodies().all(|part| part.is_text_html());
     if is_page && !pages.is_empty() {
@@ -45,21 +45,20 @@ pub(super) fn message(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     told.tell(Kind::Eml, teller)
 }
 
-/// A file that is attached to a message.
+/// Converts an attachment. Attached messages become `.eml` files.
 fn attached(part: &MessagePart<'_>) -> Attachment {
     if let Some(inner) = part.message() {
         let name = format!("{}.eml", inner.subject().unwrap_or("message"));
         return Attachment { name, content: Some(inner.raw_message().to_vec()) };
     }
     let name = part.attachment_name().unwrap_or("a file without a name").to_owned();
-    // A picture that stands in the text is a sign or a signature more often than a page.
+    // Inline images are mostly logos or signatures, so they are not read.
     let is_picture = part.content_type().is_some_and(|kind| kind.ctype().eq_ignore_ascii_case("image"));
     let is_attached = part.content_disposition().is_some_and(|how| how.is_attachment());
     let is_in_text = is_picture && part.content_id().is_some() && !is_attached;
     Attachment { name, content: (!is_in_text).then(|| part.contents().to_vec()) }
 }
 
-/// A message of Outlook.
 pub(super) fn outlook(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let failure = |error: office_oxide::cfb::CfbError| broken(Kind::Msg, &error.to_string());
     let mut file = CfbReader::new(Cursor::new(bytes)).map_err(failure)?;
@@ -72,7 +71,7 @@ pub(super) fn outlook(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         ..Message::default()
     };
     if told.text.trim().is_empty() {
-        // Its other form, in the encoding that the page says.
+        // Fall back to the HTML body, in the encoding that it declares.
         let page = file.open_stream_by_path("__substg1.0_10130102").unwrap_or_default();
         told.text = html::markdown(&html::decoded(&page)).map_err(|why| broken(Kind::Msg, &why))?;
     }
@@ -83,21 +82,22 @@ pub(super) fn outlook(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     told.tell(Kind::Msg, teller)
 }
 
-/// The files that are attached to a message of Outlook, and one more than are told where there are more.
+/// Returns the attachments of an Outlook message, up to one more than the limit so that the caller can detect the
+/// excess.
 fn outlook_files(file: &mut CfbReader<Cursor<Vec<u8>>>) -> Vec<Attachment> {
     let mut files = Vec::new();
     for number in 0..=MOST {
         let folder = format!("__attach_version1.0_#{number:08X}/");
         let names = [0x3707, 0x3704, 0x3001].map(|name| property(file, &folder, name));
         let Some(name) = names.into_iter().find(|name| !name.trim().is_empty()) else { break };
-        // A message within is a folder of its own there, and not read.
+        // An attached message is stored as a folder and is not read.
         let content = file.open_stream_by_path(&format!("{folder}__substg1.0_37010102")).ok();
         files.push(Attachment { name, content });
     }
     files
 }
 
-/// A text of a message of Outlook, by its number; empty where there is none.
+/// Returns a text property of an Outlook message by its number. Empty if it is missing.
 fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) -> String {
     if let Ok(bytes) = file.open_stream_by_path(&format!("{folder}__substg1.0_{number:04X}001F")) {
         return encoding_rs::UTF_16LE.decode_without_bom_handling(&bytes).0.trim_end_matches('\0').to_owned();
@@ -107,22 +107,21 @@ fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) ->
     super::clean::decode(&bytes[..end], None)
 }
 
-/// A file that is attached to a message.
 #[derive(Debug)]
 struct Attachment {
     name: String,
-    /// None of what is not read.
+    /// `None` if the content is not read.
     content: Option<Vec<u8>>,
 }
 
-/// Files under names that are names, each its own.
+/// Makes the names of attachments valid and unique.
 fn named(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
     let mut taken = HashSet::new();
     let own = |Attachment { name, content }: Attachment| {
         let plain = name.replace(['/', '\\'], "_");
         let whole = plain.rsplit_once('.').filter(|(_, ending)| ending.len() <= ENDING_BYTES);
         let (stem, ending) = whole.map_or((&*plain, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
-        // With room for its ending, which says what it is, and for a number.
+        // Leaves room for the extension, which decides the type, and for a number.
         let stem = clean::line(stem, NAME_BYTES - 2 * ENDING_BYTES);
         let ending = clean::line(&ending, ENDING_BYTES + 1);
         let others = (2..).map(|number| format!("{stem} ({number}){ending}"));
@@ -134,7 +133,7 @@ fn named(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
     files.map(own).collect()
 }
 
-/// Content of the file that is attached to a message under this name.
+/// Returns the content of the attachment with this name.
 pub(super) fn entry(bytes: Vec<u8>, kind: Kind, wanted: &str) -> Result<Option<Vec<u8>>, Failure> {
     let files = if kind == Kind::Msg {
         let file = CfbReader::new(Cursor::new(bytes));
@@ -147,7 +146,6 @@ pub(super) fn entry(bytes: Vec<u8>, kind: Kind, wanted: &str) -> Result<Option<V
     Ok(files.into_iter().find(|file| file.name == wanted).and_then(|file| file.content))
 }
 
-/// A message as it is told.
 #[derive(Debug, Default)]
 struct Message {
     subject: String,
@@ -162,7 +160,7 @@ struct Message {
 }
 
 impl Message {
-    /// Tells the message, and then the files that are attached to it, unless no more than their names are wanted.
+    /// Emits the message and then its attachments, unless only a listing or one attachment is wanted.
     fn tell(self, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
         teller.head(Some(&self.subject), None)?;
         if self.has_many_people {
@@ -191,7 +189,7 @@ impl Message {
     }
 }
 
-/// The people of a list, and whether there are more.
+/// Formats a list of people, and returns true if it was truncated.
 fn people(address: Option<&Address<'_>>) -> (String, bool) {
     let one = |address: &mail_parser::Addr<'_>| match (address.name(), address.address()) {
         (Some(name), Some(address)) => format!("{name} <{address}>"),
@@ -231,7 +229,7 @@ mod tests {
         assert!(names.iter().all(|name| name.ends_with(".png") && name.len() <= NAME_BYTES), "{names:?}");
         let read = |name: &str| entry(mail.clone().into_bytes(), Kind::Eml, name).unwrap().map(String::from_utf8);
         let told: Vec<_> = names.iter().map(|name| read(name).map(Result::unwrap)).collect();
-        // A picture in the text is not read, and one that is attached is, whatever number it has.
+        // Inline images are not read, but attached ones are. Their numbering does not matter.
         assert_eq!(told, [Some("one".to_owned()), Some("two".to_owned()), None]);
     }
 }

@@ -1,14 +1,15 @@
-//! From bytes to parts: one file a format. All of this runs in a [worker](crate::worker), never in the daemon.
+//! Extraction: from bytes to parts, with one file per format. All of this runs in a [worker](crate::worker), never in
+//! the daemon.
 //!
-//! - [`recognise()`]: what the bytes are, whatever the name says.
-//! - `teller`: [`Teller`] keeps the limits, and cuts what is large into pieces.
-//! - `pdf`, `office` (Word and PowerPoint), `rtf`, `html` (and books and notebooks): one file a format.
-//! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`: what many formats are made of.
-//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too. They and tables as text are told by `sheet`, row by row; what a
-//!   `cell` shows, and comments on it.
-//! - `archive`: documents in archives. `unlock`: documents of Office 2007 and later that are encrypted with a password.
-//! - `scan`: pages that are pictures, whose letters are recognised.
-//! - [`clean`]: text as everybody can show it, from the bytes of files.
+//! - [`recognise()`]: type detection by content.
+//! - `teller`: [`Teller`] enforces the limits and splits large parts.
+//! - `pdf`, `office` (Word and PowerPoint), `rtf`, `html` (also books and notebooks), `open_document`, `mail`: formats
+//!   of texts. `package`: ZIP and XML, on which many of them are based.
+//! - `xlsx`: workbooks, including older ones and OpenDocument. `sheet` emits them and CSV files row by row; `cell`
+//!   formats cells and reads comments.
+//! - `archive`: documents in archives. `unlock`: password-encrypted documents of Office 2007 and later.
+//! - `scan`: recognition of pages that are images.
+//! - [`clean`]: decoding and sanitising of text.
 
 mod archive;
 mod cell;
@@ -41,10 +42,11 @@ use crate::{
     kind::Kind,
 };
 
-/// Tells of a document of this kind part by part.
+/// Reads a document of this kind and emits its parts.
 ///
 /// # Errors
-/// The damage, what was left out, and whatever the teller's listener refuses. What was told before holds.
+/// If the document is damaged, if text was left out, or if the listener fails. Parts that were emitted before remain
+/// valid.
 pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let told = match kind {
         Kind::Pdf => pdf::extract(bytes, teller),
@@ -75,7 +77,7 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
     }
 }
 
-/// Tells of a text as it is, with its lines. Markdown is called by its first heading.
+/// Emits a text with its line numbers. The first heading is the title of Markdown.
 fn lines(bytes: &[u8], kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let text = clean::decode(bytes, None);
     let title = text.lines().find_map(|line| line.strip_prefix("# ")).filter(|_| kind == Kind::Markdown);
@@ -83,12 +85,12 @@ fn lines(bytes: &[u8], kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failur
     teller.lines(&text)
 }
 
-/// Damaged, in words for people.
+/// Creates the error for a damaged document.
 pub(crate) fn broken(kind: Kind, why: &str) -> Failure {
     Failure::Broken { kind, parts: 0, why: clean::line(why, 200) }
 }
 
-/// Rows of cells as a Markdown table; none where nothing is in them.
+/// Formats rows as a Markdown table. `None` if all cells are empty.
 fn table(rows: Vec<Vec<String>>) -> Option<String> {
     let width = rows.iter().map(Vec::len).max()?;
     let is_empty = rows.iter().flatten().all(|cell| cell.trim().is_empty());
@@ -101,7 +103,7 @@ fn table(rows: Vec<Vec<String>>) -> Option<String> {
     (!is_empty).then(|| table.markdown().trim_end().to_owned())
 }
 
-/// Adds what stands above and below the pages of a text, each line once: many sections repeat it.
+/// Adds header and footer lines, each once, because many sections repeat them.
 fn add_margins(blocks: &mut Vec<String>, margins: Vec<String>) {
     let mut told: Vec<String> = Vec::new();
     for line in margins {

@@ -1,9 +1,10 @@
-//! Documents of Word and PowerPoint, which one library reads into one form. Word: one text, for its pages are made when it is printed,
-//! with what stands above and below its pages. PowerPoint: slide by slide, with the speaker's notes.
+//! Word and PowerPoint documents, which one library reads into a common form. Word documents are one text with their
+//! headers and footers, because pages only exist once they are printed. PowerPoint documents are read slide by slide
+//! with speaker notes.
 //!
-//! Equations become text of one line: fractions, powers, roots, sums and matrices keep what their letters alone do not say. Numbers of the
-//! lists of Word are written out: a paragraph says only its list and level, and the number that a reader sees comes from the paragraphs before
-//! it.
+//! Equations are linearised, so that fractions, powers, roots, sums and matrices keep their meaning. Word's list
+//! numbers are written out: a paragraph stores only its list and level, and the visible number depends on the
+//! paragraphs before it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,8 +35,8 @@ use crate::{
     kind::Kind,
 };
 
-/// Reads it whole; the library has its own limits, which are told to be no wider than ours. With it comes what is missing,
-/// because it is damaged or too large.
+/// Reads the whole document with the library's limits, tightened to ours. Also returns a failure if parts are missing
+/// because they are damaged or too large.
 fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result<(), Failure>), Failure> {
     let format = match kind {
         Kind::Pptx => DocumentFormat::Pptx,
@@ -54,7 +55,8 @@ fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result
     Ok((office.to_ir(), whole))
 }
 
-/// The document with its equations and the numbers of its lists spelled out. One that is damaged is left as it is: the library reads more of it.
+/// Rewrites the document with linearised equations and written-out list numbers. A damaged document is returned
+/// unchanged, because the library reads more of it.
 fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
     let Ok(mut package) = Package::open(bytes.clone(), kind, limits) else { return bytes };
     let mut numbering = if kind == Kind::Docx { Numbering::of(&mut package) } else { None };
@@ -74,7 +76,6 @@ fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
     if changed.is_empty() { bytes } else { package.rewritten(&changed).unwrap_or(bytes) }
 }
 
-/// Some of a document as Markdown.
 fn markdown(elements: Vec<Element>) -> String {
     let section = Section { elements, ..Section::default() };
     DocumentIR { sections: vec![section], ..DocumentIR::default() }.to_markdown()
@@ -92,7 +93,7 @@ fn failure(error: &OfficeError, kind: Kind) -> Failure {
     told(kind, &error.to_string())
 }
 
-/// A failure in words of the library, which calls damaged what is too large, too.
+/// Converts an error message of the library, which also reports exceeded limits as damage.
 fn told(kind: Kind, why: &str) -> Failure {
     const LIMITS: [(&str, &str, &str); 2] = [
         ("decompression limit exceeded", "the unpacked size of one of its parts", "64 MiB"),
@@ -102,7 +103,6 @@ fn told(kind: Kind, why: &str) -> Failure {
     limit.map_or_else(|| broken(kind, why), |(_, what, most)| Failure::too_many(what, most))
 }
 
-/// Tells of a document of Word.
 pub(super) fn text(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (document, whole) = read(bytes, kind, teller.limits)?;
     teller.head(document.metadata.title.as_deref(), None)?;
@@ -116,7 +116,7 @@ pub(super) fn text(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Resul
     whole
 }
 
-/// Lines above and below the pages of a section.
+/// Returns header and footer lines of a section.
 fn margins(section: &mut Section) -> Vec<String> {
     let mut lines = Vec::new();
     let above = [&mut section.header, &mut section.first_page_header, &mut section.even_page_header];
@@ -131,7 +131,6 @@ fn margins(section: &mut Section) -> Vec<String> {
     lines
 }
 
-/// Tells of slides.
 pub(super) fn slides(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (document, whole) = read(bytes, kind, teller.limits)?;
     teller.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;
@@ -142,7 +141,7 @@ pub(super) fn slides(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Res
     whole
 }
 
-/// Replaces the equations of a part of a document by ones of a single text each; none where there are no equations.
+/// Replaces each equation with a linear text. `None` if there are no equations.
 fn with_equations(part: &str) -> Option<String> {
     const CLOSE: &str = "</m:oMath>";
     opening(part)?;
@@ -170,7 +169,7 @@ fn with_equations(part: &str) -> Option<String> {
     Some(text)
 }
 
-/// Start of the next equation. A paragraph of them has a name that begins like theirs.
+/// Returns the offset of the next equation. The name of an equation paragraph has the same prefix and is skipped.
 fn opening(part: &str) -> Option<usize> {
     const NAME: &str = "<m:oMath";
     let is_whole = |at: &usize| part[at + NAME.len()..].starts_with(['>', ' ', '\n', '\r', '\t']);
@@ -181,12 +180,12 @@ fn children(node: &Node) -> String {
     node.nodes().map(linear).collect()
 }
 
-/// The part of that name, without the element around it.
+/// Returns the content of the child element with this name.
 fn of(node: &Node, name: &str) -> String {
     node.node(name).map(|part| children(part).trim().to_owned()).unwrap_or_default()
 }
 
-/// A property of the element, such as the sign of a sum.
+/// Returns a property of the element, such as the sign of a sum.
 fn property<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
     let properties = node.nodes().find(|node| node.name.ends_with("Pr"))?;
     properties.node(name).map(|property| property.attribute("val").unwrap_or_default())
@@ -194,7 +193,7 @@ fn property<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
 
 fn linear(node: &Node) -> String {
     let part = |name: &str| of(node, name);
-    // The letters below and above, as far as there are any.
+    // Formats subscripts and superscripts.
     let scripts = |below: &str, above: &str| {
         let script = |mark: char, text: String| if text.is_empty() { text } else { format!("{mark}{}", group(text)) };
         script('_', part(below)) + &script('^', part(above))
@@ -214,7 +213,7 @@ fn linear(node: &Node) -> String {
             degree if degree.is_empty() => format!("√({})", part("e")),
             degree => format!("({})^(1/{})", part("e"), group(degree)),
         },
-        // An integral where nothing is said.
+        // An integral is the default.
         "nary" => format!("{}{} {}", property(node, "chr").unwrap_or("∫"), scripts("sub", "sup"), part("e")),
         "d" => {
             let mark = |name: &str, usual| property(node, name).unwrap_or(usual);
@@ -228,17 +227,17 @@ fn linear(node: &Node) -> String {
         "acc" => group(part("e")) + property(node, "chr").unwrap_or("\u{302}"),
         "bar" => group(part("e")) + if property(node, "pos") == Some("top") { "\u{305}" } else { "\u{332}" },
         name if name.ends_with("Pr") => String::new(),
-        // Boxes, groups, and what comes later.
+        // Boxes, groups and unknown elements.
         _ => children(node),
     }
 }
 
-/// Brackets around what is more than one number or name.
+/// Encloses the text in brackets unless it is a single number or name.
 fn group(text: String) -> String {
     if text.chars().all(char::is_alphanumeric) { text } else { format!("({text})") }
 }
 
-/// The text of a run. Slanted letters of mathematics become the letters that people search for.
+/// Returns the text of a run. Mathematical alphabets are replaced by the ordinary letters that people search for.
 fn run(node: &Node) -> String {
     use unicode_normalization::UnicodeNormalization as _;
     let plain = |letter: char| match letter {
@@ -249,25 +248,25 @@ fn run(node: &Node) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Levels of a list.
+/// Number of levels in a list.
 const LEVELS: usize = 9;
-/// Characters of the text of a level.
+/// Maximum length of a level's label in characters.
 const MAX_LABEL: usize = 60;
 
-/// The lists of a document and how far they have come.
+/// Numbering definitions of a document, with the state of each list.
 pub(super) struct Numbering {
     lists: NumberingDefinitions,
     styles: StyleSheet,
-    /// Levels, by definition and number, whose numbers are all in digits.
+    /// Levels, by definition and level, whose labels use decimal digits throughout.
     decimal: HashSet<(u32, u8)>,
-    /// Last numbers of the levels. Lists of one definition count together.
+    /// Last number of each level. Lists with the same definition share their counters.
     counts: HashMap<u32, [Option<u32>; LEVELS]>,
-    /// Lists and levels that have begun once more.
+    /// Lists and levels whose start override was applied.
     begun: HashSet<(u32, u8)>,
 }
 
 impl Numbering {
-    /// The lists of a document; none where it has none.
+    /// Reads the numbering definitions. `None` if there are none or they are damaged.
     pub(super) fn of(package: &mut Package) -> Option<Self> {
         let numbering = package.text("word/numbering.xml").ok()??;
         let styles = package.text("word/styles.xml").ok().flatten().unwrap_or_default();
@@ -282,7 +281,7 @@ impl Numbering {
         Some(Self { lists, styles, decimal, counts: HashMap::new(), begun: HashSet::new() })
     }
 
-    /// The text of a document with its numbers as text in place of its lists; none where it has no numbers, or is damaged.
+    /// Replaces list references by the numbers as text. `None` if nothing changes or the part is damaged.
     pub(super) fn written_out(&mut self, part: &str) -> Option<String> {
         let mut reader = Reader::from_str(part);
         reader.config_mut().check_end_names = false;
@@ -300,7 +299,7 @@ impl Numbering {
             let name = tag.name();
             let (prefix, label) = (name.as_ref().strip_suffix("pPr")?, quick_xml::escape::escape(&*label));
             let (before, close) = (part.get(copied..end)?, part.get(end..after)?);
-            // The last list counts, and 0 is none. Writing to a string cannot fail.
+            // The last `numPr` counts, and `numId` 0 means no list. Writing to a string cannot fail.
             let _ = write!(
                 text,
                 "{before}<{prefix}numPr><{prefix}numId {prefix}val=\"0\"/></{prefix}numPr>{close}<{prefix}r><{prefix}t \
@@ -311,7 +310,7 @@ impl Numbering {
         (copied > 0).then(|| text + part.get(copied..).unwrap_or_default())
     }
 
-    /// The label of the next paragraph, with the gap behind it; none where it has none, or a bullet.
+    /// Returns the label of the next paragraph followed by a space. `None` for bullets and paragraphs outside lists.
     fn next(&mut self, properties: &Node) -> Option<String> {
         let value = |node: &Node, name: &str| node.node(name)?.attribute("val").map(str::to_owned);
         let number = |node: &Node, name: &str| value(node, name)?.parse::<u32>().ok();
@@ -346,7 +345,8 @@ impl Numbering {
     }
 }
 
-/// A number in a format of Word; in digits where the format is unknown or has no such number.
+/// Formats a number in a number format of Word. Falls back to digits if the format is unknown or cannot express the
+/// number.
 fn numeral(format: &NumberFormat, number: u32) -> String {
     let written = match format {
         NumberFormat::None => Some(String::new()),
@@ -355,14 +355,14 @@ fn numeral(format: &NumberFormat, number: u32) -> String {
         NumberFormat::LowerRoman => roman(number).map(|text| text.to_ascii_lowercase()),
         NumberFormat::UpperRoman => roman(number),
         NumberFormat::Other(name) if name == "decimalZero" => Some(format!("{number:02}")),
-        // Chinese and Japanese.
+        // Chinese and Japanese numerals.
         NumberFormat::Other(name) if name.contains("Counting") => counting(number),
         _ => None,
     };
     written.unwrap_or_else(|| number.to_string())
 }
 
-/// `z` is followed by `aa` and `bb`.
+/// Counts as Word does: `z` is followed by `aa` and `bb`.
 fn letters(first: char, number: u32) -> Option<String> {
     let before = number.checked_sub(1).filter(|before| *before < 260)?;
     Some(iter::repeat_n(char::from_u32(first as u32 + before % 26)?, before as usize / 26 + 1).collect())
@@ -390,7 +390,7 @@ fn counting(number: u32) -> Option<String> {
             continue;
         }
         text.extend(Some('零').filter(|_| std::mem::take(&mut has_gap)));
-        // Ten is said without a one.
+        // Ten to nineteen have no leading one.
         text.extend(Some(digit).filter(|digit| *digit != '一' || place != 1 || digits.len() != 2));
         text += unit;
     }
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn equations_keep_their_signs() {
         let row = "<m:mr><m:e>[1]</m:e><m:e>[0]</m:e></m:mr>";
-        // In brackets are texts.
+        // Brackets denote runs of text.
         for (equation, expected) in [
             ("<m:f><m:num>[2]</m:num><m:den>[a+b]</m:den></m:f>", "2/(a+b)"),
             ("<m:sSup><m:e>[𝑎]</m:e><m:sup>[2]</m:sup></m:sSup>[=b]", "a^2=b"),

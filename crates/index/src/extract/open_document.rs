@@ -1,4 +1,4 @@
-//! OpenDocument: texts and presentations, as LibreOffice saves them.
+//! OpenDocument texts and presentations.
 
 use super::{
     Teller, broken,
@@ -6,17 +6,17 @@ use super::{
 };
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
-/// Spaces that one element may stand for.
+/// Maximum number of spaces for one element.
 const SPACES: usize = 100;
-/// Cells that one element may stand for.
+/// Maximum number of repetitions of a table cell.
 const REPEATED: usize = 100;
 
-/// Number of cells that an element stands for.
+/// Returns how often a cell is repeated.
 fn repeated(cell: &Node) -> usize {
     cell.attribute("number-columns-repeated").and_then(|times| times.parse().ok()).unwrap_or(1)
 }
 
-/// A text, with what stands above and below its pages.
+/// Reads a text document with its headers and footers.
 pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (mut package, content) = opened(bytes, Kind::Odt, teller)?;
     let body = content.find("body").and_then(|body| body.node("text"));
@@ -34,7 +34,6 @@ pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     teller.unpaged(blocks.join("\n\n"))
 }
 
-/// Slides with their speaker's notes.
 pub(super) fn presentation(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (_, content) = opened(bytes, Kind::Odp, teller)?;
     let pages = content.all("page");
@@ -45,7 +44,7 @@ pub(super) fn presentation(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<()
                 notes.extend(written(node, 0));
                 continue;
             }
-            // The text of a frame that holds the title.
+            // Text of the title frame.
             let title = (node.attribute("class") == Some("title")).then(|| written(node, 0).join(" "));
             match title.filter(|title| !title.is_empty()) {
                 Some(title) => blocks.push(format!("# {title}")),
@@ -67,7 +66,7 @@ fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Packag
     let title = package.text("meta.xml")?.and_then(|meta| Some(package::parse(&meta).ok()?.find("title")?.text()));
     let slides = (kind == Kind::Odp).then(|| content.all("page").len());
     teller.head(title.as_deref(), slides)?;
-    // Empty ones fill a row up to its end.
+    // Empty cells only fill the row.
     let is_left_out = |cell: &Node| repeated(cell) > REPEATED && !cell.text().trim().is_empty();
     if content.all("table-cell").into_iter().any(is_left_out) {
         teller.leave_out(format!("a row of a table has the same cell more than {REPEATED} times"));
@@ -75,7 +74,7 @@ fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Packag
     Ok((package, content))
 }
 
-/// The blocks of all that is in an element.
+/// Returns the blocks of an element's content.
 fn written(node: &Node, depth: usize) -> Vec<String> {
     let mut blocks = Vec::new();
     for node in node.nodes() {
@@ -93,7 +92,7 @@ fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
         }
         "p" => {
             blocks.extend(Some(line(node)).filter(|text| !text.is_empty()));
-            // Frames are anchored in a paragraph and stand beside it.
+            // Frames are anchored in the paragraph but displayed next to it.
             blocks.extend(node.all("text-box").into_iter().flat_map(|frame| written(frame, depth)));
         }
         "list" => {
@@ -107,7 +106,7 @@ fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
             }
         }
         "table" => blocks.extend(table(node)),
-        // What was deleted, and forms of tables of contents, stand in the text a second time.
+        // Deleted text, and templates of tables of contents, which duplicate text.
         "tracked-changes" | "index-title-template" | "table-of-content-source" | "notes" | "sequence-decls" => {}
         _ => blocks.extend(written(node, depth)),
     }
@@ -127,7 +126,7 @@ fn cells(row: &Node) -> Vec<String> {
     cells
 }
 
-/// The text of a paragraph, in one line but for the breaks in it; notes and comments in brackets.
+/// Returns the text of a paragraph with its line breaks. Notes and comments are enclosed in brackets.
 fn line(node: &Node) -> String {
     let mut text = String::new();
     add(node, &mut text);
@@ -137,7 +136,7 @@ fn line(node: &Node) -> String {
 fn add(node: &Node, text: &mut String) {
     for child in &node.children {
         match child {
-            // White space stands for one space; more of it is spelled out.
+            // Consecutive white space counts as one space. More spaces are separate elements.
             Child::Text(more) => {
                 let mut last = text.chars().next_back();
                 for letter in more.chars() {

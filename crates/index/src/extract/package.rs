@@ -1,4 +1,5 @@
-//! Files in a ZIP archive, as office documents and books are, and XML as a tree. Names are without their prefixes.
+//! Access to files in ZIP packages, as used by office documents and books, and XML as a tree. Element and attribute
+//! names have no prefixes.
 
 use std::io::{self, Cursor, Read as _, Write as _};
 
@@ -15,34 +16,31 @@ use crate::{
     kind::Kind,
 };
 
-/// Elements within elements that are kept apart; what is deeper counts as text of the last one.
+/// Maximum nesting depth of elements. Deeper text belongs to the last element.
 const DEEP: usize = 200;
 
-/// An element.
+/// Element of an XML document.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Node {
-    /// Without its prefix.
     pub(super) name: String,
     attributes: Vec<(String, String)>,
     pub(super) children: Vec<Child>,
 }
 
-/// Content of an element.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Child {
     /// Text, with its entities resolved.
     Text(String),
-    /// An element.
     Node(Node),
 }
 
 impl Node {
-    /// Value of an attribute, whatever its prefix.
+    /// Returns the value of an attribute, ignoring its prefix.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// The elements in it.
+    /// Iterates over the child elements.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Self> {
         self.children.iter().filter_map(|child| match child {
             Child::Node(node) => Some(node),
@@ -50,22 +48,21 @@ impl Node {
         })
     }
 
-    /// The first element of that name in it.
     pub(super) fn node(&self, name: &str) -> Option<&Self> {
         self.nodes().find(|node| node.name == name)
     }
 
-    /// The first element of that name in it or anywhere below.
+    /// Returns the first descendant with this name.
     pub(super) fn find(&self, name: &str) -> Option<&Self> {
         self.nodes().find_map(|node| if node.name == name { Some(node) } else { node.find(name) })
     }
 
-    /// All elements of that name below it, in order; not those within one of them.
+    /// Returns the descendants with this name in document order, without those nested in another one.
     pub(super) fn all(&self, name: &str) -> Vec<&Self> {
         self.nodes().flat_map(|node| if node.name == name { vec![node] } else { node.all(name) }).collect()
     }
 
-    /// All text in it.
+    /// Returns all text below the element.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         self.add_text(&mut text);
@@ -92,15 +89,15 @@ impl Node {
     }
 }
 
-/// The tree of a text; its root is an element without a name that holds the one of the text.
+/// Parses a document. The root is an unnamed node that contains the document's root element.
 ///
 /// # Errors
-/// The damage, in words of the parser. What was read before it is not told.
+/// Returns the parser's message. Content before the damage is dropped.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().check_end_names = false;
     let mut open = vec![Node::default()];
-    // Elements that are open and too deep to be kept.
+    // Number of open elements that are too deep for the tree.
     let mut beyond = 0_usize;
     loop {
         match reader.read_event().map_err(|error| error.to_string())? {
@@ -117,7 +114,7 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
             Event::GeneralRef(entity) => {
                 let name = entity.to_string();
                 let letters = quick_xml::escape::unescape(&format!("&{name};")).map(std::borrow::Cow::into_owned);
-                // Those that a document defines itself are left as they are: they may stand for any amount of text.
+                // Entities that the document defines are not expanded, as they could produce any amount of text.
                 let other = || if name == "nbsp" { " ".to_owned() } else { format!("&{name};") };
                 add(&mut open, Child::Text(letters.unwrap_or_else(|_| other())));
             }
@@ -147,10 +144,10 @@ fn close(open: &mut Vec<Node>) {
     }
 }
 
-/// Bytes of one file as a multiple of those of a document's text: markup takes more than what it marks.
+/// Maximum size of a file as a multiple of the text limit, because markup takes more space than text.
 const MARKUP: u64 = 4;
 
-/// An archive, and whose it is.
+/// ZIP package of a document.
 pub(super) struct Package<B = Vec<u8>> {
     archive: ZipArchive<Cursor<B>>,
     kind: Kind,
@@ -163,12 +160,11 @@ impl<B: AsRef<[u8]>> Package<B> {
         Ok(Self { archive, kind, most: limits.bytes_out.saturating_mul(MARKUP) })
     }
 
-    /// Names of the files in it.
     pub(super) fn names(&self) -> Vec<String> {
         self.archive.file_names().flatten().map(|name| name.to_string()).collect()
     }
 
-    /// The archive with other contents for some of its files.
+    /// Writes the package with new content for some files.
     pub(super) fn rewritten(mut self, contents: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Failure> {
         let kind = self.kind;
         let failed = |error: zip::result::ZipError| broken(kind, &error.to_string());
@@ -189,12 +185,12 @@ impl<B: AsRef<[u8]>> Package<B> {
         Ok(other.finish().map_err(failed)?.into_inner())
     }
 
-    /// The file of that name as text; none where there is no such file.
+    /// Returns a file as text. `None` if it does not exist.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
         Ok(self.bytes(name)?.map(|bytes| super::clean::decode(&bytes, None)))
     }
 
-    /// The content of the file of that name; `None` if there is no such file.
+    /// Returns the content of a file. `None` if it does not exist.
     pub(super) fn bytes(&mut self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let Some(index) = self.archive.index_for_name(name) else { return Ok(None) };
         let broken = |why: String| broken(self.kind, &format!("{name}: {why}"));
@@ -212,34 +208,34 @@ impl<B: AsRef<[u8]>> Package<B> {
         Ok(Some(bytes))
     }
 
-    /// The beginning of the file of that name, as far as it can be read.
+    /// Returns the beginning of a file, as far as it can be read.
     pub(super) fn beginning(&mut self, name: &str, bytes: u64) -> Option<String> {
         let index = self.archive.index_for_name(name)?;
         let mut start = Vec::new();
-        // Of a damaged one what comes before the damage.
+        // Of a damaged file, returns what comes before the damage.
         let _ = self.archive.by_index(index).ok()?.take(bytes).read_to_end(&mut start);
         Some(String::from_utf8_lossy(&start).into_owned())
     }
 
-    /// Returns whether a file of it, but for these names, may have a tag of this name, as far as they can be read. It takes a tenth of the
-    /// time of reading them. What is too much to be looked at may have it.
+    /// Returns true if any file except those selected by `but` may contain a tag. This takes a tenth of the time of
+    /// parsing. Also true if the files are too large to be searched.
     pub(super) fn may_have_tag(&mut self, tag: &str, but: impl Fn(&str) -> bool) -> bool {
         let mut left = self.most;
         (0..self.archive.len()).any(|index| {
-            // One that cannot be opened is read by nobody else.
+            // Files that cannot be opened are not read by anything else either.
             let Ok(file) = self.archive.by_index(index) else { return false };
             let is_other = file.name().is_ok_and(|name| but(&name));
             !is_other && holds(file, tag, &mut left)
         })
     }
 
-    /// The file that there must be.
+    /// Returns a required file as text.
     pub(super) fn needed(&mut self, name: &str) -> Result<String, Failure> {
         self.text(name)?.ok_or_else(|| broken(self.kind, &format!("{name} is missing")))
     }
 }
 
-/// Path in the archive of what a file in this folder names, without `..`.
+/// Resolves a path relative to a folder in the archive.
 pub(super) fn resolved(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(target.split('/')) {
@@ -252,8 +248,8 @@ pub(super) fn resolved(folder: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Returns whether a stream of XML may have a tag of this name, as far as it can be read. What it takes is taken from what is `left`;
-/// where that is not enough, it may have it.
+/// Returns true if an XML stream may contain a tag. The bytes read are subtracted from `left`; true if that is
+/// exhausted.
 fn holds(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
     const PIECE: usize = 64 * 1024;
     let mut held = Vec::with_capacity(PIECE + tag.len());
@@ -262,7 +258,7 @@ fn holds(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
         let kept = held.len();
         let read = file.by_ref().take(PIECE as u64).read_to_end(&mut held);
         let count = held.len() - kept;
-        // One in two bytes a letter spells the tag otherwise.
+        // The tag is encoded differently in UTF-16.
         let is_wide = std::mem::take(&mut is_first) && (held.starts_with(b"\xff\xfe") || held.starts_with(b"\xfe\xff"));
         *left = left.saturating_sub(count as u64);
         if is_wide || *left == 0 || memmem::find(&held, tag.as_bytes()).is_some() {
@@ -271,7 +267,7 @@ fn holds(mut file: impl io::Read, tag: &str, left: &mut u64) -> bool {
         if read.is_err() || count == 0 {
             return false;
         }
-        // It may stand across two pieces.
+        // Keep the end, because the tag may span two pieces.
         held.drain(..held.len().saturating_sub(tag.len()));
     }
 }

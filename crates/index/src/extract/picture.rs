@@ -1,15 +1,15 @@
-//! Pictures, decoded within limits.
+//! Image decoding within limits.
 
 use std::io::{BufRead, Seek};
 
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Rgb, RgbImage, imageops::FilterType};
 
-/// The longer side of what is read, in pixels.
+/// Maximum width and height of an input image, in pixels.
 pub(crate) const MAX_SIDE: u32 = 30_000;
-/// Memory limit of decoding, in bytes: about a hundred million pixels.
+/// Memory limit for decoding, in bytes: about a hundred million pixels.
 pub(crate) const MAX_DECODED: u64 = 420 << 20;
 
-/// A decoder of a picture, and its format.
+/// Returns a decoder for an image, and its format.
 pub(crate) fn opened<'a>(
     from: impl BufRead + Seek + 'a,
 ) -> Result<(Option<ImageFormat>, impl ImageDecoder + 'a), ImageError> {
@@ -21,14 +21,14 @@ pub(crate) fn opened<'a>(
     reader.limits(most.clone());
     let format = reader.format();
     let decoder = reader.into_decoder()?;
-    // Reading takes it all at once, whatever the limit says.
+    // Decoding allocates the whole image, regardless of the limit set above.
     most.reserve(decoder.total_bytes())?;
     Ok((format, decoder))
 }
 
-/// The picture, turned upright, and so small that its longer side has at most so many pixels.
+/// Decodes an image upright, scaled down so that its longer side has at most `side` pixels.
 pub(crate) fn decoded(mut decoder: impl ImageDecoder, side: u32) -> Result<DynamicImage, ImageError> {
-    // One whose file says nonsense about it is read as it lies.
+    // Without valid metadata the image is not rotated.
     let orientation = decoder.orientation().ok();
     let mut image = DynamicImage::from_decoder(decoder)?;
     if image.width().max(image.height()) > side {
@@ -40,7 +40,7 @@ pub(crate) fn decoded(mut decoder: impl ImageDecoder, side: u32) -> Result<Dynam
     Ok(image)
 }
 
-/// Puts transparent pictures on white, as on a page.
+/// Blends transparent images with a white background, as on a page.
 pub(crate) fn on_white(image: DynamicImage) -> DynamicImage {
     if !image.color().has_alpha() {
         return image;

@@ -1,4 +1,4 @@
-//! What bytes are. Names lie, by accident more often than not, so the bytes are asked first.
+//! Type detection by content. Names are often wrong, so the bytes decide first.
 
 use std::io::{Cursor, Read as _};
 
@@ -8,14 +8,13 @@ use office_oxide::cfb::CfbReader;
 use super::{broken, clean, scan};
 use crate::{failure::Failure, kind::Kind};
 
-/// Distance from its start within which a PDF may say that it is one; some have a header of the mail that brought them
-/// before it.
+/// Maximum offset of the PDF header. Some files have a mail header before it.
 const PDF_HEADER_WITHIN: usize = 1024;
 
-/// Bytes of an old office file that are searched for the names of its parts.
+/// Number of bytes of an OLE file that are searched for stream names.
 const CFB_WITHIN: usize = 4 * 1024 * 1024;
 
-/// Names of the parts that say what an old office file is; without a kind for one that is encrypted.
+/// Stream names that identify an OLE file. `None` marks an encrypted package.
 const CFB_PARTS: [(&str, Option<Kind>); 6] = [
     ("EncryptedPackage", None),
     ("Workbook", Some(Kind::Xls)),
@@ -25,7 +24,7 @@ const CFB_PARTS: [(&str, Option<Kind>); 6] = [
     ("__properties_version1.0", Some(Kind::Msg)),
 ];
 
-/// Kinds by the types that archives say.
+/// Kinds by the media type that an archive declares.
 const TYPES: [(&str, Kind); 4] = [
     ("application/vnd.oasis.opendocument.spreadsheet", Kind::Ods),
     ("application/vnd.oasis.opendocument.text", Kind::Odt),
@@ -33,13 +32,13 @@ const TYPES: [(&str, Kind); 4] = [
     ("application/epub+zip", Kind::Epub),
 ];
 
-/// Name of the list of types in a package of Office.
+/// Name of the content type list in an Office package.
 const OFFICE_TYPES: &str = "[Content_Types].xml";
 
-/// Kind of these bytes.
+/// Detects the type of these bytes.
 ///
 /// # Errors
-/// When they are nothing whose text is read here, when they are not what the name says, and when they are encrypted.
+/// If the format is unsupported, contradicts the file name, or is encrypted.
 pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if bytes.is_empty() {
         return match named {
@@ -47,12 +46,12 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             named => Ok(named.unwrap_or(Kind::Plain)),
         };
     }
-    // Its first file may be a PDF.
+    // Checked before PDF, because the first file in the archive may be one.
     if named == Some(Kind::Tar) && (bytes.starts_with(b"\x1f\x8b") || bytes.get(257..262) == Some(b"ustar")) {
         return Ok(Kind::Tar);
     }
     let start = &bytes[..bytes.len().min(PDF_HEADER_WITHIN)];
-    // An archive holds its files as they are, if somebody wants it so.
+    // Archives can store a PDF uncompressed, and texts can mention the header.
     let is_zip = bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06");
     let may_hold = is_zip || named.is_some_and(Kind::is_text);
     if contains(start, b"%PDF-") && (start.starts_with(b"%PDF-") || !may_hold) {
@@ -79,21 +78,21 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     Err(foreign(named, "its bytes are no text, and of no kind that is known"))
 }
 
-/// Returns whether it is a picture of a kind whose letters are recognised.
+/// Returns true if the bytes are an image in a format that can be recognised.
 fn is_picture(bytes: &[u8]) -> bool {
     let starts: [&[u8]; 4] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"];
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
-    // Two letters are no sign; the length of what comes behind them is one.
+    // Two letters are not enough. The header length after them confirms a bitmap.
     let is_bitmap =
         bytes.starts_with(b"BM") && matches!(bytes.get(14..18), Some([12 | 40 | 52 | 56 | 64 | 108 | 124, 0, 0, 0]));
     starts.iter().any(|start| bytes.starts_with(start)) || is_webp || is_bitmap || scan::is_tiff(bytes)
 }
 
-/// Name of a format that its first bytes tell and that is no text.
+/// Names the binary format that the first bytes indicate.
 fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
-    // A PDF has been looked for already, and only where one can begin.
+    // PDF was checked before, with its allowed offsets.
     let found = infer::get(bytes).filter(|found| found.mime_type() != "application/pdf")?;
-    // Of these two, next to nothing is looked at.
+    // The library checks next to nothing for these two.
     let is_doubtful = match found.mime_type() {
         "image/bmp" => !is_picture(bytes),
         _ => found.matcher_type() == MatcherType::Font && !is_font(bytes),
@@ -114,7 +113,7 @@ fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
     Some(format!("it is {what} ({})", found.mime_type()))
 }
 
-/// Returns whether the first table of a font follows its header. Five bytes, most of them zeros, are all that the library looks at.
+/// Returns true if a table follows the font header. The library only checks five bytes, most of which are zero.
 fn is_font(bytes: &[u8]) -> bool {
     const MOST_TABLES: u8 = 64;
     let is_web = bytes.starts_with(b"wOF");
@@ -134,12 +133,12 @@ pub(super) fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Text is what its name says, unless the name says that it is no text.
+/// Text is what its name indicates, unless the name indicates a binary format.
 fn text(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     match named {
         Some(Kind::Eml) if is_mail(bytes) => Ok(Kind::Eml),
         Some(Kind::Ipynb) if is_notebook(bytes) => Ok(Kind::Ipynb),
-        // Made up by hand, or something else under that name.
+        // Written by hand, or another format under this name.
         Some(Kind::Eml | Kind::Ipynb | Kind::Rtf) => Ok(Kind::Plain),
         Some(named) if !named.is_text() => {
             Err(Failure::Mismatch { named, found: "its bytes are plain text".to_owned() })
@@ -149,7 +148,7 @@ fn text(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     }
 }
 
-/// Returns whether lines of a header come first, one of them of those that every message has.
+/// Returns true if the text starts with header lines, at least one of which every message has.
 fn is_mail(bytes: &[u8]) -> bool {
     const SAMPLE: usize = 16 * 1024;
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(SAMPLE)]);
@@ -164,7 +163,7 @@ fn is_mail(bytes: &[u8]) -> bool {
     has_known
 }
 
-/// Returns whether it begins as a notebook does. A beginning may be all that there is to look at.
+/// Returns true if the text starts like a notebook. Only its beginning may be available.
 fn is_notebook(bytes: &[u8]) -> bool {
     let start = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
@@ -189,10 +188,10 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
             });
         }
     };
-    // Some programs write the separators of Windows.
+    // Some programs write backslashes as separators.
     let is_below = |name: &str, start: &str| name.trim_start_matches(['/', '\\']).replace('\\', "/").starts_with(start);
     let has = |start: &str| archive.file_names().flatten().any(|name| is_below(&name, start));
-    // Archives of documents may have folders of these names, too; the list of types is in every package of Office.
+    // Other archives may have folders with these names. The content type list is in every Office package.
     let is_types = |name: &str| name.trim_start_matches(['/', '\\']).eq_ignore_ascii_case(OFFICE_TYPES);
     let is_named = named.is_some_and(|kind| matches!(kind, Kind::Docx | Kind::Xlsx | Kind::Xlsb | Kind::Pptx));
     let is_package = is_named || archive.file_names().flatten().any(|name| is_types(&name));
@@ -206,7 +205,7 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     }
     let mut type_said = String::new();
     if let Ok(file) = archive.by_name("mimetype") {
-        // What is no text is no type.
+        // Content that is not text is not a media type.
         let _ = file.take(100).read_to_string(&mut type_said);
     }
     let types = TYPES.iter().find(|(known, _)| *known == type_said.trim().trim_end_matches("-template"));
@@ -217,15 +216,15 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     }
 }
 
-/// The old container of office files, which also holds encrypted new ones. What it holds is named in UTF-16.
+/// Detects the content of an OLE container, which also holds encrypted new documents. Stream names are in UTF-16.
 fn compound(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     let bytes = &whole[..whole.len().min(CFB_WITHIN)];
     let holds = |name: &str| {
         let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
         contains(bytes, &name)
     };
-    // What is attached to a message is in it as it is, with names of its own. The daemon, which has no name for a beginning, reads no
-    // folder.
+    // Attachments embedded in a message contain their own stream names, so the root entries are checked first. The
+    // daemon checks a file's head without a name, and then the directory is not read.
     let folder = named.and_then(|_| CfbReader::new(Cursor::new(whole)).ok());
     let is_root = |name: &str| folder.as_ref().is_some_and(|folder| folder.has_root_entry(name));
     let found = CFB_PARTS.iter().find(|(name, _)| is_root(name));

@@ -1,14 +1,14 @@
-//! RTF: the text of it, with its tables row by row. A small reader of its own: what is drawn and how is skipped.
+//! RTF reader that extracts the text, with tables row by row. Formatting and drawings are skipped.
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
 use super::{Teller, broken};
 use crate::{failure::Failure, kind::Kind};
 
-/// Groups within groups.
+/// Maximum nesting depth of groups.
 const DEEP: usize = 2000;
 
-/// Groups that hold no text of the document.
+/// Groups that contain no text of the document.
 const NO_TEXT: &str = "fonttbl colortbl stylesheet pict object info listtable listoverridetable revtbl rsidtbl \
     generator themedata colorschememapping latentstyles datastore xmlnstbl mmathPr fldinst filetbl nonshppict pnseclvl";
 
@@ -22,16 +22,16 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     whole.map_err(|why| broken(Kind::Rtf, why))
 }
 
-/// Settings that hold until the end of a group.
+/// Settings that apply until the end of a group.
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Target of its text.
+    /// Destination of the text.
     to: Target,
     encoding: &'static Encoding,
-    /// Characters that stand in for one that is told by its number.
+    /// Number of substitute characters after a Unicode character.
     stand_ins: usize,
     is_hidden: bool,
-    /// Written behind it.
+    /// Text appended at the end of the group.
     end: &'static str,
 }
 
@@ -48,16 +48,16 @@ struct Reader<'a> {
     at: usize,
     state: State,
     outer: Vec<State>,
-    /// Bytes of text that are not letters yet: some letters take two.
+    /// Text bytes that are not decoded yet, as some characters take two.
     waiting: Vec<u8>,
-    /// Characters still to be left out, for they stand in for another.
+    /// Number of substitute characters still to be skipped.
     skipped: usize,
     usual: &'static Encoding,
     fonts: Vec<(i32, &'static Encoding)>,
     font: i32,
     text: String,
     title: String,
-    /// Set behind `\*`: a group that is unknown is left out.
+    /// True after `\*`: the group is skipped if it is unknown.
     is_optional: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads to the end of the document. What was read before the damage holds.
+    /// Reads to the end of the document. Text before any damage is kept.
     fn read(&mut self) -> Result<(), &'static str> {
         while let Some(byte) = self.next() {
             match byte {
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
             "header" | "headerl" | "headerr" | "headerf" => self.apart("\nHeader: ", "\n"),
             "footer" | "footerl" | "footerr" | "footerf" => self.apart("\nFooter: ", "\n"),
             word if NO_TEXT.split(' ').any(|known| known == word) => self.leave_out(),
-            // Notes, comments and what the text was written over in are told.
+            // Notes, comments and the text inside drawn shapes are included.
             "annotation" => self.apart(" [Comment: ", "]"),
             "atnid" | "atnauthor" => self.leave_out(),
             "shppict" | "shpinst" | "shptxt" => {}
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Text that stands apart from the text around it, to the end of its group.
+    /// Encloses the text of the group that follows in `start` and `end`.
     fn apart(&mut self, start: &str, end: &'static str) {
         self.letters(start);
         self.state.end = end;
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         self.state.to = Target::Nowhere;
     }
 
-    /// A letter by its number; those beyond two bytes come as two.
+    /// Appends a UTF-16 code unit. Characters beyond the basic plane come as two.
     fn by_number(&mut self, number: i32) {
         let unit = u16::try_from(number.rem_euclid(0x1_0000)).unwrap_or_default();
         if let Some(letter) = char::from_u32(u32::from(unit)) {
@@ -233,9 +233,9 @@ impl<'a> Reader<'a> {
         self.skipped = self.state.stand_ins;
     }
 
-    /// Half a letter of UTF-16.
+    /// Appends half of a surrogate pair.
     fn half(&mut self, unit: u16) {
-        // The first half waits in the text as a letter of private use, and is replaced by the whole.
+        // The first half waits in the text as a private use character and is replaced by the complete one.
         const FIRST: u32 = 0xf_0000;
         if self.state.to != Target::Text || self.state.is_hidden {
             return;
@@ -282,7 +282,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The encoding of a code page.
 fn of_page(number: i32) -> Option<&'static Encoding> {
     let label = match number {
         932 => "shift_jis".to_owned(),
@@ -296,7 +295,7 @@ fn of_page(number: i32) -> Option<&'static Encoding> {
     Encoding::for_label(label.as_bytes())
 }
 
-/// The encoding of a font.
+/// Returns the encoding of a font's character set.
 fn of_charset(number: i32) -> Option<&'static Encoding> {
     of_page(match number {
         77 => 10000,

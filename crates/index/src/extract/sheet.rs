@@ -1,5 +1,5 @@
-//! A sheet that is told while it is read: a few hundred rows at a time, whatever its size. Cells that were merged down, comments on
-//! cells, and where a very large sheet is left are told between its cells.
+//! Streaming sheets: rows are emitted in batches while a sheet is read, independent of its size. Also handles cells
+//! merged downwards, comments on cells, and the end of very large sheets.
 
 use std::collections::BTreeMap;
 
@@ -13,34 +13,34 @@ use crate::{
     kind::Kind,
 };
 
-/// Rows by which is judged what the columns are called.
+/// Number of rows that are examined to find the header.
 const LOOK_AT: usize = 10;
-/// Rows that are told at once.
+/// Maximum number of rows per part.
 const PIECE_ROWS: usize = 1000;
-/// Bytes of one cell; spreadsheets allow half of it.
+/// Maximum size of a cell in bytes. Spreadsheets allow half of it.
 const CELL_BYTES: usize = 64 * 1024;
-/// Bytes of a header, which is told again with each piece.
+/// Maximum size of a header in bytes, because it is repeated with every part.
 const HEADER_BYTES: usize = PIECE_BYTES / 8;
 
-/// The rows of a sheet that were not told yet. Cells come in order, row by row.
+/// Sheet whose rows are emitted in batches. Cells must arrive in order, row by row.
 #[derive(Default)]
 pub(super) struct Sheet {
-    /// From 1.
+    /// Sheet number, starting at 1.
     pub(super) number: u32,
     name: String,
     rows: Vec<Sparse>,
-    /// Bytes of the rows.
+    /// Size of the pending rows in bytes.
     size: usize,
     header: Option<Sparse>,
-    /// Set if it is known whether there is a header.
+    /// True once the header was searched for.
     is_judged: bool,
     first_column: Option<u32>,
     was_told: bool,
-    /// Set if it is known that there are cells that no sheet can have.
+    /// True once a cell beyond the limits of spreadsheets was reported.
     is_too_wide: bool,
 }
 
-/// The cells of a row that hold something: column and text.
+/// Row as its non-empty cells, each with column and text.
 struct Sparse {
     number: u32,
     cells: Vec<(u32, String)>,
@@ -51,7 +51,7 @@ impl Sheet {
         Self { number, name, ..Self::default() }
     }
 
-    /// Takes a cell. Rows count from 1, columns from 0. What does not come in order is left out: it was there before.
+    /// Adds a cell. Rows start at 1, columns at 0. Cells out of order are dropped as duplicates.
     pub(super) fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
         let mut text = clean::owned(text);
         if text.trim().is_empty() {
@@ -74,7 +74,7 @@ impl Sheet {
                 if last.cells.last().is_some_and(|(before, _)| *before >= column) {
                     return Ok(());
                 }
-                // Those between this one and the one before hold nothing and are told all the same.
+                // The empty cells in between are emitted as well, so they count.
                 let before = last.cells.last().map_or(column, |(before, _)| *before + 1);
                 teller.cells(u64::from(column.saturating_sub(before)) + 1)?;
                 self.size += text.len() + 2 + 2 * usize::try_from(column - before).unwrap_or_default();
@@ -94,12 +94,12 @@ impl Sheet {
         Ok(())
     }
 
-    /// Name of the sheet behind a thing of it, where it has one.
+    /// Suffix with the sheet's name, if it has one.
     fn of_sheet(&self) -> String {
         if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) }
     }
 
-    /// Tells what is left. A sheet without cells is told as well: it has a name.
+    /// Emits the remaining rows. An empty sheet is emitted too, because of its name.
     pub(super) fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
         if self.rows.is_empty() && !self.was_told {
             return teller.table(self.number, &self.name, Table::default());
@@ -107,7 +107,8 @@ impl Sheet {
         self.flush(teller)
     }
 
-    /// Tells what is left, and that there are cells up to this one, which are not told: its column from 0, its row from 1.
+    /// Emits the remaining rows, and an empty part that extends the sheet to a cell that was not read, with its column
+    /// starting at 0 and its row at 1.
     pub(super) fn goes_on_to(&mut self, (column, row): (u32, u32), teller: &mut Teller<'_>) -> Result<(), Failure> {
         self.flush(teller)?;
         let first_column = self.first_column.unwrap_or_default();
@@ -127,7 +128,7 @@ impl Sheet {
         {
             let after = rows.split_off(at + 1);
             let header = rows.pop();
-            // What stands above it is a title.
+            // Rows above the header are a title.
             self.tell(rows, teller)?;
             self.header = header;
             rows = after;
@@ -143,7 +144,7 @@ impl Sheet {
         self.first_column = Some(first_column);
         self.was_told = true;
         let header = self.header.as_ref().map(|row| row.from(first_column));
-        // Most are one piece: more only where single rows are very long.
+        // Usually a single part. More are needed only for very long rows.
         let mut piece = Table { first_column, header, rows: Vec::new() };
         let head = piece.header.as_ref().map_or(0, Row::size);
         let mut size = head;
@@ -177,8 +178,8 @@ impl Sparse {
     }
 }
 
-/// Which of the first rows says what the columns are called: it fills nearly all columns, with words only, and has rows
-/// below.
+/// Returns the index of the header among the first rows: a row that fills nearly all columns, contains only words, and
+/// has rows below it.
 fn header_at(rows: &[Sparse]) -> Option<usize> {
     let looked_at = &rows[..rows.len().min(LOOK_AT)];
     let width = looked_at.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
@@ -189,19 +190,19 @@ fn header_at(rows: &[Sparse]) -> Option<usize> {
     looked_at.iter().position(names_columns).filter(|at| at + 1 < rows.len())
 }
 
-/// Returns whether a cell holds words and not a number, a date or a share.
+/// Returns true if the cell contains words, and not a number, a date or a percentage.
 fn is_word(text: &str) -> bool {
     text.chars().any(char::is_alphabetic)
         && !text.starts_with(|letter: char| letter.is_ascii_digit() || "-+=".contains(letter))
 }
 
-/// Cells with a text that are read behind the last row that is wanted, to know how far the sheet goes. Of one with more is told what it says of
-/// itself.
+/// Maximum number of non-empty cells that are read after the last requested row, to find the end of the sheet. For
+/// larger sheets, the extent declared in the file is used.
 pub(super) const READ_ON: u32 = 100_000;
-/// Merged cells beyond this many are not looked at: nobody merges so many by hand.
+/// Maximum number of merged regions. Nobody merges more by hand.
 const MERGED: usize = 10_000;
 
-/// Merged cells of more than one row, by their first column: first and last row, both from 0.
+/// Regions merged over more than one row, by their first column. Rows start at 0.
 pub(super) type MergedCells = BTreeMap<u32, Vec<Span>>;
 
 pub(super) struct Span {
@@ -219,17 +220,16 @@ pub(super) fn merged(regions: Vec<Dimensions>) -> MergedCells {
     merged
 }
 
-/// A sheet in which the text of cells that were merged down stands in each of their rows, so that every row can be
-/// understood by itself.
+/// Sheet in which the text of cells merged downwards is repeated in each of their rows, so that every row makes sense
+/// on its own.
 pub(super) struct Merging {
     pub(super) sheet: Sheet,
     merged: MergedCells,
     row: u32,
-    /// The cells of the row.
     waiting: Vec<(u32, String)>,
-    /// Those on cells that did not come yet.
+    /// Comments on cells that were not reached yet.
     pub(super) comments: Comments,
-    /// Cells with a text that came after the last row that is wanted.
+    /// Number of non-empty cells after the last requested row.
     read_on: u32,
 }
 
@@ -239,8 +239,8 @@ impl Merging {
         Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
     }
 
-    /// Returns whether no more of its cells need be read: those that are wanted were, and there are very many. Then it is told how far the
-    /// sheet goes, as the file has it.
+    /// Returns true if the rest of the sheet need not be read, because the requested rows are complete and [`READ_ON`]
+    /// more cells were read. Then extends the sheet to its declared end.
     pub(super) fn is_done(&mut self, declared: Dimensions, teller: &mut Teller<'_>) -> Result<bool, Failure> {
         if self.read_on <= READ_ON || declared.end.0 <= self.row {
             return Ok(false);
@@ -251,9 +251,9 @@ impl Merging {
         Ok(true)
     }
 
-    /// Takes a cell; rows count from 0 here.
+    /// Adds a cell. Rows start at 0 here.
     pub(super) fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        // Cells before this one that have a comment hold nothing else; its own comes behind its text.
+        // Emit comments on empty cells before this one. A comment on this cell follows its text.
         let mut text = text;
         while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
             let (place, comment) = first.remove_entry();
@@ -273,7 +273,8 @@ impl Merging {
             self.row = row;
         }
         if !text.is_empty() {
-            // A sheet often has formats far below its last text, and says that it ends there: empty cells are read to their end.
+            // Sheets often have formatted empty cells far below their last text and declare them as used, so empty
+            // cells do not count.
             self.read_on += u32::from(teller.is_satisfied() && !text.trim().is_empty());
             self.waiting.push((column, text));
         }
@@ -283,7 +284,7 @@ impl Merging {
     fn flush(&mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
         let row = self.row;
         let mut cells = std::mem::take(&mut self.waiting);
-        // A row without anything of its own stays empty.
+        // An empty row stays empty.
         if !self.merged.is_empty() && !cells.is_empty() {
             for (column, spans) in &mut self.merged {
                 spans.retain(|span| span.last >= row);
@@ -313,7 +314,7 @@ impl Merging {
 
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-/// Lines that are looked at to tell what separates the cells.
+/// Number of lines that are examined to detect the separator.
 const SAMPLE_LINES: usize = 20;
 
 pub(super) fn csv(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
@@ -338,9 +339,9 @@ pub(super) fn csv(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> 
     sheet.end(teller)
 }
 
-/// Number of lines without anything before the record that begins there: rows of a spreadsheet that are no records.
+/// Counts empty lines before the record at `start`. Spreadsheets count them as rows, but the parser skips them.
 fn empty_lines(text: &[u8], start: usize) -> u32 {
-    // The end of the line before may come in two halves.
+    // The record may start in the middle of the previous line's `\r\n`.
     let is_half = start.checked_sub(1).is_some_and(|before| text.get(before..=start) == Some(b"\r\n"));
     let mut rest = text.get(start + usize::from(is_half)..).unwrap_or_default();
     let mut count = 0;
@@ -351,7 +352,7 @@ fn empty_lines(text: &[u8], start: usize) -> u32 {
     count
 }
 
-/// The separator that gives most lines the same number of cells, and more than one.
+/// Returns the separator that gives most lines the same number of cells, at least two.
 fn separator(text: &str) -> u8 {
     let score = |separator: &u8| {
         let counts: Vec<usize> = text
@@ -364,7 +365,7 @@ fn separator(text: &str) -> u8 {
         let alike = counts.iter().filter(|count| **count == first && first > 0).count();
         (alike, first)
     };
-    // Of equals the first one.
+    // Prefer the first of equal ones.
     SEPARATORS.into_iter().rev().max_by_key(score).unwrap_or(b',')
 }
 

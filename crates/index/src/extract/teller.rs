@@ -1,4 +1,4 @@
-//! Tells a document to a listener, piece by piece, within the limits.
+//! Emits a document to a listener, piece by piece, and enforces the limits.
 
 use super::{Scanner, clean};
 use crate::{
@@ -8,35 +8,35 @@ use crate::{
     kind::Kind,
 };
 
-/// Characters of a section: a text without pages is cut into such pieces, so that it can be cited and read on.
+/// Number of characters in a section. Texts without pages are split into sections, so that they can be cited and read
+/// on.
 const SECTION: usize = 3000;
 
 type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
 
-/// Tells a document to a listener: its head, its parts, its end.
+/// Emits a document to a listener: head, parts, end.
 pub struct Teller<'a> {
     /// Limits on the cost of reading.
     pub(crate) limits: &'a Limits,
     listener: Listener<'a>,
     kind: Kind,
     has_head: bool,
-    /// Wanted parts of it. Within what is in an archive or attached to a mail itself, nothing is opened.
+    /// Requested parts. Documents inside an archive or a mail never open further ones.
     pub(crate) wanted: WantedParts,
-    /// Recogniser of pages that are pictures.
+    /// Recogniser of pages that are images.
     pub(crate) scanner: Scanner,
-    /// Counts of all that was told so far.
     pub(crate) tally: Tally,
-    /// Pages that are pictures and were not recognised.
+    /// Pages that are images and were not recognised.
     unread: Option<UnreadPages>,
-    /// Set if pages behind the last one that is wanted were not looked at.
+    /// True if pages after the last requested one were skipped.
     pub(super) is_partial: bool,
     cells: u64,
-    /// Places of which something was left out, and their number.
+    /// Places with truncated content, and their number.
     truncated: (Vec<String>, usize),
 }
 
 impl<'a> Teller<'a> {
-    /// A teller that has told nothing yet of a document of this kind.
+    /// Creates a teller for a document of this kind.
     pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
         Self {
             limits,
@@ -53,19 +53,19 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells what it calls itself, and how many parts there will be. The first thing to be told.
+    /// Emits the head with the title and the number of parts, if known. Must come first.
     pub(super) fn head(&mut self, title: Option<&str>, parts: Option<usize>) -> Result<(), Failure> {
         self.has_head = true;
         let parts = parts.map(|parts| u32::try_from(parts).unwrap_or(u32::MAX));
         (self.listener)(Piece::Head(Head { kind: self.kind, title: title.and_then(clean::title), parts }))
     }
 
-    /// Tells a text without pages: as one that is whole, or in sections.
+    /// Emits a text without pages, whole or in sections.
     pub(super) fn unpaged(&mut self, text: String) -> Result<(), Failure> {
         if sections(&text).len() > 1 { self.chapter(text) } else { self.text(DocumentPlace::Whole, text, None, None) }
     }
 
-    /// Tells more of a text without pages. Sections count on.
+    /// Emits more of a text without pages. Section numbers continue.
     pub(super) fn chapter(&mut self, text: String) -> Result<(), Failure> {
         let text = clean::owned(text);
         sections(&text).into_iter().try_for_each(|section| {
@@ -74,7 +74,8 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// Tells a text, in pieces where it is large, with notes on it, and why the letters of a picture on the page were not recognised.
+    /// Emits a text, split if it is large. `notes` are speaker notes, `unread` is the reason why an image on the page
+    /// was not recognised.
     pub(super) fn text(
         &mut self,
         place: DocumentPlace,
@@ -88,7 +89,7 @@ impl<'a> Teller<'a> {
             let page = UnreadPages::one(why, !text.is_empty());
             self.unread = Some(self.unread.map_or(page, |before| before.and(page)));
         }
-        // Told with the last piece, so what is there without bound is not.
+        // Notes go with the last piece, so they need a limit.
         const NOTES_BYTES: usize = PIECE_BYTES / 2;
         let notes = notes.map(clean::owned);
         if notes.as_ref().is_some_and(|notes| notes.len() > NOTES_BYTES) {
@@ -106,9 +107,9 @@ impl<'a> Teller<'a> {
         self.part(Part { notes, unread, ..Part::text(place, rest) })
     }
 
-    /// Tells a text of which the lines count, in pieces where it is large.
+    /// Emits a text with line numbers, split if it is large.
     pub(super) fn lines(&mut self, text: &str) -> Result<(), Failure> {
-        // What ends a line for a printer ends none for an editor.
+        // Form feeds and the like are not line ends for an editor.
         let mut text = text.replace(['\u{b}', '\u{c}', '\u{85}'], " ");
         if text.contains('\r') {
             text = text.replace("\r\n", "\n");
@@ -129,7 +130,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells rows of a sheet; few enough for one piece.
+    /// Emits rows of a sheet that fit into one frame.
     pub(super) fn table(&mut self, number: u32, name: &str, mut table: Table) -> Result<(), Failure> {
         let range = table.range_of(&table.rows);
         if let WantedParts { window: Some(window), first, .. } = &mut self.wanted {
@@ -145,19 +146,19 @@ impl<'a> Teller<'a> {
         self.part(Part { place, body: Body::Table(table), notes: None, unread: None })
     }
 
-    /// Row of a sheet from which on rows are wanted, counted from 0, and the number of cells that can be told.
+    /// Returns the first requested row of a sheet, starting at 0, and the maximum number of cells that can be emitted.
     pub(super) fn wanted_cells(&self, sheet: u32) -> (u32, usize) {
         let Some(Window { row, letters }) = self.wanted.window else { return (0, usize::MAX) };
-        // Each costs more than one letter.
+        // Each cell costs more than one character, so the character limit is an upper bound.
         (if sheet > self.wanted.first { 0 } else { row.saturating_sub(1) }, letters)
     }
 
-    /// Returns whether all rows that are wanted were told.
+    /// Returns true once all requested rows were emitted.
     pub(super) const fn is_satisfied(&self) -> bool {
         matches!(self.wanted.window, Some(Window { letters: 0, .. }))
     }
 
-    /// Tells of a sheet before the first that is wanted that it is there, so that it need not be read.
+    /// Emits an empty table for a sheet before the first requested one. Returns true if the sheet need not be read.
     pub(super) fn skips(&mut self, number: u32, name: &str) -> Result<bool, Failure> {
         if number >= self.wanted.first {
             return Ok(false);
@@ -166,23 +167,23 @@ impl<'a> Teller<'a> {
         Ok(true)
     }
 
-    /// Number of pages before the first one that is wanted.
+    /// Returns the number of pages before the first requested one.
     pub(super) fn before(&self) -> usize {
         usize::try_from(self.wanted.first - 1).unwrap_or(usize::MAX)
     }
 
-    /// Returns whether a page is behind the last one that is wanted, and takes note of that.
+    /// Returns true if a page comes after the last requested one, and records that.
     pub(super) fn is_behind(&mut self, page: u32) -> bool {
         self.is_partial |= self.wanted.last.is_some_and(|last| page > last);
         self.is_partial
     }
 
-    /// Pages that were not recognised. Those of pages that were not looked at are not known; each one that is told says so itself.
+    /// Returns the unrecognised pages, if all pages were read. Each emitted page also has its own marker.
     pub(super) fn unread(&self) -> Option<UnreadPages> {
         self.unread.filter(|_| self.wanted.first == 1 && !self.is_partial)
     }
 
-    /// Takes note of a place that has more than is told.
+    /// Records a place whose content was truncated.
     pub(super) fn leave_out(&mut self, place: String) {
         const NAMED: usize = 3;
         let (places, count) = &mut self.truncated;
@@ -192,7 +193,6 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Places that have more than was told, with what they have too much of.
     pub(super) fn truncated(&self) -> Option<String> {
         let (places, count) = &self.truncated;
         let more = count - places.len();
@@ -200,7 +200,7 @@ impl<'a> Teller<'a> {
         (*count > 0).then(|| clean::line(&format!("{}{more}", places.join("; ")), 300))
     }
 
-    /// Counts cells, before there is memory for them.
+    /// Counts cells before memory is allocated for them.
     pub(super) fn cells(&mut self, more: u64) -> Result<(), Failure> {
         self.cells = self.cells.saturating_add(more);
         if self.cells > self.limits.cells {
@@ -220,7 +220,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// A text without pages in pieces that end where a paragraph does, if one does.
+/// Splits a text without pages into sections, at paragraph ends if possible.
 pub(crate) fn sections(text: &str) -> Vec<&str> {
     let mut sections = Vec::new();
     let mut rest = text.trim();
@@ -240,7 +240,7 @@ pub(crate) fn sections(text: &str) -> Vec<&str> {
     sections
 }
 
-/// Where the first piece of a large text ends: after a line if there is one, or after a character.
+/// Returns the end of the first piece of a large text: after a line if possible, otherwise after a character.
 fn end_of_piece(text: &str) -> usize {
     let most = text.floor_char_boundary(PIECE_BYTES);
     text[..most].rfind('\n').map_or(most, |line| line + 1)

@@ -1,9 +1,9 @@
-//! Documents of Office 2007 and later that are encrypted with a password: a container with the encrypted document in it, as newer
-//! programs write it ("agile", with any SHA), and Office 2007 ("standard").
+//! Decryption of Office documents with a password: "agile" encryption of newer programs with any SHA variant, and
+//! "standard" encryption of Office 2007. Both wrap the encrypted document in an OLE container.
 //!
-//! Archives and PDFs are decrypted by their readers. Other documents with a password are refused: by their readers, which know them,
-//! and here where a workbook of Excel before 2007 has the encryption that its reader does not know. The number that says how much work a
-//! password is (rounds) is that of a stranger and has a limit.
+//! Archives and PDFs are decrypted by their readers. Other protected documents are rejected, mostly by their readers,
+//! and here for encrypted workbooks before 2007, which their reader does not detect. The number of hash rounds comes
+//! from the untrusted file and is limited.
 
 use std::io::{Cursor, Read, Seek};
 
@@ -16,24 +16,24 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 use super::{broken, package};
 use crate::{failure::Failure, kind::Kind};
 
-/// The password of documents that are encrypted only so that programs ask before they change them.
+/// Password of documents that are encrypted only to enforce write protection.
 const OPEN: &str = "VelvetSweatshop";
-/// Rounds of hashing at the most, as Office allows.
+/// Maximum number of hash rounds, as in Office.
 const MOST_ROUNDS: u32 = 10_000_000;
-/// Rounds of Office 2007.
+/// Number of hash rounds in Office 2007.
 const STANDARD_ROUNDS: u32 = 50_000;
-/// Bytes that are encrypted together.
+/// Size of an encrypted segment in bytes.
 const SEGMENT: usize = 4096;
-/// Bytes of a block of AES.
+/// Block size of AES in bytes.
 const BLOCK: usize = 16;
 
-/// The document without its encryption, or the bytes as they are where they are not encrypted in a way that ends here.
+/// Decrypts the document. Returns the bytes unchanged if they are not in an encrypted container.
 pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&str>) -> Result<Vec<u8>, Failure> {
     const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
     if !bytes.starts_with(COMPOUND) {
         return Ok(bytes);
     }
-    // What is wrong with the file is for its reader to say.
+    // Damage is reported by the reader of the document.
     let Ok(mut file) = CfbReader::new(Cursor::new(bytes.as_slice())) else { return Ok(bytes) };
     if file.has_stream("EncryptedPackage") {
         let kind = named.filter(|kind| kind.opens_with_password()).unwrap_or(Kind::Docx);
@@ -45,10 +45,9 @@ pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&st
     Ok(bytes)
 }
 
-/// The document in a container.
 fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
     let protected = |how: &str| Failure::Protected { kind, how: how.to_owned() };
-    // Without it somebody else decides who reads the document, such as a company's service of rights.
+    // Without this stream, access is controlled elsewhere, for example by a company's rights management service.
     let about = file.open_stream("EncryptionInfo").ok();
     let unknown = || protected("its encryption is not supported");
     let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
@@ -60,7 +59,7 @@ fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option
     lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted to its end"))
 }
 
-/// Returns true if a workbook of Excel before 2007 has an encryption record before the end of its first part.
+/// Returns true if a workbook before 2007 has an encryption record in its first substream.
 fn is_locked_workbook<R: Read + Seek>(file: &mut CfbReader<R>) -> bool {
     const BEGINNING: u16 = 0x0809;
     const END: u16 = 0x000a;
@@ -79,12 +78,10 @@ fn is_locked_workbook<R: Read + Seek>(file: &mut CfbReader<R>) -> bool {
     false
 }
 
-/// Encryption of a document.
 enum Lock {
     Agile {
-        /// That of its content.
         content: Cipher,
-        /// That of its key.
+        /// Cipher of the content key.
         of_key: Cipher,
         rounds: u32,
         verifier: Vec<u8>,
@@ -119,7 +116,6 @@ impl Hash {
         (self.0)(&parts.concat())
     }
 
-    /// The hash of a password, hashed again and again.
     fn of_password(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
         let letters: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         (0..rounds).fold(self.of(&[salt, &letters]), |hash, round| self.of(&[&round.to_le_bytes(), &hash]))
@@ -136,7 +132,7 @@ impl Lock {
                 let header = 12;
                 let end = usize::try_from(number(8)?).ok()?.checked_add(header).filter(|end| *end < about.len())?;
                 let key_bytes = usize::try_from(number(header + 16)?).ok()? / 8;
-                // AES with SHA-1 only.
+                // Only AES with SHA-1 is supported.
                 let is_aes = matches!(number(header + 8)?, 0x660e..=0x6610) && matches!(key_bytes, 16 | 24 | 32);
                 let salt = about.get(end + 4..end + 20).filter(|_| is_aes && number(end) == Some(16))?.to_vec();
                 Some(Self::Standard {
@@ -166,7 +162,7 @@ impl Lock {
         })
     }
 
-    /// Rounds of hashing that a password costs.
+    /// Returns the number of hash rounds per password.
     const fn rounds(&self) -> u32 {
         match self {
             Self::Agile { rounds, .. } => *rounds,
@@ -174,7 +170,7 @@ impl Lock {
         }
     }
 
-    /// The key that the password gives; none where it is another password.
+    /// Derives the content key. `None` if the password is wrong.
     fn key(&self, password: &str) -> Option<Vec<u8>> {
         match self {
             Self::Agile { of_key, rounds, verifier, verifier_hash, key, .. } => {
@@ -204,7 +200,7 @@ impl Lock {
         }
     }
 
-    /// The content, with a key that is the right one.
+    /// Decrypts the content with the correct key.
     fn open(&self, key: &[u8], package: &[u8]) -> Option<Vec<u8>> {
         let (size, rest) = package.split_first_chunk::<8>()?;
         let size = usize::try_from(u64::from_le_bytes(*size)).ok()?.min(rest.len());
@@ -244,13 +240,13 @@ impl Cipher {
     }
 }
 
-/// So many bytes of it, with the filling of the format where it is shorter.
+/// Truncates the bytes to `length`, or pads them as the format specifies.
 fn padded(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
     bytes.resize(length, 0x36);
     bytes
 }
 
-/// AES, each block but the first mixed with the one before it.
+/// Decrypts AES in CBC mode.
 fn cbc(key: &[u8], start: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     let mut open = ecb(key, bytes)?;
     let before = start.iter().chain(bytes);
@@ -258,7 +254,7 @@ fn cbc(key: &[u8], start: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     Some(open)
 }
 
-/// AES, each block by itself. None where a key or a text has a size that cannot be.
+/// Decrypts AES in ECB mode. `None` if the length of the key or the data is invalid.
 fn ecb(key: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     if !bytes.len().is_multiple_of(BLOCK) {
         return None;
@@ -280,7 +276,7 @@ fn blocks<C: BlockCipherDecrypt>(cipher: &C, bytes: &mut [u8]) {
     }
 }
 
-/// A number of two bytes.
+/// Reads a little-endian number of two bytes.
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }

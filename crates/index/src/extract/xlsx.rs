@@ -1,5 +1,5 @@
-//! Workbooks: what their cells show. Cells are taken one by one where the format allows it, because a file of two kilobytes
-//! can claim billions of them.
+//! Workbooks as displayed by spreadsheet programs. Cells are streamed if the format allows it, because a file of two
+//! kilobytes can declare billions of them.
 
 use std::{borrow::Cow, io::Cursor, rc::Rc};
 
@@ -16,14 +16,13 @@ use super::{
 };
 use crate::{Limits, failure::Failure, kind::Kind};
 
-/// A file that is read more than once.
+/// File content that is read several times.
 pub(super) type Bytes = Cursor<Rc<[u8]>>;
 
 pub(super) fn cursor(bytes: Vec<u8>) -> Bytes {
     Cursor::new(bytes.into())
 }
 
-/// A workbook of Excel.
 pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let mut comments = cell::book_comments(&bytes, teller.limits);
     let mended_bytes = has_blanks(&bytes, teller.limits).then(|| mended(&bytes, teller.limits)).flatten();
@@ -41,7 +40,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         if teller.skips(number, &name)? {
             continue;
         }
-        // They are told behind all cells.
+        // Merged regions come after all cells in the file.
         let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), teller.limits));
         let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let merged = merged(regions.unwrap_or_default());
@@ -49,7 +48,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         sheet.comments = comments.sheets.remove(&name).unwrap_or_default();
         let mut last = None;
         let mut told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, teller)?;
-        // What was read up to there stays; the rest is read once more, with its numbers as they should stand.
+        // Rows read so far are kept. The rest is read again with repaired numbers.
         if !is_mended
             && told.as_ref().is_err_and(is_unreadable)
             && let Some(mended) = mended(bytes.get_ref(), teller.limits)
@@ -64,17 +63,17 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
             sheet.end(teller)?;
         }
         match told {
-            // A sheet that is one chart, or one of macros.
+            // The sheet is a chart, a dialog or a macro sheet.
             Err(XlsxError::NotAWorksheet(_)) | Ok(()) => {}
-            // The other sheets are read all the same.
+            // Continue with the other sheets.
             Err(error) => damage = damage.or(Some(xlsx_failure(&error))),
         }
     }
     damage.map_or(Ok(()), Err)
 }
 
-/// The workbook, and its bytes as they could be opened. One with sheets of macros of Excel 4, of which the error `is_of_macros`, is opened as
-/// if they were dialogs, which is what else has no cells of its own: the others are read all the same.
+/// Opens a workbook, and also returns the bytes that could be opened. If `is_of_macros` matches the error, Excel 4
+/// macro sheets are declared as dialogs, which have no cells either, so that the other sheets can be read.
 fn opened<R: Reader<Bytes>>(
     bytes: Vec<u8>,
     limits: &Limits,
@@ -87,7 +86,7 @@ fn opened<R: Reader<Bytes>>(
     })
 }
 
-/// The workbook with its sheets of macros named as dialogs; none where it has none.
+/// Declares macro sheets as dialogs. `None` if there are none.
 pub(super) fn without_macros(bytes: &Bytes, limits: &Limits) -> Option<Vec<u8>> {
     const NAMES: [(&str, &str); 3] = [
         ("/xlMacrosheet\"", "/dialogsheet\""),
@@ -102,8 +101,8 @@ pub(super) fn without_macros(bytes: &Bytes, limits: &Limits) -> Option<Vec<u8>> 
     if changed == text { None } else { package.rewritten(&[(list, changed.into_bytes())]).ok() }
 }
 
-/// Returns whether its program writes blanks around values, as a look at the beginnings of its sheets tells. The library takes
-/// such a value for another one.
+/// Returns true if values are surrounded by blanks, judged by the beginning of each sheet. The library misreads such
+/// values.
 fn has_blanks(bytes: &[u8], limits: &Limits) -> bool {
     const LOOK_AT: u64 = 64 * 1024;
     let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return false };
@@ -117,9 +116,9 @@ fn has_blanks(bytes: &[u8], limits: &Limits) -> bool {
     sheets.iter().any(|name| package.beginning(name, LOOK_AT).is_some_and(|start| has_blank(&start)))
 }
 
-/// Returns whether any sheet may have merged cells.
+/// Returns true if any sheet may have merged cells.
 fn may_have_merged(bytes: &[u8], limits: &Limits) -> bool {
-    // These are large, and no sheets. All others may be, whatever they are called.
+    // Large files that are not sheets. Any other file may be one, whatever its name.
     const OTHERS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
     let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return true };
     package.may_have_tag("mergeCell", |name| OTHERS.iter().any(|other| name.starts_with(other)))
@@ -129,8 +128,7 @@ fn is_sheet(name: &str) -> bool {
     name.replace('\\', "/").contains("worksheets/sheet")
 }
 
-/// The workbook with the values of its cells without blanks around them, which some programs write; none where that
-/// changes nothing.
+/// Removes blanks around cell values, which some programs write. `None` if nothing changes.
 fn mended(bytes: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let mut package = Package::open(bytes, Kind::Xlsx, limits).ok()?;
     let blank = regex::Regex::new(r"(<(?:\w+:)?v(?:\s[^>]*)?>)\s*([^<\s]+)\s*(</(?:\w+:)?v>)").ok()?;
@@ -144,7 +142,7 @@ fn mended(bytes: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     if changed.is_empty() { None } else { package.rewritten(&changed).ok() }
 }
 
-/// Reads the cells behind the last one. A value that is no number is left out, unless it `stops`.
+/// Reads the cells after `last`. Unreadable values are skipped, or end the sheet if `stops` is set.
 fn xlsx_sheet(
     workbook: &mut Xlsx<Bytes>,
     name: &str,
@@ -154,7 +152,7 @@ fn xlsx_sheet(
     teller: &mut Teller<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
     let (row, most) = teller.wanted_cells(sheet.sheet.number);
-    // What was told costs nothing once more.
+    // Cells that were emitted before do not count again.
     let row = last.map_or(row, |(last, _)| row.max(last));
     let mut formats = SheetFormats::of(workbook, name, (row, most));
     let mut cells = match workbook.worksheet_cells_reader(name) {
@@ -168,7 +166,7 @@ fn xlsx_sheet(
         if sheet.is_done(declared, teller)? {
             return Ok(unreadable.map_or(Ok(()), Err));
         }
-        // Not the call that spells shared formulas out: it believes how many there are.
+        // The call that expands shared formulas is avoided, because it trusts their declared number.
         match cells.next_cell_with_formula_metadata() {
             Ok(Some(cell)) => {
                 let (row, column) = cell.pos;
@@ -180,18 +178,18 @@ fn xlsx_sheet(
                 sheet.cell(row, column, text.unwrap_or_default(), teller)?;
             }
             Ok(None) => return Ok(unreadable.map_or(Ok(()), Err)),
-            // A cell that holds no number is left out.
+            // Skip a cell with an unreadable value.
             Err(error) if !stops && is_unreadable(&error) && times < UNREADABLE => {
                 times += 1;
                 unreadable.get_or_insert(error);
             }
-            // What came before the damage is told.
+            // Cells before the damage are kept.
             Err(error) => return Ok(Err(error)),
         }
     }
 }
 
-/// A formula that was never computed, as it was written.
+/// Returns the text of a formula that has no computed value.
 fn formula(formula: XlsxFormulaMetadata) -> Option<String> {
     match formula {
         XlsxFormulaMetadata::Normal { formula } | XlsxFormulaMetadata::Shared { formula, .. } => {
@@ -201,7 +199,7 @@ fn formula(formula: XlsxFormulaMetadata) -> Option<String> {
     }
 }
 
-/// A workbook that needs a password, or cannot be read.
+/// Creates the failure for a workbook that is locked or damaged.
 fn unread(kind: Kind, is_locked: bool, error: &impl ToString) -> Failure {
     if is_locked { Failure::Encrypted(kind) } else { broken(kind, &error.to_string()) }
 }
@@ -210,7 +208,7 @@ fn xlsx_failure(error: &XlsxError) -> Failure {
     unread(Kind::Xlsx, matches!(error, XlsxError::Password), error)
 }
 
-/// A workbook of Excel before 2007. It has at most 65,536 rows a sheet, so none can claim much.
+/// Reads an Excel workbook before 2007. Sheets have at most 65,536 rows, so they cannot declare too many cells.
 pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let failure = |error: XlsError| unread(Kind::Xls, matches!(error, XlsError::Password), &error);
     let workbook: Xls<Bytes> = Xls::new(cursor(bytes)).map_err(failure)?;
@@ -218,14 +216,14 @@ pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
     ranges(workbook, |workbook, name| merged(regions(workbook, name)), failure, teller)
 }
 
-/// A workbook of LibreOffice. Its reader limits how many cells it makes.
+/// Reads an OpenDocument workbook. The library limits the number of cells.
 pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let failure = |error: OdsError| unread(Kind::Ods, matches!(error, OdsError::Password), &error);
     let workbook: Ods<Bytes> = Ods::new(cursor(bytes)).map_err(failure)?;
     ranges(workbook, |_, _| MergedCells::new(), failure, teller)
 }
 
-/// Reports the sheets of a workbook, each of which the library reads as a whole.
+/// Emits the sheets of a workbook that the library reads as a whole.
 fn ranges<R: Reader<Bytes>>(
     mut workbook: R,
     merged: impl Fn(&R, &str) -> MergedCells,
@@ -240,7 +238,7 @@ fn ranges<R: Reader<Bytes>>(
             continue;
         }
         let merged = merged(&workbook, &name);
-        // The other sheets are read all the same.
+        // Continue with the other sheets.
         match workbook.worksheet_range(&name) {
             Ok(range) => {
                 let (first_row, first_column) = range.start().unwrap_or_default();
@@ -261,7 +259,7 @@ fn ranges<R: Reader<Bytes>>(
     damage.map_or(Ok(()), Err)
 }
 
-/// A workbook of Excel in its binary form. Cells come one by one.
+/// Reads a binary Excel workbook. Cells are streamed.
 pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let failure = |error: &XlsbError| unread(Kind::Xlsb, matches!(error, XlsbError::Password), error);
     let is_of_macros = |error: &XlsbError| matches!(error, XlsbError::Unrecognized { .. });
@@ -271,7 +269,7 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     teller.head(None, Some(sheets.len()))?;
     let mut damage = None;
     for (number, calamine::Sheet { name, typ, .. }) in (1..).zip(sheets) {
-        // Charts, dialogs and macros have no cells of their own.
+        // Charts, dialogs and macro sheets have no cells.
         if teller.skips(number, &name)? || typ != SheetType::WorkSheet {
             continue;
         }
@@ -304,12 +302,12 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     damage.map_or(Ok(()), Err)
 }
 
-/// Converts the list of sheets of a workbook that a beta of Excel 2007 wrote to the form of its releases, which is all that the
-/// library reads. Other workbooks stay as they are.
+/// Converts the sheet list of a workbook from a beta of Excel 2007 to the released form, the only one that the library
+/// reads. Other workbooks stay unchanged.
 fn as_released(bytes: Vec<u8>, limits: &Limits) -> Vec<u8> {
     const LIST: &str = "xl/workbook.bin";
-    // The record of a sheet (`BrtBundleSh`, [MS-XLSB] 2.4.311): its length, its state, four zeros that Beta 2 writes and the
-    // specification does not have, its number, and the relation that names its file.
+    // Record of a sheet (`BrtBundleSh`, [MS-XLSB] 2.4.311): length, state, four zero bytes that Beta 2 writes and the
+    // specification does not have, number, and relation to the file.
     const SHEET: &str = r"(?s-u)\x9C\x01([\x18-\x7F])(.{4})\x00{4}(.{4}.\x00{3}r\x00I\x00d\x00)";
     let converted = || {
         let mut package = Package::open(bytes.as_slice(), Kind::Xlsb, limits).ok()?;
@@ -328,12 +326,12 @@ mod tests {
     use super::{super::sheet::READ_ON, *};
     use crate::{Body, DocumentPlace, Limits, Piece, frame::Window};
 
-    /// A workbook of one sheet with this XML in it.
+    /// Builds a workbook with one sheet from XML.
     fn workbook(sheet: &str) -> Vec<u8> {
         const MAIN: &str = r#"xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main""#;
         let book = include_bytes!("../../tests/fixtures/cached.xlsx");
         let package = Package::open(book.to_vec(), Kind::Xlsx, &Limits::default()).unwrap();
-        // The second style shows shares.
+        // The second style is a percentage.
         let styles = format!(
             r#"<styleSheet {MAIN}><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="10"/></cellXfs></styleSheet>"#
         );
@@ -342,7 +340,7 @@ mod tests {
         package.rewritten(&parts.map(|(name, text)| (name.to_owned(), text.into_bytes()))).unwrap()
     }
 
-    /// The texts of the cells that are told from a row on, and the place of the whole sheet.
+    /// Returns the cells emitted from a row on, and the place of the whole sheet.
     fn told(workbook: Vec<u8>, row: u32, letters: usize) -> (Vec<String>, String) {
         let (mut cells, mut place) = (Vec::new(), None::<crate::Part>);
         let mut listener = |piece| {
@@ -376,7 +374,7 @@ mod tests {
         let (cells, place) = told(workbook(&claimed), 1, 20);
         assert_eq!((&cells[..4], cells.len() < 100), (&["1", "7", "2", "7"].map(str::to_owned)[..], true));
         assert_eq!(place, "Totals!A1:C900000", "what the file says of itself");
-        // What is asked for further down is read to the end, and so is one that says nothing of itself.
+        // A window further down is read completely, and so is a sheet without a declared extent.
         for (sheet, row) in [(claimed, many - 3), (rows(many), 1)] {
             let (cells, place) = told(workbook(&sheet), row, 20);
             assert_eq!((cells[0].as_str(), place), (row.to_string().as_str(), format!("Totals!A1:B{many}")));
@@ -391,7 +389,7 @@ mod tests {
         assert_eq!(told(workbook(&sheet), 1, 20).1, "Totals!A1:B3000", "of what is not very large it is known");
     }
 
-    /// Rows of empty cells that have a style.
+    /// Generates rows of empty cells with a style.
     fn styled_rows(from: u32, count: u32) -> String {
         let cells = |row| ["A", "B", "C", "D"].map(|column| format!(r#"<c r="{column}{row}" s="1"/>"#)).concat();
         (from..from + count).map(|row| format!(r#"<row r="{row}">{}</row>"#, cells(row))).collect()
@@ -400,7 +398,7 @@ mod tests {
     #[test]
     fn empty_cells_with_a_style_cost_no_format_of_those_behind_them() {
         let share = r#"<row r="900"><c r="A900" s="1"><v>0.125</v></c></row>"#;
-        // Formulas that tell an empty text are such, too.
+        // Formulas with an empty result also count as empty.
         for empty in ["/>", r#" t="str"><f>1</f><v></v></c>"#] {
             let above = styled_rows(1, 800).replace("/>", empty);
             let sheet = format!("<sheetData>{above}{share}</sheetData>");

@@ -1,9 +1,9 @@
-//! The files of the index: one version a folder, made anew when it is damaged; and when its segments are merged: seldom while documents
-//! come in, and once they do not, until few are left.
+//! Index directory and merge policies. Each version of the index has its own directory, which is recreated if damaged.
+//! Segments are merged rarely while documents are added, and down to a few once the index is idle.
 //!
-//! They are read by calls, and never as memory. The library would map them into memory. A mapped file that is cut short under whoever reads
-//! it ends the whole process (`SIGBUS`), and no error is told; a read that comes up short is an error, after which the index is begun anew.
-//! The terms are kept by the library itself, and the rest by the system.
+//! Files are read with system calls and never mapped. If a mapped file is truncated while in use, `SIGBUS` kills the
+//! whole process without an error. A short read is an ordinary error, after which the index is recreated. The library
+//! caches the terms itself, and the system caches the rest.
 
 use std::{
     fs::{self, File},
@@ -31,9 +31,9 @@ use super::{
 };
 use crate::analyze::{ANALYSIS_VERSION, Dictionary};
 
-/// The open files of the index.
+/// Index files, opened for reading and writing.
 pub(crate) struct Folder {
-    /// Where what belongs to the index besides the library's own files is kept; none where it is in memory only.
+    /// Directory for other files of the index, besides those of the library. `None` if the index is in memory only.
     pub(crate) path: Option<PathBuf>,
     pub(crate) fields: Fields,
     pub(crate) index: Index,
@@ -42,7 +42,8 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Opens the index below its folder, or begins one, which may be in memory only. A damaged one is thrown away; then the reason is told.
+    /// Opens the index below its folder, or in memory. Creates it if it is missing. Deletes and recreates a damaged
+    /// one, and then also returns the reason.
     pub(crate) fn open(
         config: &IndexConfig,
         dictionary: &Arc<Dictionary>,
@@ -84,30 +85,30 @@ impl Folder {
     }
 }
 
-/// Returns whether the files of an index are still in this folder, or in memory only. They stay readable to whoever has them open, wherever
-/// they went. Blocks.
+/// Returns true if the index files still exist or the index is in memory. Open files remain readable even after they
+/// are deleted. Blocks.
 pub(crate) fn is_there(path: Option<&Path>) -> bool {
     path.is_none_or(|path| path.join("meta.json").exists())
 }
 
-/// Bytes of all files of an index. Blocks.
+/// Returns the size of all files of an index, in bytes. Blocks.
 pub(crate) fn size(path: Option<&Path>) -> u64 {
     let Some(Ok(files)) = path.map(fs::read_dir) else { return 0 };
     files.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
-/// Does what touches files that may be damaged. The library says some damage by an error and some by a panic.
+/// Runs an operation on files that may be damaged. The library reports some damage as an error and some as a panic.
 pub(crate) fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
     catch_unwind(AssertUnwindSafe(act))
         .unwrap_or_else(|_| Err(IndexError::Lost("what it holds makes no sense".to_owned())))
 }
 
-/// Makes a folder that nobody else may look into: it holds the text of documents.
+/// Creates a folder that only its owner can access, because it holds the text of documents.
 pub(crate) fn private(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Removes the indexes of other versions. What cannot be removed is tried again at the next start.
+/// Removes the indexes of other versions. A failed removal is retried at the next start.
 fn remove_others(root: &Path, own: &Path) {
     for folder in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = folder.file_name();
@@ -120,20 +121,21 @@ fn remove_others(root: &Path, own: &Path) {
     }
 }
 
-/// Number of segments of about the same size that are merged at rest. A search looks for each word in each segment, which is the most
-/// of its work.
+/// Minimum number of segments of about the same size that are merged at rest. A search looks up each word in each
+/// segment, which is most of its work.
 const LEAST_SEGMENTS: usize = 3;
-/// Chunks of a segment up to which its size does not matter.
+/// Number of chunks up to which segments count as the same size.
 const SMALL: u32 = 1000;
-/// Sizes up to four times the smaller one are about the same, as a binary logarithm.
+/// Binary logarithm of the largest size ratio at which segments count as the same size.
 const SAME_SIZE: f64 = 2.0;
-/// Chunks of a segment above which it is merged no more: a merge reads the texts of a segment, some 300 bytes a chunk, into memory.
+/// Number of chunks above which a segment is no longer merged. A merge loads the texts of a segment into memory, about
+/// 300 bytes per chunk.
 const LARGE: usize = 100_000;
-/// Share of the chunks of a segment that may be of removed documents before a rest writes all segments of its size anew: what is
-/// removed stays in the files until then.
+/// Share of removed chunks above which a segment is rewritten at rest. Removed text stays in the files until then.
 const REMOVED: f32 = 0.3;
 
-/// Merges while documents come in, which takes time from them. An index in memory is gone before a merge is worth its time.
+/// Merge policy while documents are added: merges rarely, since merging slows them down. An in-memory index is gone
+/// before a merge pays off.
 pub(super) fn at_work(in_memory: bool) -> Box<dyn MergePolicy> {
     if in_memory {
         return Box::new(NoMergePolicy);
@@ -143,7 +145,7 @@ pub(super) fn at_work(in_memory: bool) -> Box<dyn MergePolicy> {
     Box::new(policy)
 }
 
-/// Merges while nothing else is done: about two segments of each size are left.
+/// Merge policy at rest: leaves about two segments of each size.
 pub(super) fn at_rest() -> Box<dyn MergePolicy> {
     let mut policy = LogMergePolicy::default();
     policy.set_min_num_segments(LEAST_SEGMENTS);
@@ -154,7 +156,7 @@ pub(super) fn at_rest() -> Box<dyn MergePolicy> {
     Box::new(policy)
 }
 
-/// The library's own folder in everything but how files are read.
+/// Directory that reads files with system calls and delegates everything else to the library.
 #[derive(Debug, Clone)]
 struct ReadFolder {
     path: PathBuf,
@@ -208,11 +210,11 @@ impl Directory for ReadFolder {
     }
 }
 
-/// An open file of which parts are read.
+/// Open file that is read in ranges.
 #[derive(Debug)]
 struct ReadFile {
     file: File,
-    /// Bytes when it was opened: it is never written after that.
+    /// Size in bytes when the file was opened. Index files are never modified after that.
     length: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Documents on their way into the index, as whoever brings them and as the writer has them.
+//! Documents that are being indexed: [`Claim`] and [`Indexing`] for callers, `Batch` for the writer.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{chunk::Chunk, document::DocumentPlace};
 
-/// Number of chunks that go to the writer at once.
+/// Maximum number of chunks per command to the writer.
 const AT_ONCE: usize = 64;
 
-/// The right to index a document, which nobody else has meanwhile. It begins when the document is known.
+/// Exclusive right to index a document, obtained before anything of it has been read.
 #[derive(Debug)]
 pub struct Claim {
     queue: mpsc::Sender<Command>,
@@ -29,13 +29,14 @@ impl Claim {
         Self { queue, id, alone }
     }
 
-    /// Begins.
+    /// Starts to index the document.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// If the index cannot be written.
     pub async fn begin(self, title: Option<String>) -> Result<Indexing, IndexError> {
         let Self { queue, id, alone } = self;
-        // On a task of its own: given up half-way, the writer would wait for a document with which nobody goes on.
+        // Runs in a separate task that is not cancelled with the caller: otherwise the writer would wait for a document
+        // that nothing will finish.
         let begun = tokio::spawn(async move {
             let owner = ask(&queue, move |writer, reply| drop(reply.send(writer.begin(id, title)))).await?;
             Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })
@@ -44,7 +45,7 @@ impl Claim {
     }
 }
 
-/// A document on its way into the index. It is there when [`finish`](Self::finish) has returned, and dropping this before
+/// Document that is being indexed. It becomes searchable when [`finish`](Self::finish) returns. Dropping this earlier
 /// leaves nothing of it.
 #[derive(Debug)]
 pub struct Indexing {
@@ -52,20 +53,20 @@ pub struct Indexing {
     owner: u32,
     chunks: u32,
     is_done: bool,
-    /// Nobody else indexes the same document meanwhile.
+    /// Prevents others from indexing the same document.
     _alone: OwnedMutexGuard<()>,
 }
 
 impl Indexing {
-    /// Number of its chunks so far.
+    /// Returns the number of chunks added so far.
     pub const fn chunks(&self) -> u32 {
         self.chunks
     }
 
-    /// Its next chunks. Waits while the writer is behind.
+    /// Adds chunks. Waits while the writer's queue is full.
     ///
     /// # Errors
-    /// When they cannot be written. Then the document comes to nothing.
+    /// If they cannot be written. The document is then lost and must be indexed again.
     pub async fn add(&mut self, chunks: Vec<Chunk>) -> Result<(), IndexError> {
         let mut rest = chunks.into_iter();
         loop {
@@ -79,10 +80,10 @@ impl Indexing {
         }
     }
 
-    /// That was all of it. When this returns, it can be found, and stays so whatever happens to the process.
+    /// Completes the document. Once this returns, the document is searchable and survives a crash.
     ///
     /// # Errors
-    /// When it cannot be written. Then nothing of it is there.
+    /// If it cannot be written. Nothing of it is then stored.
     pub async fn finish(mut self, about: About) -> Result<Arc<Entry>, IndexError> {
         let owner = self.owner;
         let entry = ask(&self.queue, move |writer, reply| writer.finish(owner, about, reply)).await?;
@@ -100,7 +101,7 @@ impl Drop for Indexing {
         let command: Command = Box::new(move |writer| writer.abandon(owner));
         if let Err(mpsc::error::TrySendError::Full(command)) = self.queue.try_send(command) {
             let queue = self.queue.clone();
-            // Outside a runtime nothing can wait; then it is cleaned away at the next start.
+            // Without a runtime nothing can wait for the queue. The chunks are then removed at the next start.
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move { queue.send(command).await });
             }
@@ -108,7 +109,7 @@ impl Drop for Indexing {
     }
 }
 
-/// Asks the writer, and waits for its answer.
+/// Sends a command to the writer and waits for its answer.
 pub(crate) async fn ask<T: Send + 'static>(
     queue: &mpsc::Sender<Command>,
     command: impl FnOnce(&mut Writer, Reply<T>) + Send + 'static,
@@ -118,16 +119,16 @@ pub(crate) async fn ask<T: Send + 'static>(
     answer.await.map_err(|_| IndexError::Closed)?
 }
 
-/// An answer that somebody waits for.
+/// Channel for the answer to a command.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, IndexError>>;
 
-/// A document of which chunks come in.
+/// Document that is receiving chunks.
 #[derive(Debug)]
 pub(crate) struct PendingDocument {
     pub(crate) id: DocumentId,
     pub(crate) title: Option<String>,
     pub(crate) chunks: u32,
-    /// Ordinal of the last chunk, and where it stands.
+    /// Ordinal and place of the last chunk.
     last: Option<(u32, DocumentPlace)>,
 }
 
@@ -136,11 +137,11 @@ impl PendingDocument {
         Self { id, title, chunks: 0, last: None }
     }
 
-    /// Counts the next chunk, and returns its ordinal. One is left free where a page ends, so that ordinals follow each other within
-    /// a page only.
+    /// Counts the next chunk and returns its ordinal. One ordinal is skipped after each page, so that consecutive
+    /// ordinals always belong to the same page.
     pub(crate) fn number(&mut self, place: &DocumentPlace) -> u32 {
         let is_section = |place: &DocumentPlace| matches!(place, DocumentPlace::Section { .. });
-        // Where a section ends, the text goes on.
+        // Text continues across the end of a section.
         let is_text = is_section(place) && self.last.as_ref().is_some_and(|(_, last)| is_section(last));
         let ordinal = match &self.last {
             Some((last, before)) => last.saturating_add(if before.is_same(place) || is_text { 1 } else { 2 }),
@@ -152,37 +153,37 @@ impl PendingDocument {
     }
 }
 
-/// The documents that the writer is at.
+/// Documents that the writer is working on.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// By their numbers: those of which chunks come in.
+    /// Documents that still receive chunks, by their number.
     pub(crate) open: HashMap<u32, PendingDocument>,
-    /// Those that are whole and wait to be written for good, with whoever waits for that.
+    /// Complete documents that wait for a commit, with their callers.
     pub(crate) done: Vec<(Arc<Entry>, Reply<Arc<Entry>>)>,
-    /// Why the last ones came to nothing: whoever goes on with them is told so.
+    /// Error that discarded the last batch, reported to callers that continue with a document of it.
     failure: Option<IndexError>,
 }
 
 impl Batch {
-    /// All of them come to nothing. Tells which numbers they had.
+    /// Discards all documents and returns their numbers.
     pub(crate) fn fail(&mut self, error: &IndexError) -> Vec<u32> {
         let mut owners: Vec<u32> = self.open.drain().map(|(owner, _)| owner).collect();
         for (entry, reply) in self.done.drain(..) {
             owners.push(entry.owner);
-            // Who no longer waits needs no answer.
+            // The caller may no longer wait for the answer.
             let _ = reply.send(Err(error.clone()));
         }
         self.failure = Some(error.clone());
         owners
     }
 
-    /// Why a document that was open is not open any longer.
+    /// Returns the reason why a document is no longer open.
     pub(crate) fn failure(&self) -> IndexError {
         self.failure.clone().unwrap_or_else(|| IndexError::Internal("the document is not being indexed".to_owned()))
     }
 }
 
-/// A chunk as the library takes it.
+/// Converts a chunk to a document of the library.
 pub(crate) fn chunk_document(
     fields: &Fields,
     owner: u32,
@@ -202,7 +203,7 @@ pub(crate) fn chunk_document(
     document
 }
 
-/// The entry of a document as the library takes it.
+/// Converts an entry to a document of the library.
 pub(crate) fn entry_document(fields: &Fields, entry: &Entry) -> TantivyDocument {
     let mut document = TantivyDocument::new();
     document.add_u64(fields.key, key(entry.owner, ENTRY_ORDINAL));
@@ -211,7 +212,8 @@ pub(crate) fn entry_document(fields: &Fields, entry: &Entry) -> TantivyDocument 
     document
 }
 
-/// Neither has a map whose keys are no strings, so it cannot fail; what is empty cannot be read back and is told then.
+/// Serialises a chunk or an entry. This cannot fail, as neither contains a map with keys other than strings. An empty
+/// record would be reported when it is read.
 fn record(of: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(of).unwrap_or_default()
 }

@@ -1,18 +1,17 @@
-//! The index: a folder of files from which everything can be found, and which can be thrown away at any time.
+//! Search index: a cache on disk that can be deleted at any time and is rebuilt from the documents.
 //!
-//! One thread writes ([`writer`]), a [`View`](view::View) of what was written last is what everybody reads, and
-//! [`IndexHandle`](crate::IndexHandle) is how all others speak to both. A document is there when its *entry* was written, which happens in the
-//! same commit as its last chunk: whatever is cut off before that is never seen, and cleaned away at the next start.
+//! One thread writes ([`writer`]), readers share a [`View`](view::View) of the last commit, and
+//! [`IndexHandle`](crate::IndexHandle) is the interface to both. A document exists once its *entry* is committed, in
+//! the same commit as its last chunk. Chunks of interrupted documents are therefore never visible, and are removed at
+//! the next start.
 //!
-//! - [`DocumentId`]: which document: what is in it, and how it was read.
-//! - [`IndexConfig`] and [`IndexError`]: what it may cost, and how it can fail.
-//! - [`schema`]: the fields, and the terms that go into them.
-//! - [`folder`]: the files: one version of the fields a folder, made anew when it is damaged, how they are read, and when segments are
-//!   merged.
-//! - [`view`]: what is there to be found, all of one moment, and what the writer shares with whoever searches; when a document was last used,
-//!   and what may therefore go.
-//! - [`writer`]: the thread that writes, its queue, its rests.
-//! - [`indexing`]: documents on their way into it, and those that the writer is at.
+//! - [`DocumentId`]: identity of a document, by its content and the way it was read.
+//! - [`IndexConfig`] and [`IndexError`]: limits and errors.
+//! - [`schema`]: fields and tokenizers.
+//! - [`folder`]: one directory per version, recovery from damage, reading of files, and merge policies.
+//! - [`view`]: snapshot for searches, state shared with the writer, times of last use, and eviction.
+//! - [`writer`]: writer thread with its queue and idle states.
+//! - [`indexing`]: documents that are being indexed.
 
 pub mod folder;
 pub mod indexing;
@@ -38,31 +37,31 @@ use crate::{chunk::ChunkConfig, failure::ReadingLimits, kind::Kind};
 pub use indexing::{Claim, Indexing};
 pub use view::{About, Entry};
 
-/// Limits on the cost of the index.
+/// Settings and limits of the index.
 #[derive(Clone)]
 pub struct IndexConfig {
-    /// The folder of its files. It is made when it is not there; other versions in it are removed.
+    /// Folder of the index files. It is created if missing, and other versions in it are removed.
     pub folder: PathBuf,
-    /// Set if nothing of it is written to the folder: it is gone when it is closed.
+    /// True to keep the index in memory only, until it is closed.
     pub in_memory: bool,
-    /// After how long without work the memory for writing is given back.
+    /// Idle time after which the memory for writing is released.
     pub rest_after: Duration,
-    /// For how long a document without use is kept in any case, as long as it is no older.
+    /// Minimum time that an unused document is kept, regardless of the size limit.
     pub stale_after: Duration,
-    /// After how long without use a document is removed.
+    /// Time after which an unused document is removed.
     pub gone_after: Duration,
-    /// Size of the files, in bytes, above which stale documents go early.
+    /// Size of the files in bytes above which stale documents are removed early.
     pub most_bytes: u64,
-    /// Size of the pieces of documents that it holds. What is in it already keeps its own.
+    /// Size of chunks. Documents that are already indexed keep their chunks.
     pub chunks: ChunkConfig,
-    /// Amounts of a document that are read at once.
+    /// Default amounts of a document that one read returns.
     pub reading: ReadingLimits,
-    /// Seconds since 1970. Given from outside, so that days can pass in a test.
+    /// Clock in seconds since 1970, injected so that tests can let days pass.
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
 impl IndexConfig {
-    /// The defaults, in this folder, by this clock.
+    /// Creates the default settings for this folder and clock.
     pub fn new(folder: PathBuf, now: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
         Self {
             folder,
@@ -78,34 +77,34 @@ impl IndexConfig {
     }
 }
 
-/// Why something could not be indexed or found. The documents themselves are never touched.
+/// Indexing or search error. The documents themselves are never modified.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum IndexError {
-    /// There is no room for its files.
+    /// The disk is full.
     #[error("could not write the search index: the disk is full ({0})")]
     Full(String),
-    /// It was deleted or damaged. A new one, with nothing in it, takes its place.
+    /// The index was deleted or damaged. An empty one replaces it.
     #[error("could not use the search index: its files were deleted or damaged ({0}), and it was rebuilt")]
     Lost(String),
-    /// Another process has it.
+    /// Another process has locked the index.
     #[error("could not open the search index: another process writes to it")]
     Busy,
-    /// Its files cannot be read or written.
+    /// Index files cannot be read or written.
     #[error("could not use the search index: {0}")]
     Files(Arc<io::Error>),
-    /// Whoever asked no longer waits.
+    /// The caller no longer waits for the result.
     #[error("stopped searching: it was cancelled")]
     Cancelled,
-    /// The daemon is about to end.
+    /// The daemon is shutting down.
     #[error("could not use the search index: it is closed")]
     Closed,
-    /// It failed in a way that nobody thought of.
+    /// Unexpected error of the library.
     #[error("could not use the search index: {0}")]
     Internal(String),
 }
 
 impl IndexError {
-    /// Hint on what to do.
+    /// Returns advice for the user.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Full(_) => "free some disk space and try again",
@@ -118,14 +117,14 @@ impl IndexError {
         }
     }
 
-    /// Returns whether the files cannot be trusted any longer.
+    /// Returns true if the files can no longer be trusted.
     pub(crate) const fn is_loss(&self) -> bool {
         matches!(self, Self::Lost(_))
     }
 
     fn from_io(error: &Arc<io::Error>) -> Self {
         match error.kind() {
-            // A quota and a limit on files are full disks to whoever meets them.
+            // Quotas and file size limits have the same effect as a full disk.
             io::ErrorKind::StorageFull
             | io::ErrorKind::QuotaExceeded
             | io::ErrorKind::FileTooLarge
@@ -133,7 +132,7 @@ impl IndexError {
             io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
                 Self::Lost(error.to_string())
             }
-            // One error within another is told in words only.
+            // A wrapped error is only visible in the message.
             io::ErrorKind::Other => match system_error(&error.to_string()) {
                 Some(inner) => Self::from_io(&Arc::new(inner)),
                 None => Self::Files(Arc::clone(error)),
@@ -166,7 +165,7 @@ impl From<TantivyError> for IndexError {
             | TantivyError::DeserializeError(_)
             | TantivyError::FieldNotFound(_)
             | TantivyError::SchemaError(_) => Self::Lost(error.to_string()),
-            // Some of its threads tell an error of the system in words only.
+            // Some of the library's threads report system errors only in their message.
             _ => match system_error(&error.to_string()) {
                 Some(io) => Self::from_io(&Arc::new(io)),
                 None => Self::Internal(error.to_string()),
@@ -175,27 +174,27 @@ impl From<TantivyError> for IndexError {
     }
 }
 
-/// The error of the system that a text ends with, as the standard library writes it.
+/// Extracts the system error at the end of a message, as the standard library formats it.
 fn system_error(text: &str) -> Option<io::Error> {
     let (_, code) = text.rsplit_once("(os error ")?;
     let digits = code.find(|letter: char| !letter.is_ascii_digit())?;
     code.get(..digits)?.parse().ok().map(io::Error::from_raw_os_error)
 }
 
-/// SHA-256 of the bytes of a file.
+/// SHA-256 hash of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// The hash of these bytes.
+    /// Hashes bytes in memory.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The hash of what can be read. Blocks until all is read.
+    /// Hashes everything that `from` yields. Blocks until the end of the stream.
     ///
     /// # Errors
-    /// When reading fails.
+    /// If reading fails.
     pub fn read(mut from: impl Read) -> io::Result<Self> {
         let mut hash = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
@@ -209,18 +208,18 @@ impl ContentHash {
         }
     }
 
-    /// The hash of a document in an archive that has this one.
+    /// Derives the hash of a document at `path` in the archive with this hash.
     pub fn within(self, path: &str) -> Self {
         Self::of(&[&self.0, b"!/".as_slice(), path.as_bytes()].concat())
     }
 
-    /// Its beginning as a number.
+    /// Returns the first eight bytes as a number.
     pub fn number(&self) -> u64 {
         let [first, second, third, fourth, fifth, sixth, seventh, eighth, ..] = self.0;
         u64::from_le_bytes([first, second, third, fourth, fifth, sixth, seventh, eighth])
     }
 
-    /// The hash that is written so.
+    /// Parses the hexadecimal form.
     fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         let mut hash = [0; 32];
@@ -234,15 +233,16 @@ impl ContentHash {
     }
 }
 
-/// In hexadecimal.
+/// Formats the hash in hexadecimal.
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// The key of a document in the index: the same bytes read in the same way have the same chunks, whoever gave them. A search
-/// looks up each of its documents several times, so it is copied and compared as it is, and written down as text.
+/// Key of a document in the index. The same bytes read in the same way have the same chunks, regardless of their
+/// source. A search looks up each of its documents several times, so the key is compact and `Copy`; it is serialised as
+/// text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct DocumentId {
@@ -252,13 +252,13 @@ pub struct DocumentId {
 }
 
 impl DocumentId {
-    /// The key of these bytes, read as this kind by this version of whatever makes text and chunks of them.
+    /// Creates the key for content that is read as `kind` by version `reading` of readers and chunking.
     pub const fn new(content: ContentHash, kind: Kind, reading: u32) -> Self {
         Self { content, kind, reading }
     }
 }
 
-/// Bytes of a good hash are one as they are.
+/// Uses bytes of the content hash directly, as they are already uniform.
 impl Hash for DocumentId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.content.number());

@@ -1,4 +1,4 @@
-//! The fields, and the terms that go into them.
+//! Index fields and their tokenizers.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -9,36 +9,36 @@ use tantivy::{
 
 use crate::analyze::{self, Dictionary};
 
-/// Counts up whenever the fields change: an index with other fields is made anew.
+/// Version of the fields. Increment it with every change: an index of another version is rebuilt.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-/// The ordinal that stands for the entry of a document, which is no chunk.
+/// Ordinal of a document's entry, which is not a chunk.
 pub(crate) const ENTRY_ORDINAL: u32 = u32::MAX;
 
-/// The fields of a chunk, and of the entry of a document.
+/// Fields of chunks and entries.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields {
     pub(crate) schema: Schema,
-    /// The number of the document and the ordinal of the chunk in it: [`key`].
+    /// Document number and chunk ordinal, see [`key`].
     pub(crate) key: Field,
-    /// The number of the document. Numbers are never used twice, so that what was cut off belongs to nobody.
+    /// Document number. Numbers are never reused, so that chunks of an interrupted document belong to no other.
     pub(crate) owner: Field,
-    /// By which chunks are ranked.
+    /// Stemmed terms, for ranking.
     pub(crate) words: Field,
-    /// By which phrases are found.
+    /// Exact terms with positions, for phrases.
     pub(crate) exact: Field,
-    /// The words of headings and titles.
+    /// Terms of headings and titles.
     pub(crate) heading: Field,
-    /// The chunk itself, or the entry.
+    /// Serialised chunk or entry.
     pub(crate) record: Field,
 }
 
-/// A document's number and a chunk's ordinal as one.
+/// Combines a document number and a chunk ordinal.
 pub(crate) const fn key(owner: u32, ordinal: u32) -> u64 {
     ((owner as u64) << 32) | ordinal as u64
 }
 
-/// The document's number and the chunk's ordinal.
+/// Splits a key into document number and chunk ordinal.
 pub(crate) const fn split_key(key: u64) -> (u32, u32) {
     ((key >> 32) as u32, key as u32)
 }
@@ -62,9 +62,9 @@ impl Fields {
     }
 }
 
-/// The analyzers by the names that the fields give them. `gate` hears of every chunk that was taken apart.
+/// Registers the tokenizers under the names that the fields use. `gate` is notified of every tokenized chunk.
 pub(crate) fn analyzers(dictionary: &Arc<Dictionary>, gate: &Arc<Gate>) -> TokenizerManager {
-    // It has the one that the library asks for, for fields which have no text.
+    // Includes the library's default tokenizer, which it requests for fields without text.
     let manager = TokenizerManager::default();
     let words = Analyzer::Words(Arc::clone(dictionary));
     manager.register("words", TextAnalyzer::from(words.clone()));
@@ -99,18 +99,19 @@ impl Tokenizer for Analyzer {
     }
 }
 
-/// Chunks on their way to be taken apart. The library's own queue holds ten thousand, whatever their size.
+/// Limits the number of chunks that wait for tokenization. The library's own queue admits ten thousand, regardless of
+/// their size.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     inside: Mutex<usize>,
     changed: Condvar,
 }
 
-/// Maximum number of chunks on their way.
+/// Maximum number of waiting chunks.
 const MOST_INSIDE: usize = 256;
 
 impl Gate {
-    /// Waits until there is room for one more, and takes it. Gives up after a while, as whoever takes them apart may be gone.
+    /// Waits for a free slot and takes it. Proceeds after one second anyway, since the library's thread may have died.
     pub(crate) fn enter(&self) {
         let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         let waited =
@@ -125,7 +126,7 @@ impl Gate {
         self.changed.notify_one();
     }
 
-    /// Nothing is on its way any longer.
+    /// Resets the count when no chunks are waiting any more.
     pub(crate) fn clear(&self) {
         *self.inside.lock().unwrap_or_else(PoisonError::into_inner) = 0;
     }

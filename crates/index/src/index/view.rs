@@ -1,5 +1,5 @@
-//! What is there to be found, all of one moment, and the state that the writer shares with all who search; and when a document was last used,
-//! and what may therefore go.
+//! Snapshot of the index for searches, the state that the writer shares with readers, and the times of last use that
+//! decide which documents are evicted.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -30,20 +30,20 @@ use crate::{analyze::Dictionary, chunk::Chunk, kind::Kind, recognition::Recognit
 /// Properties of a document besides its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Its kind.
+    /// Type of the document.
     pub kind: Option<Kind>,
     /// Number of pages, sheets or slides that were read.
     pub parts: u32,
-    /// Why that is not all of it, and what to do, where it is not.
+    /// Reason why the text is incomplete, with advice. `None` if it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flaw: Option<String>,
-    /// The recognition with which it was read, where letters of it were not recognised and may be by another one.
+    /// Recognition that was used, if pages remained unrecognised that another one may recognise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recognition: Option<RecognitionStamp>,
-    /// True if it was cut by a limit on time or memory for the first time: it is read once more.
+    /// True if reading was cut short by a time or memory limit for the first time. Such a document is read again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retry: bool,
-    /// Number of the path from which it was read. Another document at that path replaces it.
+    /// Hash of the path from which the document was read. Another document at that path replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<u64>,
 }
@@ -55,40 +55,39 @@ impl About {
     }
 }
 
-/// A document that is in the index from its first chunk to its last.
+/// Document that is completely indexed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Which one.
+    /// Key of the document.
     pub id: DocumentId,
-    /// Its own title.
+    /// Title in the document's metadata.
     pub title: Option<String>,
-    /// Its other properties.
+    /// Properties besides the text.
     #[serde(default)]
     pub about: About,
-    /// Number of its chunks.
+    /// Number of the document's chunks.
     pub chunks: u32,
-    /// When it was indexed, in seconds since 1970.
+    /// Time of indexing in seconds since 1970.
     pub indexed_at: u64,
-    /// Its number in this index.
+    /// Number of the document in this index.
     pub(crate) owner: u32,
 }
 
-/// All documents that are there.
 pub(crate) type Entries = HashMap<DocumentId, Arc<Entry>>;
 
-/// The keys of the chunks of a segment, by their numbers in it.
+/// Keys of a segment's chunks, by their number in the segment.
 pub(crate) type Keys = Arc<dyn ColumnValues<u64>>;
 
-/// Searchable content, all of one moment. A view is not disturbed by later writes.
+/// Consistent snapshot of the searchable content. Later writes do not affect it.
 pub(crate) struct View {
     pub(crate) searcher: Searcher,
     pub(crate) fields: Fields,
     pub(crate) entries: Arc<Entries>,
-    /// Counts the indexes that were begun anew, so that one loss is not answered twice.
+    /// Counts rebuilds of the index, so that one loss triggers only one rebuild.
     pub(crate) epoch: u64,
-    /// By segment: every query looks at them, and the library would read them anew each time.
+    /// Keys per segment. Cached, because every query needs them and the library would read them again each time.
     keys: Vec<OnceLock<Keys>>,
-    /// None where the files are in memory only.
+    /// `None` if the index is in memory.
     pub(crate) path: Option<PathBuf>,
 }
 
@@ -99,7 +98,7 @@ impl View {
         Self { searcher, fields: folder.fields.clone(), entries, epoch, keys, path: folder.path.clone() }
     }
 
-    /// The keys of the chunks of a segment. They are read once.
+    /// Returns the keys of a segment's chunks. They are read once.
     pub(crate) fn keys(&self, segment: SegmentOrdinal) -> tantivy::Result<Keys> {
         let kept = self.keys.get(segment as usize);
         if let Some(keys) = kept.and_then(OnceLock::get) {
@@ -109,13 +108,12 @@ impl View {
         Ok(kept.map_or(&keys, |kept| kept.get_or_init(|| Arc::clone(&keys))).clone())
     }
 
-    /// A chunk.
     pub(crate) fn chunk(&self, address: DocAddress) -> Result<Chunk, IndexError> {
         let document: TantivyDocument = self.searcher.doc(address)?;
         from_record(&document, &self.fields)
     }
 
-    /// The chunk of a document with this ordinal.
+    /// Loads the chunk of a document with this ordinal.
     pub(crate) fn chunk_of(&self, owner: u32, ordinal: u32) -> Result<Option<Chunk>, IndexError> {
         let term = Term::from_field_u64(self.fields.key, key(owner, ordinal));
         let query = TermQuery::new(term, IndexRecordOption::Basic);
@@ -134,16 +132,16 @@ fn from_record<'a, T: Deserialize<'a>>(document: &'a TantivyDocument, fields: &F
     serde_json::from_slice(record).map_err(|error| IndexError::Lost(format!("a chunk cannot be read: {error}")))
 }
 
-/// Content of an index when it is opened.
+/// Documents found in an index when it is opened.
 pub(crate) struct IndexContent {
     pub(crate) entries: Entries,
-    /// Numbers of documents that were cut off before they were whole.
+    /// Numbers of interrupted documents whose chunks remain.
     pub(crate) orphans: Vec<u32>,
-    /// The first number that was never used.
+    /// First number that was never used.
     pub(crate) next_owner: u32,
 }
 
-/// Looks through an index for the documents that are there.
+/// Scans an index for its entries and for orphaned chunks.
 pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> {
     let searcher = folder.reader.searcher();
     let mut entries: Entries = HashMap::new();
@@ -172,13 +170,13 @@ pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> 
     Ok(IndexContent { entries, orphans: owners.into_iter().collect(), next_owner })
 }
 
-/// State that the writer shares with everybody else.
+/// State that the writer shares with readers.
 pub(crate) struct Shared {
     pub(crate) config: IndexConfig,
     pub(crate) dictionary: Arc<Dictionary>,
     pub(crate) uses: Uses,
     view: RwLock<Arc<View>>,
-    /// Set if the writer holds what closing has to wait for.
+    /// True while the writer holds something that closing would wait for.
     is_at_work: AtomicBool,
 }
 
@@ -187,22 +185,22 @@ impl Shared {
         Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_at_work: AtomicBool::new(false) }
     }
 
-    /// Sets whether the writer holds anything that closing has to wait for.
+    /// Sets whether closing has to wait for the writer.
     pub(crate) fn set_at_work(&self, is_at_work: bool) {
         self.is_at_work.store(is_at_work, Ordering::Release);
     }
 
-    /// Returns whether the writer holds nothing that closing has to wait for.
+    /// Returns true if closing would not have to wait for the writer.
     pub(crate) fn is_asleep(&self) -> bool {
         !self.is_at_work.load(Ordering::Acquire)
     }
 
-    /// The current view.
+    /// Returns the current view.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Shows this from now on.
+    /// Replaces the current view.
     pub(crate) fn publish(&self, view: View) {
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
     }
@@ -210,21 +208,21 @@ impl Shared {
 
 const FILE: &str = "uses.json";
 
-/// When documents were last used, in seconds since 1970. What is lost of it in a crash makes a document go a little early, and
-/// it is indexed again when it is needed.
+/// Times of last use, in seconds since 1970. Times that a crash loses can make a document go early; it is indexed again
+/// when needed.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     times: Mutex<HashMap<DocumentId, u64>>,
 }
 
 impl Uses {
-    /// Loads the uses that were stored in this folder.
+    /// Loads the times stored in this folder.
     pub(crate) fn load(&self, folder: &Path) {
         let read = fs::read(folder.join(FILE)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         *self.times.lock().unwrap_or_else(PoisonError::into_inner) = read.unwrap_or_default();
     }
 
-    /// Writes it down, without what is not there any longer.
+    /// Stores the times of the documents that still exist.
     pub(crate) fn save(&self, folder: &Path, is_there: impl Fn(&DocumentId) -> bool) -> io::Result<()> {
         let bytes = {
             let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,21 +234,21 @@ impl Uses {
         fs::rename(draft, folder.join(FILE))
     }
 
-    /// These were used.
+    /// Records that these documents were used.
     pub(crate) fn touch<'a>(&self, ids: impl Iterator<Item = &'a DocumentId>, now: u64) {
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         times.extend(ids.map(|id| (*id, now)));
     }
 
-    /// When a document was last of use to somebody.
+    /// Returns the time when a document was last used or indexed.
     pub(crate) fn last(&self, entry: &Entry) -> u64 {
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         times.get(&entry.id).copied().unwrap_or_default().max(entry.indexed_at)
     }
 }
 
-/// Which documents go, of those that are there with the time of their last use: all that nobody needed for long, and of those
-/// that nobody needed lately as many as take up more than is allowed, the oldest first.
+/// Selects the documents to remove: all that were unused for [`gone_after`](IndexConfig::gone_after), and, while the
+/// files are too large, the least recently used among those that are stale.
 pub(crate) fn leaving(entries: &Entries, shared: &Shared, bytes: u64, now: u64) -> Vec<Arc<Entry>> {
     let Shared { config, uses, .. } = shared;
     let mut entries: Vec<(&Arc<Entry>, u64)> = entries.values().map(|entry| (entry, uses.last(entry))).collect();

@@ -1,4 +1,4 @@
-//! The thread that writes: it alone changes the files, and it owns all that writing needs.
+//! Writer thread, the only one that changes the index files.
 
 use std::{
     io,
@@ -18,26 +18,26 @@ use super::{
 };
 use crate::{analyze::Dictionary, chunk::Chunk};
 
-/// Maximum number of waiting commands. A command has at most a few dozen chunks.
+/// Maximum number of queued commands. A command has at most a few dozen chunks.
 const QUEUE: usize = 8;
 
-/// Bytes of memory in which chunks gather before they are written. The library takes no less than 15,000,000.
+/// Memory in which chunks are buffered before they are written, in bytes. The library's minimum is 15,000,000.
 const MEMORY: usize = 16_000_000;
-/// Number of finished documents that may wait for others, so that they are written together.
+/// Number of complete documents that trigger a commit.
 const COMMIT_DOCUMENTS: usize = 64;
-/// Time that a finished document may wait for others.
+/// Maximum time that a complete document waits for a commit.
 const COMMIT_WAIT: Duration = Duration::from_millis(500);
 
-/// Interval, in seconds, of the search for unused documents.
+/// Interval between sweeps for unused documents, in seconds.
 const SWEEP_EVERY: u64 = 3600;
 
-/// Work for the writer.
+/// Command for the writer.
 pub(crate) type Command = Box<dyn FnOnce(&mut Writer) + Send>;
 
-/// The shared state once the index is open.
+/// Resolves to the shared state once the index is open.
 pub(crate) type OpenIndex = oneshot::Receiver<Result<Arc<Shared>, IndexError>>;
 
-/// Opens the index and starts its thread. The answer comes when it is open.
+/// Starts the writer thread, which opens the index and then reports the result.
 pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, OpenIndex)> {
     let (sender, queue) = mpsc::channel(QUEUE);
     let (opened, is_open) = oneshot::channel();
@@ -49,32 +49,32 @@ pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, O
                     writer.run(queue, &timer);
                 }
             }
-            // Who no longer waits needs no answer.
+            // The caller may no longer wait for the answer.
             Err(error) => drop(opened.send(Err(error))),
         }
     })?;
     Ok((sender, is_open))
 }
 
-/// The thread's own state.
+/// State of the writer thread.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     folder: Folder,
-    /// There only while there is work: it holds much memory. It is never dropped but [at rest](Self::rest) or after a failure,
-    /// as that would kill the merges which its commits began.
+    /// The library's writer, present only while there is work because it holds much memory. It is dropped only [at
+    /// rest](Self::rest) or after a failure, since dropping it kills running merges.
     writer: Option<IndexWriter>,
     entries: Arc<Entries>,
     batch: Batch,
-    /// Numbers whose chunks are to be taken out with the next commit.
+    /// Numbers of documents whose chunks the next commit removes.
     orphans: Vec<u32>,
     next_owner: u32,
-    /// Since when a document that is done waits to be written for good.
+    /// Start of the wait for a commit, if complete documents are waiting.
     waiting_since: Option<Instant>,
     swept_at: u64,
     epoch: u64,
-    /// Set if nothing was written since segments were merged for a rest.
+    /// True if nothing was written since segments were last merged for a rest.
     is_merged: bool,
-    /// Whoever asked that it ends.
+    /// Caller that waits for the writer to end.
     closing: Option<Reply<()>>,
 }
 
@@ -146,14 +146,14 @@ impl Writer {
         self.batch.fail(&IndexError::Closed);
         self.rest();
         if let Some(reply) = self.closing.take() {
-            // The lock on the files is let go before whoever waits is told.
+            // Releases the lock on the files before the caller is notified.
             drop(self);
             let _ = reply.send(Ok(()));
         }
     }
 
-    /// The next command while documents that are done wait to be written; none when they have waited long enough. They wait for
-    /// others only as long as there are others: each time of writing costs a wait for the disk.
+    /// Returns the next command while complete documents wait for a commit. `None` if it is time to commit. They wait
+    /// only while other documents are open: a commit costs a disk sync, so documents share it if possible.
     fn next_while_waiting(
         &self,
         since: Instant,
@@ -170,24 +170,24 @@ impl Writer {
         timer.block_on(async { tokio::time::timeout(left, queue.recv()).await }).ok().flatten()
     }
 
-    /// Writes down what there is, and ends.
+    /// Ends the thread after the current command. `reply` is sent once everything is committed.
     pub(crate) fn close(&mut self, reply: Reply<()>) {
         self.closing = Some(reply);
     }
 
-    /// Nobody goes on with a document.
+    /// Discards a document that its caller dropped.
     pub(crate) fn abandon(&mut self, owner: u32) {
         if self.batch.open.remove(&owner).is_some() {
             self.orphans.push(owner);
         }
     }
 
-    /// Begins the index anew, unless that was done since.
+    /// Rebuilds the index, unless it was already rebuilt since `epoch`.
     pub(crate) fn renew_since(&mut self, epoch: u64, why: &str) -> Result<(), IndexError> {
         if epoch == self.epoch { self.renew(why) } else { Ok(()) }
     }
 
-    /// Begins a document; the answer is its number.
+    /// Opens a document and returns its number.
     pub(crate) fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
         if !is_there(self.folder.path.as_deref()) {
             self.renew("its folder is gone")?;
@@ -202,7 +202,7 @@ impl Writer {
         Ok(owner)
     }
 
-    /// Adds more of it.
+    /// Adds chunks to an open document.
     pub(crate) fn add(&mut self, owner: u32, chunks: &[Chunk]) -> Result<(), IndexError> {
         let Some(open) = self.batch.open.get_mut(&owner) else { return Err(self.batch.failure()) };
         let numbered = chunks.iter().map(|chunk| (open.number(&chunk.place), chunk));
@@ -220,7 +220,7 @@ impl Writer {
         })
     }
 
-    /// That was all of it.
+    /// Completes a document, which is then committed with others.
     pub(crate) fn finish(&mut self, owner: u32, about: About, reply: Reply<Arc<Entry>>) {
         let Some(PendingDocument { id, title, chunks, .. }) = self.batch.open.remove(&owner) else {
             drop(reply.send(Err(self.batch.failure())));
@@ -231,7 +231,7 @@ impl Writer {
         self.batch.done.push((Arc::clone(&entry), reply));
         let former = self.entries.get(&entry.id).map(|former| former.owner);
         let owner_field = self.folder.fields.owner;
-        // Whoever waits is told of a failure with all the others of the batch.
+        // On failure, the caller is notified together with the rest of the batch.
         let written = self.write(|writer| {
             writer.add_document(document)?;
             if let Some(former) = former {
@@ -244,14 +244,13 @@ impl Writer {
         }
     }
 
-    /// Takes a document out, if it is there.
     pub(crate) fn remove(&mut self, id: &DocumentId) -> Result<bool, IndexError> {
         let Some(entry) = self.entries.get(id).cloned() else { return Ok(false) };
         self.take_out(&[entry])?;
         Ok(true)
     }
 
-    /// Takes out what nobody uses; the answer is how many.
+    /// Removes unused documents and returns their number.
     pub(crate) fn sweep(&mut self) -> Result<usize, IndexError> {
         let now = (self.shared.config.now)();
         self.swept_at = now;
@@ -274,7 +273,7 @@ impl Writer {
         self.committed()
     }
 
-    /// Writes for good what is done, and tells whoever waits for it.
+    /// Commits complete documents and notifies their callers.
     fn commit(&mut self) {
         self.waiting_since = None;
         if self.write(commit).is_ok()
@@ -284,7 +283,7 @@ impl Writer {
         }
     }
 
-    /// Shows what was just written for good.
+    /// Publishes the last commit and notifies the callers.
     fn committed(&mut self) -> Result<(), IndexError> {
         guarded(|| Ok(self.folder.reader.reload()?))?;
         let done = std::mem::take(&mut self.batch.done);
@@ -303,7 +302,7 @@ impl Writer {
         self.shared.publish(View::new(&self.folder, Arc::clone(&self.entries), self.epoch));
     }
 
-    /// Gets ready to write.
+    /// Creates the library's writer if necessary and applies pending deletions.
     fn awake(&mut self) -> Result<(), IndexError> {
         if self.writer.is_none() {
             let options = IndexWriterOptions::builder()
@@ -327,12 +326,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Changes the files. A failure ends all that is being written: the library cannot say what of it holds.
+    /// Runs a write operation. A failure discards the whole batch, since the library does not report which part was
+    /// written.
     fn write(&mut self, act: impl FnOnce(&mut IndexWriter) -> Result<(), IndexError>) -> Result<(), IndexError> {
         let written = self.awake().and_then(|()| match &mut self.writer {
             Some(writer) => guarded(|| {
                 act(writer).map_err(|error| match error {
-                    // It only says that it is dead: why, it says when asked to go on.
+                    // The library only reports that its writer is dead. A commit returns the cause.
                     IndexError::Internal(_) => writer.commit().err().map_or(error, IndexError::from),
                     error => error,
                 })
@@ -360,7 +360,7 @@ impl Writer {
         }
     }
 
-    /// Reads the index anew: its content is what was committed last.
+    /// Reloads the index, whose content is that of the last commit.
     fn read_anew(&mut self) -> Result<(), IndexError> {
         guarded(|| Ok(self.folder.reader.reload()?))?;
         let found = guarded(|| look_through(&self.folder))?;
@@ -370,7 +370,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Throws the index away and begins a new one.
+    /// Deletes the index and creates an empty one.
     fn renew(&mut self, why: &str) -> Result<(), IndexError> {
         tracing::warn!(%why, "the search index is rebuilt; documents are indexed again when needed");
         self.waiting_since = None;
@@ -388,13 +388,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Nothing was asked for a while: segments are merged, and the next time it rests. Whoever asks soon does not wait for the merges.
+    /// Called after a period without commands. First starts merges and, the next time, rests. A new command in between
+    /// does not have to wait for the merges.
     fn idle(&mut self) {
         let is_at_work = self.writer.is_some() && self.batch.open.is_empty();
         if !is_at_work || self.is_merged || self.shared.config.in_memory {
             return self.rest();
         }
-        // With a commit it looks for what is to be merged.
+        // A commit makes the library look for segments to merge.
         let begun = self.write(|writer| {
             writer.set_merge_policy(at_rest());
             commit(writer)
@@ -402,19 +403,19 @@ impl Writer {
         self.is_merged = begun.is_ok();
     }
 
-    /// Gives back what only work needs, after the merges are done.
+    /// Releases everything that only writing needs, once merges have finished.
     fn rest(&mut self) {
         if !self.batch.open.is_empty() {
             return;
         }
-        // Before the merges, for which not everybody waits.
+        // Before waiting for merges, because closing may time out meanwhile.
         if let Some(path) = &self.folder.path
             && let Err(error) = self.shared.uses.save(path, |id| self.entries.contains_key(id))
         {
             tracing::debug!(%error, "could not write down when documents were used");
         }
         if !self.orphans.is_empty() && self.writer.is_some() {
-            // It is told where it fails, and tried again at the next start.
+            // A failure is logged, and the removal is retried at the next start.
             let _ = self.write(commit);
         }
         if let Some(writer) = self.writer.take() {
@@ -435,5 +436,5 @@ fn commit(writer: &mut IndexWriter) -> Result<(), IndexError> {
     Ok(())
 }
 
-/// Time limit for closing: a merge may be long.
+/// Time limit for closing, since a merge may take long.
 pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(10);

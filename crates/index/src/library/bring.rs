@@ -1,4 +1,4 @@
-//! A document on its way from a file into the index.
+//! Ingestion of documents: identification by hash, copying, reading in a worker, and indexing.
 
 use std::{
     fs::File,
@@ -29,28 +29,30 @@ use crate::{
     worker::AwaitedReader,
 };
 
-/// Documents whose failures are remembered, so that a broken one is not read anew by each search. Each takes some hundred bytes.
+/// Maximum number of cached failures, which keep a search from rereading broken documents. Each takes a few hundred
+/// bytes.
 const MAX_BROKEN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(49_999);
 
-/// Passes over new documents, with the number that is brought in at the same time. Quick ones are more than are read at once, so
-/// that some are read while others are written for good together. Of scans one is recognised while the next is copied.
+/// Passes over new documents, each with its concurrency. The quick pass runs more documents than there are reading
+/// turns, so that some are read while others are committed together. In the full pass, one scan is recognised while the
+/// next is copied.
 const PASSES: [(ReadingPass, usize); 2] = [(ReadingPass::Quick, 8), (ReadingPass::Full, 2)];
 
-/// A document that somebody may see, and its file.
+/// Document that the caller may see, with its open file.
 #[derive(Debug, Clone)]
 pub(super) struct KnownDocument {
     pub(super) id: DocumentId,
     pub(super) name: String,
     pub(super) file: Arc<File>,
-    /// Path in the archive that the file is.
+    /// Path of the document inside the archive, if the file is one.
     pub(super) inner: Option<String>,
     pub(super) password: Option<Password>,
-    /// Number of the path where it is, by which a later document at the same path is known.
+    /// Hash of the document's path, by which a later document at the same path replaces it.
     pub(super) place: Option<u64>,
 }
 
-/// Documents that could not be read at all, and why, each with the recognition by which it was tried. One that took more than it may is
-/// tried once more.
+/// Cache of unreadable documents, each with the failure and the recognition that was tried. A document that exceeded
+/// time or memory is retried once.
 #[derive(Debug, Clone)]
 pub(super) struct FailureCache(Arc<Mutex<LruCache<DocumentId, KnownFailure>>>);
 
@@ -68,7 +70,7 @@ struct KnownFailure {
 }
 
 impl FailureCache {
-    /// The reason why it could not be read, where that is known and trying again with this recognition would come to the same.
+    /// Returns the cached failure, unless a retry with this recognition could succeed.
     pub(super) fn why(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let KnownFailure { failure, recognition: before, is_final } = broken.peek(id)?;
@@ -80,7 +82,8 @@ impl FailureCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop(id);
     }
 
-    /// Remembers a failure. What went wrong with the machine and not with the document is tried again, and so it is not.
+    /// Caches a failure. Failures of the machine or of recognition itself are not cached, so that the document is
+    /// retried.
     fn remember(&self, id: DocumentId, failure: Failure, recognition: RecognitionStamp) {
         if is_passing(&failure) || has_failed_recognition(&failure, &recognition) {
             return;
@@ -95,7 +98,7 @@ const fn is_passing(failure: &Failure) -> bool {
     matches!(failure, Failure::Worker(_) | Failure::Cancelled | Failure::NeedsRecognition)
 }
 
-/// Returns whether recognition itself failed: the models that are there cannot be used, or there was no time for a single page.
+/// Returns true if recognition itself failed: the models are unusable, or time ran out before the first page.
 const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStamp) -> bool {
     let Failure::Scanned { unread, .. } = failure else { return false };
     match unread.why {
@@ -105,40 +108,39 @@ const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStam
     }
 }
 
-/// Documents that did not come into the index.
+/// Documents that were not indexed.
 #[derive(Debug, Default)]
 pub(super) struct IngestReport {
-    /// Those that could not be read, by their names, and why.
+    /// Names of unreadable documents with the reason.
     pub(super) unreadable: Vec<(String, String)>,
-    /// Number of those for which there was no time.
+    /// Number of documents that were not started for lack of time.
     pub(super) not_begun: usize,
 }
 
-/// Outcome for a document, where nothing is wrong with the index.
+/// Result for one document, if the index itself is fine.
 enum Outcome {
-    /// It can be found, or what could be read of it.
+    /// The document, or its readable part, is searchable.
     Indexed,
-    /// It could not be read.
+    /// The document could not be read.
     Unreadable(Failure),
-    /// Letters of it have to be recognised: nothing of it was kept.
+    /// The document needs recognition. Nothing of it was stored.
     NeedsRecognition,
-    /// There was no time to begin with it.
+    /// The document was not started for lack of time.
     NotBegun,
 }
 
-/// Brings documents into an index, and searches it.
+/// Indexes documents and searches them.
 pub(super) struct Ingester<'a> {
     pub(super) extractor: &'a Extractor,
     pub(super) index: &'a Arc<IndexHandle>,
     pub(super) failures: &'a FailureCache,
     pub(super) chunks: ChunkConfig,
-    /// Whoever wants to know how far it is.
     pub(super) progress: &'a OnProgress,
     pub(super) cancel: &'a CancellationToken,
 }
 
 impl Ingester<'_> {
-    /// Searches documents that are in the index or come there.
+    /// Searches documents after indexing those that are missing.
     pub(super) async fn find(
         &self,
         told: &ResolvedDocuments,
@@ -154,9 +156,9 @@ impl Ingester<'_> {
         Ok(told.finds(self.index, answer, report, query, self.failures))
     }
 
-    /// Indexes what is not there yet: first all that can be read at once, then those whose letters have to be recognised, so that none waits
-    /// behind a scan. A document that fails does so alone, and is told with the reason; a failing index fails all. From the given time on
-    /// none is begun.
+    /// Indexes missing or outdated documents. All documents that can be read directly come first and those that need
+    /// recognition second, so that none waits for a scan. A document that fails is reported with its reason and does
+    /// not affect the others. An index error fails the whole call. No document is started after `begin_by`.
     pub(super) async fn bring_in(
         &self,
         resolved: &ResolvedDocuments,
@@ -198,8 +200,8 @@ impl Ingester<'_> {
         Ok(report)
     }
 
-    /// Brings a document in, unless it is there already. Waits while somebody else does the same. Whatever fails leaves
-    /// nothing half done; of a document that breaks in the middle, what could be read is kept.
+    /// Indexes a document unless it is already indexed. Waits while another task indexes it. A failure leaves nothing
+    /// half-written; of a document that breaks in the middle, the readable part is kept.
     async fn bring(
         &self,
         known: KnownDocument,
@@ -210,7 +212,7 @@ impl Ingester<'_> {
         let claim = self.index.claim(&known.id, recognition);
         let Some(claimed) = in_time(begin_by, claim).await else { return Ok(Outcome::NotBegun) };
         let Some(claim) = claimed? else { return Ok(Outcome::Indexed) };
-        // Whoever was at it before may have found out.
+        // The previous holder of the claim may have found the failure.
         if let Some(failure) = self.failures.why(&known.id, recognition) {
             return Ok(Outcome::Unreadable(failure));
         }
@@ -234,7 +236,7 @@ impl Ingester<'_> {
         }
     }
 
-    /// A copy of a document's file, which holds the bytes by which the document is known.
+    /// Copies a document's file and checks that the copy has the document's hash.
     async fn copy(&self, known: &KnownDocument) -> Result<Result<File, Failure>, IndexError> {
         let (folder, most) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
         let (file, stop) = (Arc::clone(&known.file), self.cancel.clone());
@@ -294,12 +296,12 @@ impl Ingester<'_> {
                 Some(Ok(Piece::Head(_) | Piece::End { .. })) | None => break None,
             }
         };
-        // The next document is read while this one is written for good.
+        // End the worker first, so that the next document is read while this one is committed.
         drop(extraction);
         let was_cut = self.index.entry(&id).is_some_and(|former| former.about.retry);
         about.retry = !was_cut && failure.as_ref().is_some_and(Failure::may_pass);
         if let Some(failure) = failure {
-            // Of an abandoned one nothing is kept, and the next caller reads it from its start.
+            // Nothing of a cancelled document is stored. The next caller reads it from the start.
             if indexing.chunks() == 0 || is_passing(&failure) {
                 return Ok(Err(failure));
             }
@@ -310,7 +312,7 @@ impl Ingester<'_> {
     }
 }
 
-/// Outcome of work, where there is time to begin it.
+/// Runs `work`, but starts it and waits for it only until `begin_by`. `None` if that time has passed.
 async fn in_time<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match begin_by {
         Some(end) if Instant::now() >= end => None,
@@ -319,7 +321,7 @@ async fn in_time<T>(begin_by: Option<Instant>, work: impl Future<Output = T>) ->
     }
 }
 
-/// Takes note of the recognition that did not reach a page. One that had no more time is worth another try.
+/// Records the recognition that did not reach a page. A timeout is recorded with its run, so that a later run retries.
 fn note_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &RecognitionStamp) {
     if why == UnreadReason::Undrawn {
         return;
@@ -330,12 +332,13 @@ fn note_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &Re
     }
 }
 
-/// Files that are remembered at the most, of about 200 bytes each.
+/// Maximum number of cached hashes, of about 200 bytes each.
 const MAX_KNOWN: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99_999);
-/// A file that was changed less than this before it was looked at may be changed again without its time's telling.
+/// Minimum age of a file's last change before its hash is cached. A more recent file may change again within the
+/// resolution of its timestamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Hashes of files.
+/// Cache of file hashes.
 #[derive(Debug, Clone)]
 pub(super) struct Digests(Arc<Mutex<Hashes>>);
 
@@ -345,10 +348,10 @@ impl Default for Digests {
     }
 }
 
-/// By device and number of the file.
+/// Hashes by device and inode number.
 type Hashes = LruCache<(u64, u64), (Stamp, ContentHash)>;
 
-/// Properties that change when a file does.
+/// File metadata that changes whenever the content does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     size: u64,
@@ -370,7 +373,7 @@ impl Stamp {
         Ok(((found.dev(), found.ino()), stamp))
     }
 
-    /// Returns whether the next change will show.
+    /// Returns true if the next change will alter the metadata.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let last = u64::try_from(self.modified.0.max(self.changed.0)).unwrap_or_default();
@@ -379,8 +382,8 @@ impl Stamp {
 }
 
 impl Digests {
-    /// The hash of what a file holds; none where that is more than so many bytes. Blocks, until that is done or nobody waits for it.
-    /// The position in the file stays where it was.
+    /// Returns the content hash of a file, or `None` if it exceeds `most` bytes. Blocks until done or cancelled. The
+    /// file position does not change.
     pub(super) fn of(&self, file: &File, most: u64, cancel: &CancellationToken) -> io::Result<Option<ContentHash>> {
         let (identity, stamp) = Stamp::of(file)?;
         if stamp.size > most {
@@ -392,7 +395,7 @@ impl Digests {
             return Ok(Some(*hash));
         }
         let is_settled = stamp.is_settled();
-        // It may grow while it is read.
+        // The file may grow while it is read.
         let mut rest = AwaitedReader { file, position: 0, cancel }.take(most.saturating_add(1));
         let hash = ContentHash::read(&mut rest)?;
         if rest.limit() == 0 {
@@ -409,9 +412,10 @@ impl Digests {
     }
 }
 
-/// A copy of a file without a name, in `folder`, of at most so many bytes and one more, and the hash of the copy. Blocks.
-/// The bytes that are read are those that were hashed, whoever writes to the file meanwhile: the index is shared, and must not be told
-/// lies of others' documents.
+/// Copies at most `most + 1` bytes of a file to an unnamed file in `folder` and returns the copy with its hash. Blocks.
+///
+/// The hash is computed from the copy that is then read, so writes to the original cannot make them differ: the index
+/// is shared, and nobody may store false text under the hash of another user's document.
 pub(super) fn copy(
     file: &File,
     folder: &Path,
@@ -442,7 +446,7 @@ mod tests {
         let cancel = CancellationToken::new();
         assert_eq!(digests.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"one")));
         let (hash, mut copied) = copy(&file, &folder.path().join("copies"), 100, &cancel).unwrap();
-        // In place, so that it is the same file.
+        // Written in place, so that the inode stays the same.
         std::fs::write(&path, "two").unwrap();
         assert_eq!(digests.of(&file, 100, &cancel).unwrap(), Some(ContentHash::of(b"two")));
         let mut told = String::new();

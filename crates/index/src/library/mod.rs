@@ -1,12 +1,11 @@
-//! Documents read and searched: the port [`Knowledge`] on extraction, chunks and index.
+//! Implementation of the core's port [`Knowledge`] on top of extraction, chunks and index.
 //!
-//! - `bring`: a document on its way from a file into the index; which document a file is, so that what did not change is not read again to
-//!   tell; and copies that stay.
-//! - `told`: what is known of the documents that somebody asks about, and what is found in them as it is told.
-//! - `reading`: which parts of a document are shown, how much of each, and where it is read on; pure.
+//! - `bring`: indexing of files; cache of hashes that avoids rereading unchanged files; stable copies.
+//! - `told`: identity of the documents in a request, and conversion of search results.
+//! - `reading`: selection of the parts to show, their size limits, and the cursor to continue from; pure.
 //!
-//! A document comes into the index at its first search, and stays there for everybody who has the same bytes. Nobody finds
-//! what he does not have: a search names its documents, and they are told by their bytes.
+//! A document is indexed at its first search and shared by everyone who has the same bytes. Users find only documents
+//! that they have: a search names its documents, which are identified by their content.
 
 mod bring;
 mod reading;
@@ -36,7 +35,7 @@ use crate::{
     index::{DocumentId, IndexConfig, IndexError},
 };
 
-/// Reads documents and finds what they say.
+/// Reads and searches documents.
 pub struct Library {
     extractor: Extractor,
     shelf: LazyIndex,
@@ -45,24 +44,24 @@ pub struct Library {
 }
 
 impl Library {
-    /// A library of this index. Nothing is opened and nothing runs before it is needed; when nobody has needed it for
-    /// [`IndexConfig::rest_after`], its memory is given back.
+    /// Creates a library on the index described by `config`. Nothing is opened or started before it is needed. After
+    /// [`IndexConfig::rest_after`] without use, the memory is released.
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
         let (digests, broken) = (Digests::default(), FailureCache::default());
         Self { extractor, shelf: LazyIndex::new(config), digests, broken }
     }
 
-    /// Writes down what is under way. Whoever asks for more is told that it is closed.
+    /// Commits pending writes and closes the index for good.
     pub async fn close(&self) {
         self.shelf.close().await;
     }
 
-    /// Returns whether the index is open.
+    /// Returns true if the index is open.
     pub async fn is_open(&self) -> bool {
         self.shelf.is_open().await
     }
 
-    /// Parts of a document. One whose letters have to be recognised is read once more in a turn for that.
+    /// Reads parts of a document. If a quick pass finds that it needs recognition, reads it again in a full pass.
     async fn parts(
         &self,
         document: OpenDocument,
@@ -94,13 +93,13 @@ impl Library {
         let named = Kind::of_name(&document.name);
         let (limits, row) = (self.shelf.config().reading, range.from.row);
         let most = [limits.pages, limits.sheets, limits.slides, limits.sections].map(|limit| limit.letters);
-        // Characters that come before those that are shown are told, too.
+        // The worker also returns the characters before those to show.
         let before = usize::try_from(range.from.column).unwrap_or(usize::MAX);
         let letters = most.into_iter().max().unwrap_or(0).saturating_add(before);
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
-        // An archive is read by the names of its files; each of them is a document.
-        // Only of PDFs the last page is told, and these are read by as many pages where nobody says how many.
+        // Archives are read as a listing of their files, each of which is a separate document. The last page only
+        // applies to PDFs, with the default page count if the caller gives none.
         let count = range.count.unwrap_or(limits.pages.parts).max(1);
         let last = Some(range.first.max(1).saturating_add(count - 1));
         let wanted = WantedParts { named, first: range.first, last, window, listing: true, inner, password };
@@ -119,11 +118,11 @@ impl Library {
                 }
                 Some(Ok(Piece::End { .. })) | None => return Ok(reader.finish(None)),
                 Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
-                // What was read of it is shown.
+                // Show the part that was read.
                 Some(Err(failure)) if reader.kept.iter().any(|(_, part)| !part.is_empty()) => {
                     return Ok(reader.finish(Some(told(&failure))));
                 }
-                // All pages have come. What is wrong with some concerns whoever wants one that is there.
+                // All pages were read. A problem with some of them only matters if a requested page exists.
                 Some(Err(failure @ Failure::Scanned { unread, pages, .. })) if unread.scans() < pages => {
                     let why = (!reader.kept.is_empty()).then(|| told(&failure));
                     return Ok(reader.finish(why));
@@ -133,7 +132,7 @@ impl Library {
         }
     }
 
-    /// Which documents these are.
+    /// Identifies documents by hash, on a blocking thread.
     async fn look_at(
         &self,
         documents: Vec<OpenDocument>,
@@ -142,14 +141,14 @@ impl Library {
     ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
         let recognition = self.extractor.recognition().stamp();
-        // Whoever drops this waits no more either.
+        // Dropping this future cancels the blocking thread, too.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
         let look = move || ResolvedDocuments::of(documents, each, &digests, most, recognition, &stop);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
-    /// Ingester that brings documents into this index.
+    /// Creates an ingester for `index`.
     fn ingester<'a>(
         &'a self,
         index: &'a Arc<IndexHandle>,
@@ -160,7 +159,7 @@ impl Library {
         Ingester { extractor: &self.extractor, chunks: self.shelf.config().chunks, index, failures, progress, cancel }
     }
 
-    /// Looks at documents and searches them.
+    /// Identifies and searches documents.
     async fn ask(
         &self,
         documents: Vec<OpenDocument>,
@@ -182,7 +181,7 @@ impl Library {
             finds = found?;
         }
         for document in locked {
-            // In an index that is held in memory and is gone with the answer.
+            // Documents with a password use an in-memory index that is dropped after the answer.
             let config = IndexConfig { in_memory: true, ..self.shelf.config().clone() };
             let index = Arc::new(IndexHandle::open(config).await?);
             let told = self.look_at(vec![document], false, cancel).await?;
@@ -200,7 +199,7 @@ impl Library {
         progress: OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
-        // Whoever hands documents over is told of each.
+        // A caller who adds documents gets the state of each.
         let resolved = self.look_at(documents, !again, cancel).await?;
         let named = |known: &KnownDocument| (known.id, known.name.clone());
         let names: Vec<(DocumentId, String)> = resolved.known.iter().map(named).collect();
@@ -259,11 +258,11 @@ impl fmt::Debug for Library {
 impl Knowledge for Library {
     fn is_document(&self, name: &str, head: &[u8]) -> bool {
         let named = Kind::of_name(name);
-        // A beginning is too little to tell what an archive holds: there the name decides.
+        // The head does not show what the container holds, so the name decides.
         if head.starts_with(b"PK\x03\x04") || head.starts_with(b"\xd0\xcf\x11\xe0") {
             return named.is_some_and(|kind| !kind.is_text());
         }
-        // Mail and notebooks are text by their bytes, and of a packed archive they tell too little.
+        // Mail and notebooks look like plain text, and the head of a compressed archive shows too little.
         let named = named.filter(|kind| matches!(kind, Kind::Eml | Kind::Ipynb | Kind::Tar));
         recognise(head, named).is_ok_and(|kind| !kind.is_text())
     }
@@ -324,15 +323,15 @@ async fn until_cancelled<T>(
 ) -> Result<T, KnowledgeError> {
     let done = tokio::select! {
         done = work => done,
-        // What is dropped here ends its worker, and leaves nothing of its document.
+        // Dropping the work kills its worker and leaves nothing of its document in the index.
         () = cancel.cancelled() => Err(IndexError::Cancelled),
     };
-    // Work that was cancelled may end first, with the part it had looked at: that is no answer.
+    // Cancelled work may finish first with a partial result, which is not an answer.
     let done = if cancel.is_cancelled() { Err(IndexError::Cancelled) } else { done };
     Ok(done?)
 }
 
-/// A failure in a sentence with what to do about it.
+/// Formats a failure as a sentence with its advice.
 fn told(failure: &Failure) -> String {
     format!("{failure}; {}", failure.hint())
 }

@@ -1,4 +1,4 @@
-//! Which parts of a document are shown, how much of each, and where it is read on. Pure.
+//! Selection of the parts of a document to show, their size limits, and the cursor to continue from. Pure.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -11,18 +11,18 @@ use crate::{
     frame::Head,
 };
 
-/// Takes the parts of a document in, and keeps those that are wanted.
+/// Receives the parts of a document and stores the requested ones.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     range: PartRange,
     limits: ReadingLimits,
     pub(super) head: Option<Head>,
-    /// Parts that have begun.
+    /// Number of parts that have started.
     seen: u32,
     last: Option<DocumentPlace>,
-    /// Characters of what is kept.
+    /// Number of characters in `kept`.
     letters: usize,
-    /// Those that are wanted, or the whole text of a document without pages.
+    /// Requested parts, or the whole text of a document without pages.
     pub(super) kept: Vec<(u32, Part)>,
 }
 
@@ -31,13 +31,12 @@ impl Reader {
         Self { range: PartRange { first: range.first.max(1), ..range }, limits, ..Self::default() }
     }
 
-    /// Takes the next part, and breaks where no later one is wanted.
+    /// Processes the next part. Breaks if no later part is wanted.
     pub(super) fn take(&mut self, part: Part) -> ControlFlow<()> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         self.last = Some(part.place.clone());
         self.seen = match part.place {
-            // Pages before the first that is wanted may not have been told.
-            // Sheets that are charts are not told.
+            // Pages before the first requested one may be missing, and so are chart sheets.
             DocumentPlace::Page(number)
             | DocumentPlace::ScannedPage(number)
             | DocumentPlace::Section { number, .. }
@@ -48,7 +47,7 @@ impl Reader {
         let is_full = is_new && self.seen > self.range.first && self.letters > self.limits.of(self.kind()).letters;
         let behind = is_full || self.seen >= self.range.first.saturating_add(self.wanted());
         if !whole && behind {
-            // How many there are is known, or is worth counting on for.
+            // Continue only if the total is unknown, in order to count the parts.
             let counted = self.head.as_ref().is_some_and(|head| head.parts.is_some());
             return if counted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         }
@@ -105,12 +104,12 @@ impl Reader {
     }
 }
 
-/// Returns whether a part is all of a document, or a piece of that.
+/// Returns true if the part is all of a document, or a piece of it that is not numbered.
 const fn is_whole(place: &DocumentPlace) -> bool {
     matches!(place, DocumentPlace::Whole | DocumentPlace::Lines { .. } | DocumentPlace::Inner { .. })
 }
 
-/// Characters of a part, about.
+/// Returns the approximate number of characters in a part.
 fn letters(part: &Part) -> usize {
     match &part.body {
         Body::Text(text) => text.chars().count(),
@@ -136,7 +135,8 @@ fn label(part: &Part, number: u32) -> String {
     }
 }
 
-/// As many parts as there is room for; of the first as much as fits, so that there always is something.
+/// Returns as many parts as fit into `letters` characters. The first part is cut if necessary, so that the result is
+/// never empty because of its size.
 fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<ReadPart> {
     let mut ends: HashMap<u32, u32> = HashMap::new();
     for (number, part) in &parts {
@@ -173,7 +173,7 @@ fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<Rea
             break;
         }
     }
-    // Rows of the last sheet of which nothing was told.
+    // The last sheet has more rows that the window did not include.
     if let Some(last) = fitting.last_mut().filter(|last| last.next.is_none() && last_row > 0)
         && last_row < end_of(last.number)
     {
@@ -185,31 +185,31 @@ fn fit(parts: Vec<(u32, Part)>, range: PartRange, mut letters: usize) -> Vec<Rea
     fitting
 }
 
-/// Text of a part that is shown.
+/// Excerpt of a part.
 #[derive(Default)]
 struct Piece {
     text: String,
     extent: Option<Extent>,
     next: Option<PartCursor>,
-    /// Set if there was no room for all of what there is.
+    /// True if the excerpt was cut for lack of room.
     is_cut: bool,
-    /// The last row that is shown; 0 where there are no rows.
+    /// Last row in the excerpt, or 0 if there are no rows.
     last_row: u32,
 }
 
-/// As many rows as fit; of one that is too long as many characters. None where no row is wanted. `own` is the last row of
-/// this piece of the sheet, `end` that of the sheet.
+/// Returns as many rows as fit, or an excerpt of a single row that is too long. `None` if there is no row from `from`
+/// on. `own` is the last row of this piece of the sheet, `end` the last row of the sheet.
 fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> Option<Piece> {
     let told: Vec<Row> = table.rows.iter().filter(|row| row.number >= from.row).cloned().collect();
     let Some(first) = told.first().map(|row| row.number) else {
-        // A sheet of nothing is shown as one.
+        // An empty sheet is shown as such.
         let is_empty = end == 0 && from == PartCursor::default();
         return is_empty.then(|| Piece { text: table.markdown(), ..Piece::default() });
     };
     let fits = |count: usize| table.markdown_of(&told[..count]).chars().count() <= letters;
     let behind = |row: u32| (row < end).then(|| PartCursor { row: row.saturating_add(1), column: 0 });
     if from.column > 0 || !fits(1) {
-        // One row that is too long, and where in it.
+        // A single row that is too long: show a range of its characters.
         let piece = characters(&table.markdown_of(&told[..1]), from.column, letters)?;
         let next = match piece.next {
             Some(PartCursor { column, .. }) => Some(PartCursor { row: first, column }),
@@ -217,7 +217,7 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
         };
         return Some(Piece { next, is_cut: true, last_row: first, ..piece });
     }
-    // The most that fit: more rows are never shorter.
+    // The length grows with the number of rows, so a binary search finds the maximum.
     let more: Vec<usize> = (2..=told.len()).collect();
     let least = 1 + more.partition_point(|count| fits(*count));
     let last = told.get(least - 1).map_or(first, |row| row.number);
@@ -228,7 +228,7 @@ fn rows(table: &Table, own: u32, from: PartCursor, letters: usize, end: u32) -> 
     Some(Piece { text: table.markdown_of(&told[..least]), extent, next, is_cut, last_row: last })
 }
 
-/// As many characters as fit, from one on that is counted from 1. None where the text ends before it.
+/// Returns as many characters as fit, starting at the one-based position `from`. `None` if the text ends before it.
 fn characters(text: &str, from: u32, letters: usize) -> Option<Piece> {
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let total = text.chars().count();

@@ -1,4 +1,4 @@
-//! What is known of the documents that somebody asks about, and what is found in them as it is told.
+//! Identity of the documents in a request, and conversion of search results for the caller.
 
 use std::{
     fs::File,
@@ -18,26 +18,28 @@ use crate::{
     search::{Answer, Hit, MOST_HITS, Query, Request, Visible},
 };
 
-/// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
-/// documents are read again.
+/// Version of readers and chunking. Increment it with every change to extracted text or chunks, so that documents are
+/// indexed again.
 const READING: u32 = 13;
 
-/// Time limit for reading through texts.
+/// Time limit for scanning texts with a regular expression.
 const SCAN: Duration = Duration::from_secs(10);
 
-/// Documents as far as they could be looked at.
+/// Documents of a request that could be identified, and those that could not.
 pub(super) struct ResolvedDocuments {
     pub(super) known: Vec<KnownDocument>,
-    /// Names and why they could not.
+    /// Names of the other documents with the reason.
     pub(super) unreadable: Vec<(String, String)>,
-    /// Recognition as it can be had for them.
+    /// Recognition that is currently available.
     pub(super) recognition: RecognitionStamp,
 }
 
 impl ResolvedDocuments {
-    /// Which documents these are: those that have at most so many bytes. Blocks, until that is known or nobody waits for it.
-    /// Without recognition of letters a picture could answer nothing among other documents: one is looked at if nothing else is asked for,
-    /// and all of them if somebody wants to know of `each` document.
+    /// Hashes documents of up to `most` bytes. Blocks until done or cancelled.
+    ///
+    /// Without recognition an image cannot answer anything, so images among other documents are skipped. They are
+    /// included if `each` is set, because the caller wants the state of every document, or if there is only one
+    /// document.
     pub(super) fn of(
         documents: Vec<OpenDocument>,
         each: bool,
@@ -76,12 +78,12 @@ impl ResolvedDocuments {
         told
     }
 
-    /// The documents, each with its place.
+    /// Returns the documents, each with its place.
     pub(super) fn places(&self) -> impl Iterator<Item = (DocumentId, Option<u64>)> {
         self.known.iter().map(|known| (known.id, known.place))
     }
 
-    /// Request to the index.
+    /// Builds the search request.
     pub(super) fn request(&self, query: &DocumentQuery) -> Request {
         let visible =
             self.known.iter().map(|KnownDocument { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
@@ -90,15 +92,15 @@ impl ResolvedDocuments {
         Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN, ..Request::new(visible, asked) }
     }
 
-    /// Names of documents that a password would open.
+    /// Returns the names of documents that a password would open.
     fn locked(&self, failures: &FailureCache) -> Vec<String> {
         let is_locked =
             |known: &&KnownDocument| failures.why(&known.id, &self.recognition).is_some_and(|why| why.needs_password());
         self.known.iter().filter(is_locked).map(|known| known.name.clone()).collect()
     }
 
-    /// The finds, with the documents of which something is wrong: those that could not be looked at, those that
-    /// the report names, and those that could be read in part.
+    /// Converts the answer and adds the problems: unidentified documents, those in the report, and those that were read
+    /// in part.
     pub(super) fn finds(
         &self,
         index: &IndexHandle,
@@ -134,7 +136,8 @@ impl ResolvedDocuments {
     }
 }
 
-/// Number of the path of an open file, and of the path in it; none where it has none any more, or this is no Linux.
+/// Hash of the path of an open file and of the path inside it. `None` if the path is unknown, as on systems other than
+/// Linux.
 fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let hash = ContentHash::of(path.is_absolute().then(|| path.as_os_str().as_bytes())?);
@@ -144,7 +147,7 @@ fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
 fn told_hit(hit: Hit) -> DocumentHit {
     let whole = hit.chunk.place.to_string();
     let archive = hit.citation.strip_suffix(whole.as_str()).unwrap_or(&hit.citation).trim_end();
-    // A document in an archive is named as it can be read.
+    // A document in an archive gets the name by which it can be read.
     let (document, place) = match &hit.chunk.place {
         DocumentPlace::Inner { path, place } => (format!("{archive}!/{path}"), place.to_string()),
         _ => (archive.to_owned(), whole),

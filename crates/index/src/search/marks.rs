@@ -1,4 +1,4 @@
-//! Where in a chunk the hits are, and as much around them as one looks at.
+//! Positions of hits in a chunk, and snippets around them.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -8,17 +8,16 @@ use super::{
 };
 use crate::analyze::{Form, Language, Token, exact::tokens, stem, stems, words::language};
 
-/// Terms that are highlighted.
 #[derive(Debug, Default)]
 pub(crate) struct HighlightTerms {
     stems: HashSet<String>,
     prefixes: Vec<String>,
-    /// Terms with their distances from the first.
+    /// Terms of each phrase, with their positions.
     phrases: Vec<Vec<Token>>,
 }
 
 impl HighlightTerms {
-    /// Those of a query, and of words that were taken for what was meant by one.
+    /// Collects the terms of a query and of words that corrected its typos.
     pub(crate) fn new(parsed: &ParsedQuery, meant: &[String]) -> Self {
         let mut needles = Self::default();
         for unit in &parsed.units {
@@ -31,11 +30,11 @@ impl HighlightTerms {
             }
         }
         needles.stems.extend(meant.iter().flat_map(|word| stems(word)));
-        // A phrase of which nothing is there word for word was found by its words, so these are marked then.
+        // If a phrase does not occur literally, its words are highlighted instead, see `marks`.
         needles
     }
 
-    /// Where they are in a text, in bytes, in order, apart from each other.
+    /// Returns the byte ranges of hits in a text, in order and without overlaps.
     pub(crate) fn marks(&self, text: &str) -> Vec<Range<usize>> {
         let tokens = tokens(text);
         let language = language(text);
@@ -62,8 +61,8 @@ impl HighlightTerms {
         apart(marks)
     }
 
-    /// Returns whether it is the stem of a word. A word begins as its stem does, but for an accent, which spares most words
-    /// the stemming.
+    /// Returns true if the word has one of the stems. A word starts with the same character as its stem, except for
+    /// accents, so most words need not be stemmed.
     fn is_stem_of(&self, word: &str, language: Language) -> bool {
         let first = word.chars().next();
         let may_be =
@@ -104,7 +103,7 @@ fn phrase_marks(phrase: &[Token], whole: &[&Token], text: &str) -> Vec<Range<usi
     whole.windows(phrase.len()).filter(|here| is_phrase(here)).filter_map(range).collect()
 }
 
-/// One letter, which is the first of a pair or the last of its stretch.
+/// Positions of a single character, which is the first of a pair or the last of a run.
 fn letter_marks(letter: &str, whole: &[&Token], text: &str) -> Vec<Range<usize>> {
     let found = whole.iter().filter(|token| token.form != Form::Word && token.text.starts_with(letter));
     let range = |token: &&Token| {
@@ -114,7 +113,7 @@ fn letter_marks(letter: &str, whole: &[&Token], text: &str) -> Vec<Range<usize>>
     found.filter_map(range).collect()
 }
 
-/// In order, with those that overlap joined to one.
+/// Sorts the ranges and merges overlapping ones.
 pub(crate) fn apart(mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
     marks.retain(|mark| !mark.is_empty());
     marks.sort_by_key(|mark| (mark.start, mark.end));
@@ -128,18 +127,18 @@ pub(crate) fn apart(mut marks: Vec<Range<usize>>) -> Vec<Range<usize>> {
     apart
 }
 
-/// A part of a chunk with the hits in it.
+/// Excerpt of a chunk with the hits in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snippet {
-    /// The part, with `…` where it was cut.
+    /// Text of the excerpt, with `…` where it was cut.
     pub text: String,
-    /// Where the hits are in it, in bytes, in order.
+    /// Byte ranges of the hits in the excerpt, in order.
     pub hits: Vec<Range<usize>>,
 }
 
 const CUT: &str = "…";
 
-/// About so many letters of a text, where the most hits are.
+/// Returns about `letters` characters of a text, where it has the most hits.
 pub fn around(text: &str, marks: &[Range<usize>], letters: usize) -> Snippet {
     let window = window(text, marks, letters);
     let part = text.get(window.clone()).unwrap_or_default();
@@ -161,7 +160,7 @@ fn window(text: &str, marks: &[Range<usize>], letters: usize) -> Range<usize> {
     if text.chars().nth(letters + letters / 4).is_none() {
         return 0..text.len();
     }
-    // From each hit as far as fits: the one with the most after it wins, the first of several.
+    // Choose the hit with the most hits in its window, the first of several.
     let reach = |from: usize| end_of(text, from, letters * 3 / 4);
     let best = marks.iter().enumerate().max_by_key(|(index, mark)| {
         let end = reach(mark.start);
@@ -173,20 +172,20 @@ fn window(text: &str, marks: &[Range<usize>], letters: usize) -> Range<usize> {
     start..whole_word_end(text, end)
 }
 
-/// The byte so many letters further on.
+/// Returns the byte offset `letters` characters after `from`.
 fn end_of(text: &str, from: usize, letters: usize) -> usize {
     let rest = text.get(from..).unwrap_or_default();
     rest.char_indices().nth(letters).map_or(text.len(), |(at, _)| from + at)
 }
 
-/// A good place to begin, at most so many letters before.
+/// Returns a good start for the excerpt, at most `letters` characters before `at`.
 fn begin_before(text: &str, at: usize, letters: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     let Some((earliest, _)) = before.char_indices().rev().take(letters).last() else { return 0 };
     if before.chars().count() <= letters {
         return 0;
     }
-    // After a sentence at best, else after a space.
+    // Preferably after a sentence, otherwise after a space.
     let lead = before.get(earliest..).unwrap_or_default();
     let after = |ends: &[char]| {
         lead.find(|letter| ends.contains(&letter)).map(|index| {
@@ -199,7 +198,7 @@ fn begin_before(text: &str, at: usize, letters: usize) -> usize {
     start + text.get(start..at).map_or(0, |skip| skip.len() - skip.trim_start().len())
 }
 
-/// Back to the last space, if there is one near.
+/// Moves the end back to the previous space if there is one nearby.
 fn whole_word_end(text: &str, end: usize) -> usize {
     let is_inside =
         text.get(end..).and_then(|rest| rest.chars().next()).is_some_and(|letter| letter.is_ascii_alphanumeric());

@@ -1,12 +1,12 @@
-//! Finding chunks: from what somebody or some model wrote to places that can be cited.
+//! Search: from a query by a user or a model to places that can be cited.
 //!
-//! - [`parse`]: makes words and phrases of whatever was written; nothing is refused.
-//! - [`plan`]: makes queries of phrases and the like, for the chunks that may be seen: what words stand for in the index, and their worth.
-//! - [`words`]: the best chunks for them, by their scores.
-//! - [`pattern`]: regular expressions: the index tells which chunks can match at all, and those are read.
-//! - [`marks`]: where the hits are, and as much around them as one looks at.
+//! - [`parse`]: splits a query into words and phrases; accepts any input.
+//! - [`plan`]: translates words and phrases to index queries with weights, restricted to visible documents.
+//! - [`words`]: ranks chunks by these queries.
+//! - [`pattern`]: regular expressions. The index selects the chunks that can match, and these are scanned.
+//! - [`marks`]: positions of hits, and snippets.
 //!
-//! Exact phrases come first, then the chunks with the most of the words, each counted by how rare it is.
+//! Exact phrases come first, then the chunks that contain the most words of the query, weighted by rarity.
 
 pub mod marks;
 pub mod parse;
@@ -27,7 +27,7 @@ use crate::{
     index::{DocumentId, IndexError, view::View},
 };
 
-/// Searches what the request names. Blocks.
+/// Searches the documents that the request names. Blocks.
 pub(crate) fn search(
     view: &View,
     dictionary: &Dictionary,
@@ -54,7 +54,7 @@ pub(crate) fn search(
     Ok(answer)
 }
 
-/// A candidate with its text, as it is told.
+/// Builds a hit from a candidate and its text.
 fn hit(planner: &Planner<'_>, candidate: &Candidate, chunk: Chunk, marks: &[Range<usize>]) -> Option<Hit> {
     let visible = planner.request.documents.get(candidate.position)?;
     Some(Hit {
@@ -69,7 +69,8 @@ fn hit(planner: &Planner<'_>, candidate: &Candidate, chunk: Chunk, marks: &[Rang
     })
 }
 
-/// Adds the chunks beside each hit. One of another page or sheet would be cited by the place of the hit, so it is left out.
+/// Adds the chunks next to each hit. A chunk on another page or sheet is left out, because it would be cited with the
+/// place of the hit.
 fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
     for hit in hits {
         let (owner, place) = (hit.owner, &hit.chunk.place);
@@ -84,38 +85,38 @@ fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
     Ok(())
 }
 
-/// Characters of a chunk that are shown around its hits.
+/// Number of characters shown around the hits of a chunk.
 pub(crate) const CITED: usize = 240;
 
-/// Maximum number of hits, whatever is asked for.
+/// Maximum number of hits, regardless of the request.
 pub(crate) const MOST_HITS: usize = 200;
 
-/// Search request.
+/// Search request with its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The documents that whoever asks may see. Nothing is told of any other.
+    /// Documents that the caller may see. No others are searched.
     pub documents: Vec<Visible>,
-    /// The query.
+    /// Words or regular expression to search for.
     pub query: Query,
     /// Maximum number of hits.
     pub limit: usize,
-    /// Set if the chunks before and after each hit are told as well.
+    /// True to include the chunks before and after each hit.
     pub context: bool,
-    /// Time limit for reading through texts. What was found by then is returned.
+    /// Time limit for scanning texts. Hits found by then are returned.
     pub within: Duration,
 }
 
 impl Request {
-    /// The ten best hits in these documents.
+    /// Creates a request for the ten best hits.
     pub const fn new(documents: Vec<Visible>, query: Query) -> Self {
         Self { documents, query, limit: 10, context: false, within: Duration::from_secs(5) }
     }
 }
 
-/// A document that may be seen.
+/// Document that the caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visible {
-    /// Which one.
+    /// Key of the document.
     pub id: DocumentId,
     /// Name for citations, as the caller knows it.
     pub name: String,
@@ -124,53 +125,53 @@ pub struct Visible {
 /// Query of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
-    /// Words, with `"phrases in quotes"`, `word*`, `OR` and `NOT`. Whatever it is, it is no error.
+    /// Words with `"phrases in quotes"`, `word*`, `OR` and `NOT`. Any text is valid.
     Words(String),
-    /// A regular expression, whose `^` and `$` are ends of lines; capitals do not matter unless it says so. One that is none is searched
-    /// for as words, with a note.
+    /// Regular expression, case-insensitive by default, whose `^` and `$` match at line ends. An invalid one is
+    /// searched as words, with a note.
     Regex(String),
 }
 
 /// Answer to a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The best first; those of a regular expression in the order of the documents.
+    /// Hits, best first. Hits of a regular expression are in document order.
     pub hits: Vec<Hit>,
-    /// False when reading was cut off by time, so that there may be more.
+    /// False if scanning timed out, so that hits may be missing.
     pub complete: bool,
-    /// Set if there are more matches than were asked for, as far as that is known without further work.
+    /// True if there are more matches than requested, as far as that is known without extra work.
     pub more: bool,
-    /// Set if a phrase in quotes stands nowhere, and the hits have some of its words only.
+    /// True if a quoted phrase does not occur, so that the hits contain only some of its words.
     pub is_loose: bool,
     /// Notes for the caller, each a sentence without its full stop.
     pub notes: Vec<String>,
-    /// Way in which it was found.
+    /// Search method that found the hits.
     pub how: SearchedBy,
 }
 
 impl Answer {
-    /// An answer that has found nothing yet.
+    /// Creates an empty answer.
     pub(crate) const fn of(how: SearchedBy) -> Self {
         Self { hits: Vec::new(), complete: true, more: false, is_loose: false, notes: Vec::new(), how }
     }
 }
 
-/// A chunk that was found.
+/// Chunk that matches the query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
-    /// Ordinal of the chunk in the document, from 0. One is free where a page ends.
+    /// Ordinal of the chunk in the document, starting at 0. One is skipped after each page.
     pub ordinal: u32,
-    /// `report.pdf p. 12`, `data.xlsx Sales!A2:F20`, `deck.pptx slide 7`.
+    /// Citation such as `report.pdf p. 12`, `data.xlsx Sales!A2:F20` or `deck.pptx slide 7`.
     pub citation: String,
-    /// Higher is better. It compares hits of one answer.
+    /// Score relative to the other hits of the same answer. Higher is better.
     pub score: f32,
-    /// The part of it that has the hits.
+    /// Excerpt with the hits.
     pub snippet: Snippet,
-    /// All of it.
+    /// Complete chunk with its place.
     pub chunk: Chunk,
-    /// The text of the chunk before, where it was asked for.
+    /// Text of the previous chunk, if requested.
     pub before: Option<String>,
-    /// The text of the chunk after, where it was asked for.
+    /// Text of the next chunk, if requested.
     pub after: Option<String>,
     pub(crate) owner: u32,
 }

@@ -1,4 +1,4 @@
-//! Makes words and phrases of whatever was written. Nothing is refused: what makes no sense is read as words.
+//! Query parser. It never fails: syntax that makes no sense is read as words.
 
 use crate::analyze::{
     Dictionary, Form,
@@ -8,52 +8,52 @@ use crate::analyze::{
     stems,
 };
 
-/// Bytes of a query that are read.
+/// Number of bytes of a query that are read.
 const LONGEST: usize = 2000;
-/// Maximum number of words of a query.
+/// Maximum number of words in a query.
 const MOST: usize = 24;
 
-/// Fields that models like to name. There are none, so what follows is searched for everywhere.
+/// Field names that models often use. There are no such fields, so the prefix is dropped.
 const FIELDS: [&str; 12] = [
     "title", "text", "body", "content", "heading", "page", "file", "filename", "name", "document", "author", "subject",
 ];
 
-/// Parsed query.
+/// Query in parsed form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ParsedQuery {
-    /// In the order in which it was written, without words that say nothing.
+    /// Units in the order of the query, without stop words.
     pub units: Vec<Unit>,
-    /// Units that must not be there.
+    /// Units that must not occur.
     pub excluded: Vec<Unit>,
-    /// Set if one of them is enough.
+    /// True if a single unit suffices for a match.
     pub any: bool,
-    /// All of it without quotes and operators, to be found as one phrase.
+    /// Whole query without quotes and operators, to be found as one phrase.
     pub whole: String,
-    /// Number of words that were too many.
+    /// Number of words beyond the maximum.
     pub left_out: usize,
 }
 
-/// A word or phrase that is searched for.
+/// Word or phrase to search for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unit {
-    /// A word of a script with spaces.
+    /// Word of a script with spaces.
     Word {
-        /// In small letters.
+        /// Word in lower case.
         exact: String,
-        /// Without its ending, in each language.
+        /// Stem in each language.
         stems: Vec<String>,
     },
-    /// A word of a script without spaces, such as Chinese.
+    /// Word of a script without spaces, such as Chinese.
     Letters(String),
-    /// The beginning of words, in small letters.
+    /// Lowercase prefix of words.
     Prefix(String),
-    /// Words that belong together, such as `4.1` or `user@host`.
+    /// Words joined by punctuation, such as `4.1` or `user@host`.
     Chain(String),
-    /// Text in quotes.
+    /// Text in quotation marks.
     Phrase(String),
 }
 
-/// Reads a query.
+/// Parses a query. Never fails.
 pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
     let query = query.get(..query.floor_char_boundary(LONGEST)).unwrap_or(query).replace("\\\"", "\"");
     let mut parsed = ParsedQuery::default();
@@ -124,16 +124,16 @@ fn drop_stop_words(units: &mut Vec<Unit>) {
 
 enum Piece<'a> {
     Quoted(&'a str),
-    /// Without spaces.
+    /// Text without white space.
     Plain(&'a str),
 }
 
-/// Words that are operators, unless all is in capitals.
+/// Operators, unless the whole query is in capitals.
 const OPERATORS: [&str; 3] = ["AND", "OR", "NOT"];
 
 impl Piece<'_> {
-    /// Returns whether it is a word beside which one in capitals is an operator. Where all is in capitals, as in a line that was
-    /// copied out of a form, none is.
+    /// Returns true if the piece shows that the query is not all in capitals, so that `AND`, `OR` and `NOT` are
+    /// operators. A line in capitals, as copied from a form, has no operators.
     fn is_no_capitals(&self) -> bool {
         let (Self::Quoted(text) | Self::Plain(text)) = self;
         let is_capitals = text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase);
@@ -141,7 +141,7 @@ impl Piece<'_> {
     }
 }
 
-/// Quotes are quotes only where they are closed.
+/// Splits a query at white space and quoted texts. An unclosed quote is ignored.
 fn pieces(query: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = query;
@@ -173,7 +173,7 @@ fn closing(open: char) -> Option<&'static [char]> {
     })
 }
 
-/// The units of what is written without spaces.
+/// Returns the units of a text without white space.
 fn units(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
     let text = match text.split_once(':') {
         Some((field, rest)) if !rest.is_empty() && FIELDS.contains(&field.to_ascii_lowercase().as_str()) => rest,
@@ -197,7 +197,7 @@ fn as_prefix(text: &str) -> Option<String> {
     }
 }
 
-/// Words that are joined by points and the like belong together; other scripts are cut into words.
+/// Keeps words joined by punctuation together, and segments scripts without spaces into words.
 fn joined(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
     let normal = Normal::new(text);
     let mut units = Vec::new();
@@ -238,8 +238,8 @@ fn joined(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
     units
 }
 
-/// Words of a stretch of a script without spaces. Only the Chinese dictionary is at hand; all else is left whole, and so are
-/// Chinese letters beside kana, which are Japanese.
+/// Segments a run of a script without spaces. Only a Chinese dictionary is available, so other runs stay whole. Han
+/// characters next to kana are Japanese and are not segmented.
 fn cut(letters: &str, dictionary: &Dictionary) -> Vec<String> {
     use crate::analyze::normal::Script;
     let all_han = letters.chars().all(|letter| Script::of(letter) == Some(Script::Han));

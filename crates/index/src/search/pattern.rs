@@ -1,4 +1,5 @@
-//! Searching by regular expressions: the index narrows to the chunks that have the letters of every match, and those are read.
+//! Search by regular expression. The index selects the chunks that contain what every match needs, and only these are
+//! scanned.
 
 use std::{ops::Range, time::Instant};
 
@@ -21,28 +22,28 @@ use crate::{
     index::IndexError,
 };
 
-/// Bytes that an expression may take once it is compiled.
+/// Maximum size of a compiled expression in bytes.
 const COMPILED: usize = 2 * 1024 * 1024;
 /// Maximum number of highlighted hits in one chunk.
 const MARKS: usize = 64;
-/// After how many chunks it is asked whether to go on.
+/// Number of chunks between checks for cancellation and timeout.
 const CHECK_EVERY: usize = 64;
 
-/// When to stop.
+/// Conditions that end a scan.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop {
     pub(crate) deadline: Instant,
     pub(crate) cancel: CancellationToken,
 }
 
-/// A regular expression, which takes time in proportion to the text and no more, whatever it is.
+/// Compiled regular expression. Matching takes time linear in the text for any expression.
 pub(crate) struct Pattern {
     regex: Regex,
     need: Need,
 }
 
 impl Pattern {
-    /// Reads an expression. The error says in a line what is wrong with it.
+    /// Compiles an expression. The error is a one-line message.
     pub(crate) fn new(pattern: &str) -> Result<Self, String> {
         let regex = RegexBuilder::new(pattern)
             .case_insensitive(true)
@@ -53,19 +54,19 @@ impl Pattern {
             .build()
             .map_err(|error| match error {
                 regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-                // The last line says what, those above it show where.
+                // The last line is the message; the lines above show the position.
                 error => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
             })?;
         Ok(Self { regex, need: Need::of(pattern) })
     }
 
     fn marks(&self, text: &str) -> Vec<Range<usize>> {
-        // What matches nothing at some place, such as `x*`, is no hit there.
+        // Empty matches, as of `x*`, are not hits.
         self.regex.find_iter(text).map(|found| found.range()).filter(|range| !range.is_empty()).take(MARKS).collect()
     }
 }
 
-/// Chunks that match, in the order of the documents.
+/// Returns matching chunks in document order.
 pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> Result<Answer, IndexError> {
     let Planner { view, request, allowed } = planner;
     let narrowed = pattern.need.query(planner);
@@ -108,33 +109,34 @@ pub(crate) fn search(planner: &Planner<'_>, pattern: &Pattern, stop: &Stop) -> R
     Ok(answer)
 }
 
-/// Fewer letters of a word are in too many words to be looked for.
+/// Minimum number of characters of a partial word. Shorter ones occur in too many words.
 const SHORTEST: usize = 3;
-/// More letters make too large an automaton.
+/// Maximum number of characters of a partial word. Longer ones make the automaton too large.
 const LONGEST: usize = 32;
-/// More alternatives are not looked at one by one.
+/// Maximum number of alternatives that are looked up separately.
 const MOST: usize = 32;
 
-/// The rest of a word of a script with spaces. Without the others most terms need no look, as those are pairs of letters.
+/// Matches the rest of a word in a script with spaces. Excluding other scripts skips most terms, which are pairs of
+/// their characters.
 const SPACED: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
 
-/// Property of every match.
+/// Condition that every match fulfils.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Nothing that is known.
+    /// No condition is known.
     Nothing,
-    /// These letters, in small ones.
+    /// Contains this lowercase text.
     Letters(String),
-    /// All of these.
+    /// Fulfils all these conditions.
     All(Vec<Need>),
-    /// One of these.
+    /// Fulfils one of these conditions.
     One(Vec<Need>),
 }
 
 impl Need {
-    /// Property of every match of an expression. Nothing is known of one that cannot be read.
+    /// Derives the condition for matches of an expression. [`Nothing`](Self::Nothing) if it cannot be parsed.
     pub(crate) fn of(pattern: &str) -> Self {
-        // Without regard to case here: letters are compared in small ones anyway.
+        // Parsed as case-sensitive, since the literals are compared in lower case anyway.
         let parsed = ParserBuilder::new().multi_line(true).nest_limit(64).build().parse(pattern);
         parsed.map_or(Self::Nothing, |hir| Self::of_hir(&hir))
     }
@@ -180,7 +182,7 @@ impl Need {
         }
     }
 
-    /// The chunks that can match. None where it can be any.
+    /// Returns a query for the chunks that can match. `None` if any chunk can.
     pub(crate) fn query(&self, planner: &Planner<'_>) -> Option<Box<dyn Query>> {
         match self {
             Self::Nothing => None,
@@ -201,14 +203,14 @@ fn all_of(queries: Vec<Box<dyn Query>>) -> Option<Box<dyn Query>> {
     Some(Box::new(BooleanQuery::new(queries.into_iter().map(|query| (Occur::Must, query)).collect())))
 }
 
-/// The letters of an expression that matches only them, large or small.
+/// Returns the text that the expression matches, in lower case, if it matches only that text in any case.
 fn letters(hir: &Hir) -> Option<String> {
     match hir.kind() {
         HirKind::Literal(literal) => std::str::from_utf8(&literal.0).ok().map(str::to_lowercase),
         HirKind::Class(Class::Unicode(class)) => {
             let mut letters = class.iter().flat_map(|range| range.start()..=range.end());
             let first = folded(letters.next()?);
-            // A letter has few forms; a class with more letters is no letter.
+            // A letter has only a few case variants, so a larger class is not a single letter.
             let few = letters.by_ref().take(4).all(|letter| folded(letter) == first);
             (few && letters.next().is_none()).then_some(first)
         }
@@ -217,18 +219,18 @@ fn letters(hir: &Hir) -> Option<String> {
     }
 }
 
-/// A letter as it is in the index.
+/// Normalises a character as in the index.
 fn folded(letter: char) -> String {
     crate::analyze::exact::small(crate::analyze::normal::Normal::new(letter.encode_utf8(&mut [0; 4])).text())
 }
 
-/// A term that every text with some letters has.
+/// Term that every text containing some literal has.
 #[derive(Debug, PartialEq, Eq)]
 struct RequiredTerm {
     text: String,
-    /// Set if more may stand before it in its word.
+    /// True if the word may start before the term.
     open_start: bool,
-    /// Set if more may stand after it in its word.
+    /// True if the word may continue after the term.
     open_end: bool,
 }
 
@@ -250,9 +252,9 @@ impl RequiredTerm {
 fn terms(letters: &str) -> Vec<RequiredTerm> {
     let required = |token: crate::analyze::Token| {
         let (open_start, open_end) = match token.form {
-            // At the edges of the letters a word may go on.
+            // At the edges of the literal, the word may continue.
             Form::Word => (token.range.start == 0, token.range.end == letters.len()),
-            // A mark may be another one's neighbour in the text than in the index, where marks are in order.
+            // The index sorts combining marks, so neighbours may differ between the text and the index.
             Form::Pair if token.text.chars().any(|letter| canonical_combining_class(letter) > 0) => return None,
             Form::Pair => (false, false),
             Form::Part | Form::Last => return None,

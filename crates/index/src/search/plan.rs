@@ -1,4 +1,5 @@
-//! Makes queries of words and phrases, for the chunks that may be seen: the terms of the index that each word stands for, and its weight.
+//! Translation of parsed queries to index queries, restricted to visible documents: the index terms for each word, and
+//! its weight.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry::Vacant};
 
@@ -24,7 +25,7 @@ use crate::{
 
 type Part = Box<dyn Query>;
 
-/// Makes queries for the documents that may be seen.
+/// Builds queries for the documents that the caller may see.
 pub(crate) struct Planner<'a> {
     pub(crate) view: &'a View,
     pub(crate) request: &'a Request,
@@ -32,7 +33,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// All chunks that may be seen.
+    /// Query for all visible chunks.
     pub(crate) fn seen(&self) -> Part {
         let one = |owner: &u32| -> (Occur, Part) {
             let term = Term::from_field_u64(self.view.fields.owner, u64::from(*owner));
@@ -41,12 +42,11 @@ impl Planner<'_> {
         Box::new(BooleanQuery::new(self.allowed.positions.keys().map(one).collect()))
     }
 
-    /// Chunks that a query finds; none where there is no query.
     pub(super) fn found(&self, query: Option<Part>) -> Result<FoundChunks, IndexError> {
         query.map_or_else(|| Ok(FoundChunks::new()), |query| Ok(self.view.searcher.search(&query, &DocSetCollector)?))
     }
 
-    /// Chunks that have what is left out.
+    /// Query for chunks with an excluded unit.
     pub(crate) fn excluded(&self, unit: &Unit) -> Option<Part> {
         Some(match unit {
             Unit::Word { stems, .. } => {
@@ -58,12 +58,12 @@ impl Planner<'_> {
         })
     }
 
-    /// Chunks with this term.
+    /// Query for chunks with this term.
     pub(crate) fn term(&self, field: Field, text: &str) -> Part {
         Box::new(TermQuery::new(Term::from_field_text(field, text), IndexRecordOption::WithFreqs))
     }
 
-    /// A text to the letter. None where it has no letters.
+    /// Query for an exact text. `None` if it has no terms.
     pub(crate) fn phrase(&self, text: &str) -> Option<Part> {
         let terms = phrase_terms(text);
         Some(match terms.as_slice() {
@@ -78,29 +78,29 @@ impl Planner<'_> {
         })
     }
 
-    /// Chunks with a term that matches as a whole. None where the expression is too large.
+    /// Query for chunks with a term that matches the expression as a whole. `None` if the expression is too large.
     pub(crate) fn matching(&self, expression: &str) -> Option<Part> {
         RegexQuery::from_pattern(expression, self.view.fields.exact).ok().map(|query| Box::new(query) as Part)
     }
 }
 
-/// The terms by which a phrase is found, at the positions that they have in it.
+/// Returns the terms of a phrase with their positions in it.
 pub(crate) fn phrase_terms(text: &str) -> Vec<Token> {
     let mut terms = tokens(text);
     terms.retain(|token| token.form != Form::Part);
-    // After the last letter of the phrase the text may go on.
+    // The text may continue after the last character of the phrase.
     if terms.len() > 1 && terms.last().is_some_and(|token| token.form == Form::Last) {
         terms.pop();
     }
     terms
 }
 
-/// The documents that may be seen, of those that are there.
+/// Visible documents that are indexed.
 #[derive(Debug, Default)]
 pub(crate) struct AllowedDocuments {
-    /// Where in the request a document stands, by its number.
+    /// Position in the request, by document number.
     pub(super) positions: HashMap<u32, usize>,
-    /// Chunks of all of them.
+    /// Total number of chunks of these documents.
     pub(crate) chunks: u64,
 }
 
@@ -109,7 +109,7 @@ impl AllowedDocuments {
         let mut allowed = Self::default();
         for (position, document) in documents.iter().enumerate() {
             let Some(entry) = view.entries.get(&document.id) else { continue };
-            // The same document under two names is cited by the first.
+            // A document listed under two names is cited by the first.
             if let Vacant(empty) = allowed.positions.entry(entry.owner) {
                 empty.insert(position);
                 allowed.chunks += u64::from(entry.chunks);
@@ -118,7 +118,7 @@ impl AllowedDocuments {
         allowed
     }
 
-    /// A chunk with the place of its document in the request; none where it must not be seen, or is none.
+    /// Builds a candidate from a chunk's key. `None` if the document is not visible or the key is that of an entry.
     pub(crate) fn candidate(&self, key: u64, address: DocAddress, score: Score) -> Option<Candidate> {
         let (owner, ordinal) = split_key(key);
         let position = *self.positions.get(&owner)?;
@@ -126,10 +126,10 @@ impl AllowedDocuments {
     }
 }
 
-/// A chunk that was found, still without its text.
+/// Matching chunk whose text is not loaded yet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
-    /// Where in the request its document stands.
+    /// Position of its document in the request.
     pub(crate) position: usize,
     pub(crate) owner: u32,
     pub(crate) ordinal: u32,
@@ -138,62 +138,64 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// In the order of the documents.
+    /// Sort key for document order.
     pub(crate) const fn place(&self) -> (usize, u32) {
         (self.position, self.ordinal)
     }
 }
 
-/// Worth of a word that stands only in the heading of a chunk, beside one in its text.
+/// Weight of a word in a chunk's heading only, relative to one in its text.
 const IN_HEADING: f32 = 0.5;
-/// Worth of a part of something that belongs together: a pair of letters, or a word of a phrase.
+/// Weight of a part of a unit: a pair of characters, or a word of a phrase.
 const PART: f32 = 0.3;
-/// Worth of a word that is written almost like the one that was asked for.
+/// Weight of a word that corrects a typo.
 const ALMOST: f32 = 0.8;
-/// Chunks with a word up to which it may be one that was typed wrong.
+/// Maximum number of chunks with a word for it to count as a possible typo.
 const RARE: u64 = 3;
-/// Letters of a word from which on it may be one that was typed wrong.
+/// Minimum length of a word that counts as a possible typo.
 const LEAST_LETTERS: usize = 4;
-/// First term of scripts without spaces. Typos are not looked for from it on: each of those terms differs by one letter from many.
+/// First term of scripts without spaces. Typos are not looked up beyond it, since each of those terms differs by one
+/// character from many others.
 const UNSPACED: &str = "\u{2e80}";
-/// Words that are taken for what was meant by one.
+/// Maximum number of corrections for one word.
 const MOST_MEANT: usize = 8;
 
-/// Words of which it is counted in how many chunks they are, and the number from which on they are as frequent as any.
+/// Maximum number of corrections whose visible chunks are counted, and the count above which frequencies are not
+/// distinguished.
 const MOST_COUNTED: usize = 64;
 const ENOUGH: u64 = 100;
-/// Chunks with a word that are looked at to tell how many of them may be seen.
+/// Maximum number of chunks that are checked when visible chunks with a word are counted.
 const LOOKED_AT: usize = 20_000;
 
-/// Chunks that a query finds.
+/// Addresses of matching chunks.
 pub(super) type FoundChunks = HashSet<DocAddress>;
 
-/// Something that is asked for, and the forms in which a chunk may have it.
+/// One unit of a query, with the forms in which a chunk may contain it.
 pub(super) struct Concept {
     pub(super) weight: f32,
     pub(super) alternatives: Vec<Alternative>,
-    /// Set if chunks without it are no finds, where there are some with it.
+    /// True if chunks without it are not hits, as long as there are chunks with it.
     pub(super) is_required: bool,
 }
 
-/// A form of it.
+/// Form in which a chunk may contain a concept.
 pub(super) enum Alternative {
-    /// A word in the text or in the heading, and what that is worth.
+    /// Term in the text or heading, with its weight.
     Term(Term, f32),
-    /// Chunks that have it.
+    /// Chunks that contain the form.
     Chunks(FoundChunks),
 }
 
-/// Makes concepts of what was asked for.
+/// Builds the concepts of a query.
 pub(super) struct Concepts<'a> {
     planner: &'a Planner<'a>,
     made: Vec<Concept>,
-    /// Words that were taken for what was meant.
+    /// Corrections of possible typos.
     meant: Vec<String>,
 }
 
 impl<'a> Concepts<'a> {
-    /// The concepts of a query, the rarest first, and the words that were taken for what was meant.
+    /// Returns the concepts of a query, rarest first, and the corrections of possible typos.
     pub(super) fn of(
         parsed: &ParsedQuery,
         planner: &'a Planner<'a>,
@@ -221,7 +223,7 @@ impl<'a> Concepts<'a> {
                 self.chunks(query, matches!(unit, Unit::Phrase(_)))?;
                 for token in tokens(text) {
                     match token.form {
-                        // A number such as 4.1 is no four and no one.
+                        // The single digits of a number such as 4.1 carry no meaning.
                         Form::Word if token.text.len() > 1 => self.word(&token.text, &stems(&token.text), PART)?,
                         Form::Pair => self.pair(&token.text)?,
                         Form::Word | Form::Part | Form::Last => {}
@@ -239,7 +241,7 @@ impl<'a> Concepts<'a> {
         }
         let mut share = share;
         let may_be_wrong = exact.chars().count() >= LEAST_LETTERS && exact.chars().all(char::is_alphabetic);
-        // What others have says nothing about what is rare here.
+        // Rarity is measured in visible documents only; those of others do not count.
         let mut seen = if may_be_wrong { 0 } else { u64::MAX };
         for stem in stems.iter().filter(|_| may_be_wrong) {
             seen += self.seen(&Term::from_field_text(self.planner.view.fields.words, stem), RARE + 1)?;
@@ -262,7 +264,7 @@ impl<'a> Concepts<'a> {
         Ok(())
     }
 
-    /// Adds a word in text and headings, and says how many chunks have it in their text.
+    /// Adds the term of a word in text and headings. Returns the number of chunks with the word in their text.
     fn take(&self, word: &str, quality: f32, into: &mut Vec<Alternative>) -> Result<u64, IndexError> {
         let fields = &self.planner.view.fields;
         let is_there =
@@ -292,7 +294,7 @@ impl<'a> Concepts<'a> {
         }
         let weight = self.rarity(known.max(size));
         self.made.push(Concept { weight, alternatives, is_required: false });
-        // Who asks for nothing else wants no parts of it, unless there is nothing of the kind.
+        // For a query that is a single word, parts only help if the whole word does not occur.
         if count > 2 && !(is_alone && size > 0) {
             let mut all = Vec::new();
             pairs(letters, &mut |pair| all.push(pair));
@@ -320,8 +322,7 @@ impl<'a> Concepts<'a> {
         Ok(())
     }
 
-    /// Number of chunks with a term that whoever asks may see, up to `most`. Of a term that very many others have not all are
-    /// looked at.
+    /// Counts the visible chunks with a term, up to `most`. At most [`LOOKED_AT`] chunks are checked.
     fn seen(&self, term: &Term, most: u64) -> Result<u64, IndexError> {
         let mut left = LOOKED_AT.min(usize::try_from(self.planner.view.searcher.doc_freq(term)?).unwrap_or(usize::MAX));
         let mut seen = 0;
@@ -341,8 +342,8 @@ impl<'a> Concepts<'a> {
         Ok(seen)
     }
 
-    /// Words that differ by one letter, or by two that changed places, and are more frequent in what whoever asks may see; the most
-    /// frequent first.
+    /// Returns words that differ by one letter or by two transposed letters and are more frequent in the visible
+    /// documents, most frequent first.
     fn almost(&self, word: &str, known: u64) -> Result<Vec<String>, IndexError> {
         let query = FuzzyTermQuery::new(Term::from_field_text(self.planner.view.fields.exact, word), 1, true);
         let automaton = query.automaton()?;
@@ -359,7 +360,7 @@ impl<'a> Concepts<'a> {
                 }
             }
         }
-        // What is as rare may be as wrong.
+        // A word that is equally rare may be a typo as well.
         words.retain(|(chunks, found)| found != word && *chunks > known && found.chars().all(char::is_alphabetic));
         words.sort_by(|one, other| other.cmp(one));
         words.truncate(MOST_COUNTED);
@@ -372,7 +373,7 @@ impl<'a> Concepts<'a> {
         Ok(words.into_iter().map(|(_, word)| word).collect())
     }
 
-    /// Worth of what so many chunks have.
+    /// Returns the weight of a term that occurs in `chunks` chunks.
     fn rarity(&self, chunks: u64) -> f32 {
         let all = self.planner.view.searcher.num_docs().max(chunks) as f32;
         let chunks = chunks as f32;

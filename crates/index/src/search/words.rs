@@ -1,7 +1,7 @@
-//! Searching by words: the index knows all. Which of them a chunk has counts before all else, each as much as it is rare. Those that it lacks
-//! and the chunk before or behind it on the page has count in part.
+//! Search by words. The rank of a chunk depends foremost on the query's words that it contains, weighted by rarity.
+//! Words that it lacks count partly if the previous or next chunk on the same page contains them.
 //!
-//! Chunks are about equally long, so how often a word stands in one says little, and so does a heading.
+//! Chunks have about the same length, so repetitions of a word add little, and so does an occurrence in the heading.
 
 use std::collections::HashSet;
 
@@ -23,12 +23,13 @@ use crate::{
     index::{IndexError, view::View},
 };
 
-/// Words of a query up to which it is looked for to the letter as a whole. A question is in no text.
+/// Maximum number of words in a query that is also searched as one exact phrase. Longer ones are mostly questions,
+/// which occur in no text.
 const MOST_WHOLE: usize = 10;
-/// Chunks that are looked at for each hit: several of a page are one hit where there are others.
+/// Number of chunks that are examined per hit: several on one page count as one hit if there are others.
 const LOOKED_AT: usize = 3;
 
-/// The chunks with the most of the words.
+/// Returns the chunks that match the most words.
 pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str) -> Result<Answer, IndexError> {
     let parsed = parse(text, dictionary);
     let mut answer = Answer::of(SearchedBy::Words);
@@ -50,18 +51,19 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     let (candidates, is_loose) = candidates(planner, concepts, &parsed, limit * LOOKED_AT)?;
     answer.hits = hits(planner, &candidates, limit, &HighlightTerms::new(&parsed, &meant))?;
     answer.is_loose = is_loose;
-    // Of several words nearly every chunk has one, and the best come first: that there are more says something where each has all.
+    // With several words nearly every chunk has one of them, so the number of matches only means something if each
+    // match has all.
     let has_all = parsed.units.len() == 1 || has_phrase(&parsed);
     answer.more = has_all && !is_loose && candidates.len() > answer.hits.len();
     Ok(answer)
 }
 
-/// Returns whether something is in quotes that chunks must have.
+/// Returns true if the query has a quoted phrase that chunks must contain.
 fn has_phrase(parsed: &ParsedQuery) -> bool {
     !parsed.any && parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)))
 }
 
-/// Chunks that may be hits, the best first; and whether a phrase in quotes stands nowhere, and they have some of its words.
+/// Returns the best candidates, and true if a quoted phrase does not occur and they contain only some of its words.
 fn candidates(
     planner: &Planner<'_>,
     concepts: Vec<Concept>,
@@ -82,7 +84,7 @@ fn candidates(
     let within = required.reduce(|one, other| one.intersection(&other).copied().collect());
     let mut wanted = RankQuery { concepts, within, without, whole };
     let mut candidates = best(planner, &wanted, most)?;
-    // Who writes quotes wants nothing else, unless there is nothing of the kind.
+    // A quoted phrase is required unless it does not occur at all.
     let mut is_loose = false;
     if candidates.is_empty() && wanted.within.take().is_some() {
         candidates = best(planner, &wanted, most)?;
@@ -91,7 +93,7 @@ fn candidates(
     Ok((candidates, is_loose))
 }
 
-/// The best chunk of each page first, and then others of the same pages, as far as there is room.
+/// Selects the best chunk of each page first, then others of the same pages if there is room.
 fn hits(
     planner: &Planner<'_>,
     candidates: &[Candidate],
@@ -111,7 +113,7 @@ fn hits(
     others.truncate(limit.saturating_sub(chosen.len()));
     chosen.append(&mut others);
     chosen.sort_by(|(one, _), (other, _)| other.score.total_cmp(&one.score));
-    // Marks are looked for in those that are told only: a text is taken apart for them.
+    // Highlight only the selected chunks, since this tokenizes their text.
     let marked = |(candidate, chunk): (&Candidate, Chunk)| {
         let marks = needles.marks(&chunk.text);
         hit(planner, candidate, chunk, &marks)
@@ -119,7 +121,7 @@ fn hits(
     Ok(chosen.into_iter().filter_map(marked).collect())
 }
 
-/// The page or slide that a place is on, with the path of its document in an archive; none for places of other kinds.
+/// Returns the page or slide of a place, with the path of its document in an archive. `None` for other places.
 fn page_of(place: &DocumentPlace) -> Option<(Option<&str>, u32)> {
     match place {
         DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
@@ -130,42 +132,41 @@ fn page_of(place: &DocumentPlace) -> Option<(Option<&str>, u32)> {
     }
 }
 
-/// Share by which the second and later places of a word in a chunk can add to the first.
+/// Maximum bonus for repetitions of a word in a chunk, as a share of its weight.
 const REPEATED: f32 = 0.3;
-/// Share of the length of a chunk that counts against it.
+/// Share of a chunk's length in its length normalisation.
 const LENGTH: f32 = 0.2;
-/// Bonus of a word in the text that is in the heading, too: no more than any number of repetitions adds.
+/// Bonus for a word of the text that is also in the heading. Not more than what repetitions can add.
 const HEADING: f32 = 0.25;
-/// Share of the worth of words that a chunk lacks and one beside it on the page has. A page says in one paragraph what it is about, and
-/// in the next what is asked.
+/// Factor for words that the chunk lacks but a neighbour on the same page has. A page may introduce its subject in one
+/// paragraph and give the answer in the next.
 const BESIDE: f32 = 0.4;
-/// More than all words together are worth, so that what was asked for to the letter comes first.
+/// Bonus for the exact query, larger than the weight of all words, so that exact matches come first.
 const WHOLE_PHRASE: f32 = 1000.0;
 
-/// Chunks that are looked for.
+/// Ranking criteria of a query.
 struct RankQuery {
-    /// The rarest first.
+    /// Concepts, with the rarest first.
     concepts: Vec<Concept>,
-    /// Chunks that are looked at; none for all.
+    /// Chunks to which the search is restricted. `None` for all.
     within: Option<FoundChunks>,
-    /// Chunks that are left out.
     without: FoundChunks,
-    /// Chunks that have the query to the letter.
+    /// Chunks that contain the exact query.
     whole: FoundChunks,
 }
 
-/// Score of a chunk, and the concepts that it has.
+/// Score of a chunk and the concepts that it contains.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     score: f32,
-    /// A bit for each of the first concepts that it has.
+    /// Bit set of the first concepts that the chunk contains.
     concepts: u32,
-    /// Worth of the concept that is counted, in the text of the chunk and in its heading.
+    /// Weight of the current concept in the text of the chunk, and in its heading.
     text: f32,
     heading: f32,
 }
 
-/// The best chunks of those that may be seen, at most so many; the best first, and of equal ones the first in the order of the documents.
+/// Returns at most `most` visible chunks, best first. Ties are in document order.
 fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Candidate>, IndexError> {
     let Planner { view, allowed, .. } = planner;
     let tokens = view.searcher.segment_readers().iter().map(|reader| reader.inverted_index(view.fields.words));
@@ -179,8 +180,7 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
                 continue;
             }
             let (address, key) = (DocAddress::new(segment, doc), keys.get_val(doc));
-            // Chunks of a page are written together, up to 64 of them, so they mostly are neighbours here; where they are not, they count
-            // nothing.
+            // Chunks of a page are mostly neighbours, because up to 64 are written together. Others are not considered.
             let beside = |other: Option<DocId>| {
                 let lacking = tallies.get(other? as usize)?.concepts & !tally.concepts;
                 (lacking != 0 && keys.get_val(other?).abs_diff(key) == 1).then_some(lacking)
@@ -202,7 +202,7 @@ fn best(planner: &Planner<'_>, wanted: &RankQuery, most: usize) -> Result<Vec<Ca
     Ok(found)
 }
 
-/// The scores of the chunks of a segment; `average` is the length of a chunk in words.
+/// Scores the chunks of a segment. `average` is the mean length of a chunk in words.
 fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuery) -> Result<Vec<Tally>, IndexError> {
     let reader = view.searcher.segment_reader(segment);
     let lengths = reader.get_fieldnorms_reader(view.fields.words)?;
@@ -212,7 +212,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
         quality * number(times) * (1.0 + REPEATED) / (number(times) + REPEATED * length)
     };
     let mut tallies = vec![Tally::default(); reader.max_doc() as usize];
-    // None for the concepts behind the first.
+    // Concepts beyond the first 32 get no bit.
     let bits = (0..u32::BITS).map(|bit| 1 << bit).chain(std::iter::repeat(0));
     for (concept, bit) in wanted.concepts.iter().zip(bits) {
         for alternative in &concept.alternatives {
@@ -261,7 +261,7 @@ fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuer
     Ok(tallies)
 }
 
-/// Weights of all concepts whose bits are set.
+/// Returns the sum of the weights of the concepts whose bits are set.
 fn worth(concepts: &[Concept], of: u32) -> f32 {
     let set = concepts.iter().take(u32::BITS as usize).enumerate().filter(|(bit, _)| of >> bit & 1 != 0);
     set.map(|(_, concept)| concept.weight).sum()

@@ -1,4 +1,4 @@
-//! The worker's side: gives up its rights, reads one document, tells what it found, and ends.
+//! Worker side: drops its privileges, reads one document, sends what it found, and exits.
 
 use std::{
     ffi::OsString,
@@ -18,32 +18,32 @@ use crate::{
 use agentd_confine::{Access, ProcessLimits};
 use agentd_core::knowledge::Password;
 
-/// Documents may nest; what reads them recurses. A stack that is used up ends the worker and nothing else.
+/// Stack size of the reader thread. Nested documents make the parsers recurse. An overflow ends only the worker.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Reads the document on standard input as the arguments say, and tells of it on standard output. This is all that a process
-/// does whose first argument is [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT); `arguments` are those after it.
+/// Entry point of the document worker: reads a document from standard input and writes frames to standard output.
+/// `arguments` are those after [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT). The process does nothing else.
 pub fn run_worker(arguments: &[OsString]) -> ExitCode {
     agentd_confine::run(super::WORKER_ARGUMENT, "read a document", arguments, |job| {
         let mut job: Job = serde_json::from_slice(job)?;
-        // The models are the daemon's own files. Once the rights are gone, none can be opened.
+        // Open the model files, which belong to the daemon, while the worker can still open files.
         let recognition = std::mem::take(&mut job.recognition);
         let threads = recognition.budget().map_or(1, |budget| u32::try_from(budget.threads).unwrap_or(1));
         let scanner = extract::Scanner::new(recognition);
-        // The time is that of a clock on the wall; several threads use up that of the processor sooner.
+        // The limit is wall-clock time. Several threads use up processor time faster.
         let limits = Limits { time: job.limits.time.saturating_mul(threads), ..job.limits };
         confined(&limits, move |mut out, file| tell(&mut out, file, job, scanner))
     })
 }
 
-/// Gives up all rights, and tells what is read in a thread with a stack for what nests.
+/// Drops all privileges and runs `tell` in a thread with a stack large enough for nested documents.
 pub(crate) fn confined(
     limits: &Limits,
     tell: impl FnOnce(File, File) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
     let limits = ProcessLimits { memory: limits.memory, time: Some(limits.time), open_files: OPEN_FILES };
     let (file, out) = agentd_confine::enter(&limits, &Access::Nothing)?;
-    // A panic is an answer as well, and nobody is there to read about it.
+    // Panics are reported as a failure; nothing reads a message.
     std::panic::set_hook(Box::new(|_| {}));
     let reader = thread::Builder::new().name("extract".to_owned()).stack_size(STACK_BYTES);
     reader.spawn(move || tell(out, file))?.join().map_err(|_| io::Error::other("the reader gave up"))?
@@ -99,7 +99,7 @@ pub(crate) fn read_all(mut file: File, limits: &Limits) -> Result<Vec<u8>, Failu
     let size = file.metadata().map_or(0, |metadata| metadata.len()).min(most);
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX)).map_err(|_| no_memory())?;
-    // It may grow while it is read, so what it said of its size does not count.
+    // The file may grow while it is read, so its reported size is only a hint.
     (&mut file).take(most).read_to_end(&mut bytes).map_err(|error| match error.kind() {
         io::ErrorKind::OutOfMemory => no_memory(),
         _ => Failure::Worker(format!("its bytes could not be read: {error}")),
@@ -110,5 +110,5 @@ pub(crate) fn read_all(mut file: File, limits: &Limits) -> Result<Vec<u8>, Failu
     Ok(bytes)
 }
 
-/// Descriptors that a worker needs: its three streams, and a copy of one.
+/// Maximum number of open descriptors: the three standard streams and a copy of one, with a margin.
 const OPEN_FILES: u64 = 16;

@@ -1,4 +1,4 @@
-//! The daemon's side: starts workers, and believes nothing that they say before it is checked.
+//! Daemon side: starts workers and validates everything they send.
 
 use std::{
     fs::File,
@@ -31,52 +31,53 @@ use crate::{
     recognition::{MEMORY, Recognition, RecognitionConfig},
 };
 
-/// Bytes that are read of a worker's standard error.
+/// Maximum number of bytes read from a worker's standard error.
 const STDERR_BYTES: u64 = 4096;
 
-/// Reads documents, each in a worker of its own, a few at a time.
+/// Reads documents, each in a separate worker, with limited concurrency.
 #[derive(Debug, Clone)]
 pub struct Extractor {
     program: PathBuf,
     limits: Limits,
     recognition: Option<RecognitionConfig>,
-    /// A worker may take much memory, so there are never more than this many that read, and as many that recognise letters.
+    /// Permits for workers that read. Limited because a worker may use much memory. `recognising` limits those that run
+    /// OCR.
     reading: Arc<Semaphore>,
     recognising: Arc<Semaphore>,
 }
 
-/// Documents whose letters are recognised at a time. One uses several processors.
+/// Number of documents that are recognised concurrently. One document uses several processors.
 const RECOGNISING: usize = 1;
 
 impl Extractor {
-    /// An extractor. Nothing is started. `program` calls [`run_worker`](super::run_worker) when its first argument is
-    /// [`WORKER_ARGUMENT`]; `/proc/self/exe` is the daemon's own even after its file was replaced. At most `at_once` workers
-    /// read at a time; one more may recognise letters.
+    /// Creates an extractor without starting anything. `program` must call [`run_worker`](super::run_worker) if its
+    /// first argument is [`WORKER_ARGUMENT`]. `/proc/self/exe` refers to the daemon's executable even after its file
+    /// was replaced. At most `at_once` workers read concurrently, and one more may run recognition.
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
         let turns = |count: usize| Arc::new(Semaphore::new(count.max(1)));
         Self { program, limits, recognition: None, reading: turns(at_once), recognising: turns(RECOGNISING) }
     }
 
-    /// The same, with recognition of pages that are pictures.
+    /// Enables recognition of pages that are images.
     pub fn recognising(self, config: RecognitionConfig) -> Self {
         Self { recognition: Some(config), ..self }
     }
 
-    /// Recognition as it can be had now.
+    /// Returns the current availability of recognition.
     pub fn recognition(&self) -> Recognition {
         self.recognition.as_ref().map(RecognitionConfig::now).unwrap_or_default()
     }
 
-    /// Limits on the cost of reading one document.
+    /// Returns the limits on the cost of reading one document.
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Begins to read what is wanted of an open file, as soon as fewer than the allowed number are being read. What is told is told by
-    /// [`Extraction::next`]; dropping that ends the worker.
+    /// Waits for a turn and starts to read the requested parts of an open file. [`Extraction::next`] returns the
+    /// results; dropping the extraction kills the worker.
     ///
     /// # Errors
-    /// When it is no regular file or too large, and when no worker can be started.
+    /// If the file is not regular or is too large, if no worker can be started, or if cancelled.
     pub async fn extract(
         &self,
         file: File,
@@ -87,10 +88,10 @@ impl Extractor {
         self.extract_in(turn, file, wanted.into(), cancel)
     }
 
-    /// The next turn of this kind, as soon as fewer than the allowed number of workers run.
+    /// Waits until a worker for this pass may run.
     ///
     /// # Errors
-    /// When it was cancelled.
+    /// If cancelled.
     pub async fn turn(&self, pass: ReadingPass, cancel: &CancellationToken) -> Result<WorkerTurn, Failure> {
         let (turns, recognition) = match (pass, self.recognition()) {
             (ReadingPass::Full, ready @ Recognition::Ready { .. }) => (&self.recognising, ready),
@@ -104,10 +105,10 @@ impl Extractor {
         Ok(WorkerTurn { recognition, _permit: permit })
     }
 
-    /// Begins to read what is wanted of a document, in a turn that was waited for.
+    /// Starts to read the requested parts of a document, in a turn obtained from [`turn`](Self::turn).
     ///
     /// # Errors
-    /// When it is no regular file or too large, and when no worker can be started.
+    /// If the file is not regular or is too large, or if no worker can be started.
     pub fn extract_in(
         &self,
         turn: WorkerTurn,
@@ -156,7 +157,7 @@ impl Extractor {
             let private = Private { password, inner: wanted.inner.clone() };
             Stdio::from(with_preface(file, &private, self.limits.bytes_in)?)
         } else {
-            // Another worker may have read it before.
+            // Another worker may have moved the position.
             (&file).rewind()?;
             Stdio::from(file)
         };
@@ -165,7 +166,7 @@ impl Extractor {
     }
 }
 
-/// The command that starts a program as a worker with this job.
+/// Builds the command that starts a program as a worker with this job.
 pub(crate) fn command(program: &Path, argument: &str, job: &impl Serialize) -> io::Result<Command> {
     let mut command = Command::new(program);
     command.arg(argument).arg(serde_json::to_string(job)?).env_clear().current_dir("/").stdout(Stdio::piped());
@@ -173,11 +174,12 @@ pub(crate) fn command(program: &Path, argument: &str, job: &impl Serialize) -> i
     Ok(command)
 }
 
-/// Settings of the libraries of a worker: it starts the threads that it needs, and each that lies idle takes address space.
+/// Environment of a worker. It starts the threads that it needs itself, and every idle thread or arena takes address
+/// space.
 const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
 
-/// A pipe with what is private, and then the file: unlike arguments nobody else sees it. A thread fills it; it ends with
-/// whoever reads.
+/// Returns a pipe with the private data followed by the file. Arguments would be visible to other users. A thread fills
+/// the pipe and ends when the reader closes it.
 fn with_preface(file: File, private: &Private, most: u64) -> io::Result<io::PipeReader> {
     let preface = agentd_confine::frame(&serde_json::to_vec(private)?, PRIVATE_BYTES)
         .map_err(|_| io::Error::other("the password or the path is too long"))?;
@@ -188,13 +190,13 @@ fn with_preface(file: File, private: &Private, most: u64) -> io::Result<io::Pipe
             let whole = AwaitedReader { file: &file, position: 0, cancel: &CancellationToken::new() };
             io::copy(&mut whole.take(most.saturating_add(1)), &mut writer).map(drop)
         };
-        // A worker that reads no more has said why.
+        // A worker that closes the pipe early has reported the reason.
         drop(fill());
     });
     Ok(reader)
 }
 
-/// A file read from its beginning, wherever others read it, until nobody waits for it.
+/// Reader that starts at the beginning of a file, independent of its shared position, and fails once cancelled.
 pub(crate) struct AwaitedReader<'a> {
     pub(crate) file: &'a File,
     pub(crate) position: u64,
@@ -212,7 +214,7 @@ impl io::Read for AwaitedReader<'_> {
     }
 }
 
-/// A document that is being read. Dropping it ends the worker.
+/// Document that is being read. Dropping it kills the worker.
 #[derive(Debug)]
 pub struct Extraction {
     child: Child,
@@ -224,13 +226,14 @@ pub struct Extraction {
     deadline: Instant,
     cancel: CancellationToken,
     is_over: bool,
-    /// Given back when this is dropped, after the worker was killed.
+    /// Released when this is dropped, after the worker was killed.
     _turn: WorkerTurn,
 }
 
 impl Extraction {
-    /// Next piece: the head, the parts, the end; or, at any point, the reason why there is no more. Nothing comes after
-    /// the end or a failure. A piece that is abandoned half-way is lost: the extraction is of no more use then.
+    /// Returns the next piece: the head, the parts, then the end, or a failure at any point. Returns `None` after the
+    /// end or a failure. Not cancel safe: if the future is dropped, a frame may be lost and the extraction must not be
+    /// used further.
     pub async fn next(&mut self) -> Option<Result<Piece, Failure>> {
         if self.is_over {
             return None;
@@ -241,7 +244,7 @@ impl Extraction {
                 () = self.cancel.cancelled() => return self.fail(Failure::Cancelled),
             };
             return match frame {
-                // One is all that it takes to know; a worker that goes on saying it runs into its deadline.
+                // Repeated frames do no harm: a worker that only sends these runs into its deadline.
                 Ok(Ok(Some(Frame::Recognised(kind)))) => {
                     self.recognised = Some(kind);
                     continue;
@@ -271,19 +274,19 @@ impl Extraction {
     }
 
     fn kill(&mut self) {
-        // Only while it was not waited for: then its number, and so its group's, is still its own.
+        // Only before the child was waited for: until then its process id and its group id cannot be reused.
         let leader = self.child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1);
         if let Some(leader) = leader {
-            // There is nobody left to kill if it fails.
+            // A failure means that the group is already gone.
             let _ = killpg(Pid::from_raw(leader), Signal::SIGKILL);
         }
     }
 
-    /// Why it stopped telling without having told the end.
+    /// Determines why the worker ended without sending the end.
     async fn autopsy(&mut self) -> Failure {
         let mut said = Vec::new();
         let mut stderr = (&mut self.stderr).take(STDERR_BYTES);
-        // A worker that only closed its stream is given a moment to end, and then ended.
+        // A worker that only closed its output gets a moment to exit.
         let waiting = async {
             let _ = stderr.read_to_end(&mut said).await;
             self.child.wait().await
@@ -305,7 +308,7 @@ impl Drop for Extraction {
     }
 }
 
-/// One frame; none where there are no more.
+/// Reads one frame. `None` at the end of the stream.
 async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, String> {
     let nonsense = |why: String| format!("its reader returned invalid data: {why}");
     let (mut length, mut frame) = ([0; 4], Vec::new());
@@ -324,7 +327,7 @@ async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, S
     }
 }
 
-/// Checks that hold for any document, whatever its worker says.
+/// Validates what a worker sends, independent of the document type.
 #[derive(Debug, Default)]
 struct Checks {
     has_head: bool,
@@ -352,12 +355,12 @@ impl Checks {
     }
 }
 
-/// The runtime's words when it gets no more memory, before it ends the process.
+/// Message of the Rust runtime before it aborts for lack of memory.
 const NO_MEMORY: &str = "memory allocation of";
-/// The runtime's words when a stack is used up.
+/// Message of the Rust runtime on a stack overflow.
 const NO_STACK: &str = "has overflowed its stack";
 
-/// Why a worker ended that did not say why. `stderr` is the last of what it said to people.
+/// Derives a failure from the exit of a worker that reported none. `stderr` holds the start of its standard error.
 fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
     let broken = |why: &str| match kind {
         Some(kind) => Failure::Broken { kind, parts: 0, why: why.to_owned() },
@@ -371,7 +374,7 @@ fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits
     }
     match status.signal().map(Signal::try_from) {
         Some(Ok(Signal::SIGXCPU)) => Failure::TookTooLong { limit: limits.time, parts: 0 },
-        // No limit of its own ends it so: an administrator, a service manager, or a machine without memory.
+        // None of our limits causes this: an administrator, a service manager, or the out-of-memory killer.
         Some(Ok(Signal::SIGKILL)) => Failure::Worker("its reader was ended by another program".to_owned()),
         Some(Ok(signal)) => broken(&format!("its reader crashed with {}", signal.as_str())),
         Some(Err(_)) => broken("its reader crashed"),

@@ -1,14 +1,15 @@
-//! A document is read by a process that can do nothing else.
+//! Reading of documents in sandboxed processes.
 //!
-//! The daemon starts its own program once more as a *worker*, hands it the open file, and reads what it tells, one part a
-//! frame. The worker gives up all rights before it looks at the first byte: it can open no file, make no connection, start
-//! no program, and take no more memory and time than it was given. Whatever a document makes of it, the daemon goes on.
+//! The daemon starts its own executable again as a *worker*, passes it the open file, and reads its frames, one part
+//! each. The worker drops all privileges before it reads the first byte: it can open no file, make no connection and
+//! start no program, and its memory and time are limited. Whatever a document does to its worker, the daemon
+//! continues.
 //!
-//! - `child`: the worker's side, [`run_worker`].
-//! - `extraction`: the daemon's side: [`Extractor`] starts workers, [`Extraction`] reads and checks one.
+//! - `child`: worker side, [`run_worker`].
+//! - `extraction`: daemon side. [`Extractor`] starts workers, [`Extraction`] reads and validates their output.
 //!
-//! A few read at a time, and beside them one recognises letters, which takes minutes. Whoever needs no recognition never waits for one who
-//! does.
+//! A few workers read concurrently. One more may run recognition, which takes minutes, so that documents without it
+//! never wait for it.
 
 mod child;
 mod extraction;
@@ -21,22 +22,23 @@ pub(crate) use child::{confined, read_all};
 pub(crate) use extraction::{AwaitedReader, command};
 pub use extraction::{Extraction, Extractor};
 
-/// The first argument by which a program knows that it is to be the worker.
+/// First argument of a process that is to run as a document worker.
 pub const WORKER_ARGUMENT: &str = "extract-worker";
 
 /// Effort of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadingPass {
-    /// Ends with [`NeedsRecognition`](crate::Failure::NeedsRecognition) at the first page whose letters can only be recognised. It has its turn soon.
+    /// Ends with [`NeedsRecognition`](crate::Failure::NeedsRecognition) at the first page that needs recognition. Its
+    /// turn comes soon.
     Quick,
-    /// Recognises letters where there are models. It may wait for minutes.
+    /// Includes recognition if models are available. May wait for minutes.
     Full,
 }
 
-/// Permission to run one worker, given back when this is dropped.
+/// Permit to run one worker, released on drop.
 #[derive(Debug)]
 pub struct WorkerTurn {
-    /// The recognition that the worker has.
+    /// Recognition that the worker may use.
     pub(crate) recognition: Recognition,
     _permit: OwnedSemaphorePermit,
 }

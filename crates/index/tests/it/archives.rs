@@ -1,4 +1,4 @@
-//! Archives of documents.
+//! Tests of archives of documents.
 
 use std::io::{Cursor, Write as _};
 
@@ -27,7 +27,7 @@ fn files() -> Files {
 pub(crate) fn zipped(files: &Files) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in files {
-        // Some are stored as they are, so that the archive begins with the bytes of another format.
+        // PDFs are stored uncompressed, so that the archive starts with the bytes of another format.
         let is_stored = name.ends_with(".pdf");
         let method = if is_stored { CompressionMethod::Stored } else { CompressionMethod::Deflated };
         archive.start_file(*name, SimpleFileOptions::default().compression_method(method)).unwrap();
@@ -42,7 +42,7 @@ fn taped(files: &Files) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o644);
-        // As somebody would write it who means harm: the library checks names.
+        // As an attacker would write it: the library checks names.
         let field = &mut header.as_gnu_mut().unwrap().name;
         field[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();
@@ -103,7 +103,7 @@ async fn a_document_with_odd_spaces_in_its_name_opens_by_the_name_that_is_cited(
     let path = shop.put("all.zip", zipped(&files));
     let hit = shop.search(vec![named(&path, "uploads/all.zip")], "teal").await.hits.remove(0);
     let cited = hit.document.strip_prefix("uploads/all.zip!/").unwrap();
-    // The exact name comes before others that are cited in the same way.
+    // An exact name takes precedence over other names that are displayed the same.
     for (inner, expected) in [(cited, "teal"), ("minutes/May 3.md", "ochre"), ("minutes/May\u{a0} 3.md", "vermilion")] {
         let document = OpenDocument { inner: Some(inner.to_owned()), ..named(&path, "uploads/all.zip") };
         let reading = shop.read(document).await.unwrap();
@@ -145,14 +145,14 @@ async fn what_of_an_archive_is_not_read_is_said() {
             |part: &agentd_index::Part| ["bomb.txt", "deep.zip", "etc/evil.txt"].iter().any(|name| is_of(part, name));
         assert!(!document.parts.iter().any(refused), "{name}");
     }
-    // What is no archive, whatever its name says.
+    // Files that are not archives, whatever their names.
     for (name, bytes) in [("a.tgz", b"plain text".to_vec()), ("a.zip", b"PK\x03\x04 cut".to_vec())] {
         let (_, failure) = read(&extractor(limits), name, &bytes).await;
         assert!(failure.is_some_and(|failure| ["Mismatch", "Broken"].contains(&variant(&failure).as_str())), "{name}");
     }
 }
 
-/// A message with these files attached to it.
+/// Builds a message with these attachments.
 fn mail(files: &[(&str, &str, Vec<u8>)]) -> Vec<u8> {
     let mut text = "From: Anna <anna@example.org>\r\nTo: otto@example.org\r\nSubject: Papers\r\nMIME-Version: 1.0\r\n\
                     Content-Type: multipart/mixed; boundary=\"x\"\r\n\r\n--x\r\nContent-Type: text/plain\r\n\r\n\
@@ -197,7 +197,7 @@ async fn files_that_are_attached_to_a_mail_are_found_and_read_by_their_names() {
         assert_eq!((hit.document.as_str(), hit.place.as_str()), (document, place), "{text}");
         assert_eq!(finds.broken, [], "an archive in a mail is no failure");
     }
-    // What is attached to an attached mail is named and not read.
+    // Attachments of an attached message are listed and not read.
     assert_eq!(shop.search(vec![letter()], "cobalt").await.hits, []);
     let within = |inner: &str| OpenDocument { inner: Some(inner.to_owned()), ..letter() };
     let whole = shop.read(letter()).await.unwrap();
@@ -205,7 +205,7 @@ async fn files_that_are_attached_to_a_mail_are_found_and_read_by_their_names() {
     let page = shop.read(within("latin.pdf")).await.unwrap();
     assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-1"), "{page:?}");
     assert!(shop.read(within("none.pdf")).await.unwrap_err().to_string().contains("could not find none.pdf"));
-    // Of a locked one that is said.
+    // A locked attachment is reported.
     let locked = mail(&[("locked.pdf", BINARY, fixture_bytes("password.pdf"))]);
     let (document, failure) = read(&extractor(Limits::default()), "a.eml", &locked).await;
     let failure = failure.unwrap().to_string();

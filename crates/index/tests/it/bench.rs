@@ -1,4 +1,4 @@
-//! What the tests share: where the worker and the documents are.
+//! Helpers shared by the tests: the worker and the fixtures.
 
 use std::{
     fmt::Debug,
@@ -10,7 +10,7 @@ use std::{
 use agentd_index::{Extractor, Failure, Kind, Limits, Part, Piece};
 use tokio_util::sync::CancellationToken;
 
-/// A document that has been read, or what could be read of it.
+/// Document that was read completely or in part.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) kind: Kind,
@@ -27,7 +27,7 @@ impl Document {
         self.parts.extend(rest);
     }
 
-    /// The whole text as Markdown.
+    /// Returns the whole text as Markdown.
     pub(crate) fn markdown(&self) -> String {
         let parts: Vec<String> = self.parts.iter().map(Part::markdown).collect();
         let told = parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty());
@@ -35,7 +35,7 @@ impl Document {
     }
 }
 
-/// Reads the whole of an open file: what could be read, and why that is not all where it is not.
+/// Reads a whole file. Returns what could be read and the failure, if any.
 pub(crate) async fn read_file(
     extractor: &Extractor,
     file: File,
@@ -58,7 +58,7 @@ pub(crate) async fn read_file(
     }
 }
 
-/// The example that is built with the tests, beside them.
+/// Path of the example worker, which is built together with the tests.
 pub(crate) fn worker() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let found = own.ancestors().map(|folder| folder.join("examples/extract_worker")).find(|path| path.is_file());
@@ -77,12 +77,12 @@ pub(crate) fn fixture_bytes(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
 }
 
-/// The name of its variant, by which tests tell failures apart.
+/// Name of the variant, to distinguish failures.
 pub(crate) fn variant(failure: &impl Debug) -> String {
     format!("{failure:?}").chars().take_while(|letter| letter.is_alphanumeric()).collect()
 }
 
-/// Reads bytes as a file of that name.
+/// Reads bytes as a file with this name.
 pub(crate) async fn read(extractor: &Extractor, name: &str, bytes: &[u8]) -> (Option<Document>, Option<Failure>) {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
@@ -90,20 +90,19 @@ pub(crate) async fn read(extractor: &Extractor, name: &str, bytes: &[u8]) -> (Op
     read_file(extractor, file, Kind::of_name(name)).await
 }
 
-/// Reads a document that is beside the tests.
 pub(crate) async fn read_fixture(name: &str) -> (Option<Document>, Option<Failure>) {
     let file = File::open(fixture(name)).unwrap();
     read_file(&extractor(Limits::default()), file, Kind::of_name(name)).await
 }
 
-/// The same, of one that is read without a failure.
+/// Reads a fixture and asserts that there is no failure.
 pub(crate) async fn document(name: &str) -> Document {
     let (document, failure) = read_fixture(name).await;
     assert_eq!(failure, None, "{name}");
     document.unwrap()
 }
 
-/// Each part with its place.
+/// Returns each part with its place.
 pub(crate) fn told(document: &Document) -> Vec<String> {
     document.parts.iter().map(|part| format!("[{}]\n{}", part.place, part.markdown().trim_end())).collect()
 }

@@ -1,4 +1,4 @@
-//! Documents that are replaced, and readers that are ended from outside.
+//! Tests of documents that are replaced, and of workers that are killed from outside.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -20,7 +20,7 @@ async fn nothing_of_a_replaced_document_stays_in_the_index() {
     shop.search(vec![named(&path("report.pdf"), "report.pdf")], "QUARTZ").await;
     shop.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ").await;
     assert_eq!(indexed(&shop).await, 1);
-    // In its place, by another file of its name, and by one that is known already.
+    // Replaced in place, by another file of the same name, and by one that is indexed already.
     fs::copy(fixture("columns.pdf"), path("report.pdf")).unwrap();
     shop.search(vec![named(&path("report.pdf"), "report.pdf")], "apples").await;
     assert_eq!(indexed(&shop).await, 1);
@@ -30,20 +30,20 @@ async fn nothing_of_a_replaced_document_stays_in_the_index() {
     assert_eq!(indexed(&shop).await, 1);
     shop.search(vec![named(&fixture("table.pdf"), "table.pdf")], "prices").await;
     assert_eq!(indexed(&shop).await, 2);
-    // Known as what stands elsewhere, too, and after a restart.
+    // The path is known from another document, also after a restart.
     let shop = shop.reopened(extractor(Limits::default())).await;
     let path = |name: &str| shop.folder.path().join(name);
     fs::copy(fixture("table.pdf"), path("report.pdf")).unwrap();
     shop.search(vec![named(&path("report.pdf"), "report.pdf")], "prices").await;
     assert_eq!(indexed(&shop).await, 1);
-    // Whoever has what was replaced elsewhere finds it all the same.
+    // A copy of the replaced document at another path is still found.
     let finds = shop.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ-1").await;
     assert!(first(&finds).starts_with("copy.pdf p. 1"), "{finds:?}");
     let listed = shop.library.states(vec![named(&path("report.pdf"), "report.pdf")]).await.unwrap();
     assert!(listed[0].chunks.is_some(), "{listed:?}");
 }
 
-/// A reader that does this as often as it is run, until it has been run so often; each run is a line of a file.
+/// Creates a worker that runs `how` for the first `times` runs and then works. Each run adds a line to a file.
 fn failing(folder: &Path, how: &str, times: u32) -> Extractor {
     let (script, runs, worker) = (folder.join("reader.sh"), folder.join("runs"), worker());
     let (runs, worker) = (runs.display(), worker.display());
@@ -68,7 +68,7 @@ async fn a_document_whose_reader_was_ended_is_read_by_the_next_search() {
         let finds = search().await;
         assert!(first(&finds).starts_with("latin.pdf p. 1") && finds.broken.is_empty(), "{how}: {finds:?}");
     }
-    // One that takes too much each time is no burden of each search.
+    // A document that always exceeds its limits does not slow down every search.
     for (how, runs) in [(no_memory, 2), ("kill -XCPU $$", 2), ("kill -SEGV $$", 1)] {
         let folder = tempfile::tempdir().unwrap();
         let how = format!("printf '\\024\\0\\0\\0{{\"recognised\":\"pdf\"}}'; {how}");

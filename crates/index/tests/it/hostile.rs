@@ -1,4 +1,4 @@
-//! Files made to do harm, and files that were damaged: each ends in a clear message, and the next one is read.
+//! Tests of malicious and damaged files: each fails with a clear message, and the next one is read.
 
 use std::{
     io::{Cursor, Read as _},
@@ -13,21 +13,21 @@ use crate::bench::{Document, extractor, fixture_bytes, read, variant};
 
 const MIB: u64 = 1024 * 1024;
 
-/// Little of everything, so that tests are quick.
+/// Returns tight limits, so that the tests are fast.
 fn tight() -> Limits {
     Limits { bytes_out: 8 * MIB, time: Duration::from_secs(10), memory: 512 * MIB, ..Limits::default() }
 }
 
-/// A failure that a person can do something with.
+/// Asserts that a failure is helpful to users.
 fn assert_clear(name: &str, failure: &Failure) {
     let message = failure.to_string();
     assert!(message.starts_with("could not read") && message.len() < 400, "{name}: {message}");
     assert!(!message.contains(char::is_control) && failure.hint().len() > 5, "{name}: {message:?}");
-    // That the worker itself broke would be our defect and no property of the file.
+    // A failure of the worker itself would be a defect of ours, not of the file.
     assert_ne!(variant(failure), "Worker", "{name}: {message}");
 }
 
-/// The same archive with other content of one part; the others as they are.
+/// Returns the archive with one part replaced.
 pub(crate) fn with_part(archive: &[u8], part: &str, content: impl FnOnce(&mut dyn std::io::Write)) -> Vec<u8> {
     let mut old = ZipArchive::new(Cursor::new(archive)).unwrap();
     let mut new = ZipWriter::new(Cursor::new(Vec::new()));
@@ -145,7 +145,7 @@ async fn what_nests_without_end_ends() {
         ("count.pdf", pdf(&format!("{page}2 0 obj << /Type /Pages /Kids [] /Count 2000000000 >> endobj"))),
         ("references.pdf", pdf("1 0 obj 2 0 R endobj\n2 0 obj 1 0 R endobj")),
     ];
-    // Some of them end at the limit only.
+    // Some of them only end at the time limit.
     let extractor = extractor(Limits { time: Duration::from_secs(3), ..tight() });
     for (name, bytes) in cases {
         let (document, failure) = read(&extractor, name, &bytes).await;
@@ -154,7 +154,7 @@ async fn what_nests_without_end_ends() {
     }
 }
 
-/// Numbers that look random and are the same every time.
+/// Generator of deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -169,7 +169,7 @@ impl Dice {
         (0..count).map(|_| u8::try_from(self.roll(256)).unwrap()).collect()
     }
 
-    /// Damage as disks, networks and people do it.
+    /// Damages bytes as disks, networks and people do.
     fn damage(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut damaged = bytes.to_vec();
         let at = self.roll(bytes.len());
@@ -184,7 +184,7 @@ impl Dice {
             3 => drop(damaged.drain(at..at + length)),
             4 => damaged.splice(at..at, bytes[at..at + length].repeat(1 + self.roll(50))).for_each(drop),
             5 => damaged[at..at + length].fill(0),
-            // Another number of the same length.
+            // Replaces digits, keeping the length.
             _ => damaged.iter_mut().skip(at).filter(|byte| byte.is_ascii_digit()).take(9).for_each(|byte| {
                 *byte = b'0' + u8::try_from(self.roll(10)).unwrap();
             }),
@@ -192,7 +192,7 @@ impl Dice {
         damaged
     }
 
-    /// The same within a part of an archive, whose sums then hold.
+    /// Damages a part of an archive, with valid checksums.
     fn damage_within(&mut self, archive: &[u8]) -> Vec<u8> {
         let names: Vec<String> = ZipArchive::new(Cursor::new(archive))
             .unwrap()
@@ -228,7 +228,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
             let content = if is_archive && number % 2 == 0 { dice.damage_within(bytes) } else { dice.damage(bytes) };
             damaged.push((format!("{number} of {name}"), content));
         }
-        // Nothing of it but its name, and its first bytes.
+        // Random content, with and without the first bytes of the format.
         let noise = dice.bytes(3000);
         damaged.push((format!("noise.{name}"), noise.clone()));
         damaged.push((format!("start.{name}"), [&bytes[..bytes.len().min(8)], &noise].concat()));
@@ -259,7 +259,7 @@ async fn five_hundred_damaged_files_hurt_nobody() {
         *variants.entry(failure.as_ref().map_or_else(String::new, variant)).or_insert(0) += 1;
     }
     println!("{variants:?}");
-    // Damage that is never noticed, or always, would be no damage.
+    // Damage that is never or always noticed would be useless.
     assert!(variants[""] > 50 && variants["Broken"] > 50, "{variants:?}");
     let (document, failure) = read(&extractor, "latin.pdf", &fixture_bytes("latin.pdf")).await;
     assert_eq!((document.unwrap().parts.len(), failure), (3, None));

@@ -1,4 +1,5 @@
-//! Files in, places out: documents read, indexed and found by real workers, whatever happens to the files of the index.
+//! End-to-end tests of the library: documents are read by real workers, indexed and found, despite changes to the index
+//! files.
 
 use std::{
     fs::File,
@@ -37,13 +38,13 @@ impl Shop {
         Self::in_folder(tempfile::tempdir().unwrap(), extractor)
     }
 
-    /// One with the index that this folder has.
+    /// Opens the index in this folder.
     pub(crate) fn in_folder(folder: TempDir, extractor: Extractor) -> Self {
         let library = Library::new(extractor, config(folder.path()));
         Self { folder, library }
     }
 
-    /// The same folder after a restart.
+    /// Reopens the index as after a restart.
     pub(crate) async fn reopened(self, extractor: Extractor) -> Self {
         self.library.close().await;
         Self::in_folder(self.folder, extractor)
@@ -68,14 +69,14 @@ impl Shop {
         self.library.read(document, range, Arc::new(|_| {}), CancellationToken::new()).await
     }
 
-    /// Writes a file beside the index.
+    /// Writes a file next to the index.
     pub(crate) fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
         path
     }
 
-    /// The files of the index that this process has open.
+    /// Returns the index files that this process has open.
     #[cfg(target_os = "linux")]
     fn open_files(&self) -> Vec<PathBuf> {
         let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -100,7 +101,7 @@ pub(crate) fn named(path: &Path, name: &str) -> OpenDocument {
     OpenDocument::new(name.to_owned(), File::open(path).unwrap())
 }
 
-/// The best find.
+/// Formats the best hit.
 pub(crate) fn first(finds: &DocumentFinds) -> String {
     finds.hits.first().map(|hit| format!("{}: {}", hit.citation(), hit.marked("[", "]"))).unwrap_or_default()
 }
@@ -127,15 +128,15 @@ async fn what_a_document_says_is_found_with_its_place() {
         assert!(told.starts_with(&format!("{citation}: ")) && told.contains(marked), "{text}: {told}");
         assert_eq!((finds.searched, finds.broken.len()), (7, 0), "{finds:?}");
     }
-    // Nobody finds what he was not given, though it is in the index.
+    // A document that was not passed is not found, although it is indexed.
     assert_eq!(shop.search(vec![open("cjk.pdf")], "QUARTZ").await.hits, []);
-    // The same bytes under another name are there once.
+    // The same bytes under another name are indexed once.
     let finds = shop.search(vec![named(&fixture("latin.pdf"), "other/name.pdf")], "QUARTZ-3").await;
     assert_eq!(finds.hits[0].citation(), "name.pdf p. 3");
     assert_eq!(shop.library.stats().await.unwrap().documents, 7);
 }
 
-/// What is wrong with a document that begins with a page of text and goes on with two pictures.
+/// Problem of a document with one page of text and two scanned pages.
 const PARTLY: &str = "could not read all of the PDF: 2 of its 3 pages are pictures, probably scanned; run it \
                       through text recognition (OCR) first, or build agentd with the feature `ocr`, as `make install` does and `make \
                       chat` does not";
@@ -184,16 +185,16 @@ async fn an_index_that_is_deleted_or_cut_short_under_its_readers_is_made_anew() 
 async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
     let shop = Shop::resting_after(Duration::from_millis(50));
     assert!(!shop.search(vec![open("latin.pdf")], "QUARTZ").await.hits.is_empty());
-    // As long as it takes: the test's own runner ends a wait without an end.
+    // Without a timeout: the test runner limits the wait.
     while shop.library.is_open().await {
         tokio::task::yield_now().await;
     }
-    // What is kept of its files is kept as long as they are open.
+    // Cached parts of files are released when the files are closed.
     #[cfg(target_os = "linux")]
     assert_eq!(shop.open_files(), Vec::<PathBuf>::new());
     assert!(first(&shop.search(vec![open("latin.pdf")], "QUARTZ-1").await).starts_with("latin.pdf p. 1"));
 
-    // Often, since the part that was looked at must never come first.
+    // Repeated, because a partial result must never win the race.
     for _ in 0..200 {
         let cancelled = CancellationToken::new();
         cancelled.cancel();

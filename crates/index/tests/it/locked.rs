@@ -1,4 +1,4 @@
-//! Documents that open with a password only.
+//! Tests of password-protected documents.
 
 use std::{
     io::{Cursor, Read as _},
@@ -18,7 +18,7 @@ use crate::{
     library::{Shop, named, open},
 };
 
-/// Documents that programs encrypted with a password in a way that is not opened here: see `tests/fixtures/locked/make.py`.
+/// Documents with an encryption that is not supported, see `tests/fixtures/locked/make.py`.
 const LOCKED: [&str; 7] = [
     "libreoffice.odt",
     "libreoffice.ods",
@@ -30,7 +30,7 @@ const LOCKED: [&str; 7] = [
 ];
 
 impl Shop {
-    /// Reads bytes as a file of that name with a password.
+    /// Reads bytes as a file with this name, with a password.
     async fn read_bytes(&self, name: &str, bytes: &[u8], password: Option<&str>) -> Result<Reading, KnowledgeError> {
         self.read(unlocking(&self.put(name, bytes), password)).await
     }
@@ -111,7 +111,7 @@ async fn a_wrong_password_that_an_archive_takes_for_right_is_still_wrong() {
     let bytes = locked("zipcrypto.zip");
     let mut archive = ZipArchive::new(Cursor::new(bytes.as_slice())).unwrap();
     let index = archive.index_for_name("notes.md").unwrap();
-    // The check of the old encryption has one byte.
+    // The check value of the old encryption has one byte.
     let taken = (0..10_000).map(|number| number.to_string()).find(|word| {
         let opened = archive.by_index_decrypt(index, word.as_bytes());
         opened.is_ok_and(|mut file| file.read_to_end(&mut Vec::new()).is_err())
@@ -133,7 +133,7 @@ async fn a_locked_document_that_was_damaged_ends_in_a_clear_message() {
         for seed in 0..4 {
             let mut bytes = whole.clone();
             let mut random = fastrand::Rng::with_seed((number * 10 + seed) as u64);
-            // What comes first says where all else is.
+            // The first bytes contain the offsets of everything else.
             let within = if seed < 2 { bytes.len().min(1200) } else { bytes.len() };
             (0..6).for_each(|_| bytes[random.usize(8..within)] = random.u8(..));
             changed.push(bytes);

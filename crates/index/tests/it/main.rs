@@ -1,4 +1,4 @@
-//! Documents made by other programs, and files made to do harm, read by real workers.
+//! Tests with real workers on documents from other programs and on malicious files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 

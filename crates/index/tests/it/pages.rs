@@ -1,4 +1,4 @@
-//! Pages written by hand, for what the programs at hand do not write: each operator and table that decides what a letter is.
+//! Tests of handwritten PDF pages, for operators and tables that other programs at hand do not produce.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use agentd_index::Limits;
 
 use crate::bench::{Document, document, extractor, read, told};
 
-/// A document of one page with this content. The resources may refer to more objects, which begin with the sixth.
+/// Builds a document with one page. The resources may refer to additional objects, numbered from 6.
 pub(crate) fn pdf(content: &str, resources: &str, more: &[&str]) -> Vec<u8> {
     let stream = format!("<< /Length {} >> stream\n{content}\nendstream", content.len());
     let resources = format!("<< {resources} >>");
@@ -34,7 +34,7 @@ async fn read_page(bytes: &[u8]) -> (Option<Document>, String) {
     (document, failure.unwrap_or_default())
 }
 
-/// The text of a page that is read without a failure.
+/// Returns the text of a page and asserts that there is no failure.
 async fn text(content: &str, resources: &str, more: &[&str]) -> String {
     let (document, failure) = read_page(&pdf(content, resources, more)).await;
     assert_eq!(failure, "", "{content}");
@@ -43,16 +43,16 @@ async fn text(content: &str, resources: &str, more: &[&str]) -> String {
 
 #[tokio::test]
 async fn what_is_drawn_is_read_as_it_is_meant() {
-    // A part that says what it is counts more than its glyphs.
+    // Replacement text takes precedence over glyphs.
     let content = "BT /F1 12 Tf 10 700 Td /Span << /ActualText (fi) >> BDC (X) Tj EMC (nal) Tj ET";
     assert_eq!(text(content, HELVETICA, &[]).await, "final");
     let named = format!("{HELVETICA} /Properties << /P << /ActualText <FEFF5317 4EAC> >> >>");
     assert_eq!(text("BT /F1 12 Tf 10 700 Td /Span /P BDC (ab) Tj EMC ET", &named, &[]).await, "北京");
-    // A layer that is switched off.
+    // A hidden layer.
     let content = "BT /F1 12 Tf 10 700 Td (seen) Tj ET /OC /L BDC BT /F1 12 Tf 10 600 Td (unseen) Tj ET EMC";
     let resources = format!("{HELVETICA} /Properties << /L 6 0 R >>");
     assert_eq!(text(content, &resources, &["<< /Type /OCG /Name (draft) >>"]).await, "seen");
-    // A page seen in a mirror.
+    // A mirrored page.
     let content = "q -1 0 0 1 600 0 cm BT /F1 12 Tf 100 700 Td (first line) Tj 0 -14 Td (second line) Tj ET Q";
     assert_eq!(text(content, HELVETICA, &[]).await, "first line second line");
 }
@@ -81,13 +81,13 @@ async fn letters_come_from_the_names_of_glyphs() {
 
 #[tokio::test]
 async fn words_from_the_right_end_at_their_gaps_where_no_spaces_are_written() {
-    // و ه ي ح ز م ة and a space, as they are numbered here.
+    // The codes 1 to 8: و ه ي ح ز م ة and a space.
     let names = "/uni0648 /uni0647 /uni064A /uni062D /uni0632 /uni0645 /uni0629 /space";
     let font = format!(
         "/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Naskh /Encoding << /Differences [1 {names}] >> \
          /FirstChar 1 /LastChar 8 /Widths [500 500 500 500 500 500 500 250] >> >>"
     );
-    // From the left, as it is drawn: gaps of typesetters, narrow ones, gaps that are taken back to set a mark, and written spaces with a
+    // In drawing order from the left: normal gaps, narrow gaps, a gap taken back for a mark, and stored spaces with a
     // stretched word.
     for drawn in [
         "<07060504> -293 <0302> -293 <01>",
@@ -159,7 +159,7 @@ async fn drawings_within_drawings_and_states_end() {
 
 #[tokio::test]
 async fn text_beyond_a_limit_is_left_out_and_said() {
-    // As many letters in one piece as a string may have.
+    // Pieces of the maximum length of a string.
     let shown = format!("({}) Tj ", "x".repeat(30_000)).repeat(20);
     let content = format!("BT /F1 1 Tf 10 700 Td {shown} ET");
     let (document, failure) = read_page(&pdf(&content, HELVETICA, &[])).await;

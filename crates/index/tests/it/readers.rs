@@ -1,5 +1,5 @@
-//! Documents as other programs make them, and pages that are not read from left to right: see `tests/fixtures/make.py`, `more/make.py` and
-//! `programs/make.sh`.
+//! Tests of documents from other programs, and of right-to-left and vertical pages. See `tests/fixtures/make.py`,
+//! `more/make.py` and `programs/make.sh`.
 
 use agentd_index::{Kind, Limits};
 
@@ -12,7 +12,7 @@ fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Each of these stands in the text, in this order, whatever white space is between words.
+/// Asserts that the text contains these strings in this order, ignoring differences in white space.
 fn check(name: &str, text: &str, wanted: &[&str]) {
     let (text, mut at) = (squeezed(text), 0);
     for words in wanted {
@@ -40,7 +40,7 @@ const TABLE: &[&str] = &[
     "Containers from Valparaíso were",
     "delayed by Größe Straße works; see section 4.1 and config_file.yaml.",
 ];
-/// The same without the lines around it.
+/// The table above without ruling lines.
 const UNRULED: &[&str] = &["Ships and cargo", "First 212 48,100", "Third 287 59,020", TABLE[3], TABLE[4]];
 const CHINESE: &[&str] =
     &["第三章 港口收费", "各承包单位应当在每月五日之前提交排放报告，逾期不交的", "北码头在疏浚期间暂停使用"];
@@ -50,7 +50,7 @@ const SHEET: &[&[&str]] = &[&[
     "| Third | 287 | 59020 | 北码头关闭 |",
 ]];
 
-/// A document, and what stands on each of its pages, or in all of it if it has none, behind its title.
+/// A document with the expected text of each page, or of the whole text if it has no pages.
 type Case = (&'static str, &'static [&'static [&'static str]]);
 
 const CASES: &[Case] = &[
@@ -58,12 +58,12 @@ const CASES: &[Case] = &[
     ("embedded.pdf", CJK),
     ("columns.pdf", &[&["Left line 12", "Right line 1 "]]),
     ("table.pdf", &[&["| Product | Quantity | Price |", "| Item 6 | 18 | 6.50 |"]]),
-    // Only its owner may change this one.
+    // Protected with an owner password only.
     ("owner.pdf", &[&[], &[], &[]]),
     (
         "sales.xlsx",
         &[
-            // What was merged stands in each row; what was never computed is told as it was written.
+            // Merged cells are repeated in each row, and formulas without a computed value are shown.
             &["[Sales!A2:D30] | Region | Date | Amount | Double |", "| North | 2024-01-05 | 7.5 | =C5*2 |"],
             &["| South | 2024-01-12 | 18 | =C12*2 |"],
             &["['销售 2024'!C6:D6] | 名称 | 数量 | | --- | --- | | 苹果 | 12 | [Empty]"],
@@ -242,7 +242,7 @@ async fn a_message_is_one_whatever_is_attached_to_it() {
     let whole = fixture_bytes("more/attached.msg");
     let attached = b"%PDF-1.4 fake report bytes";
     let at = whole.windows(attached.len()).position(|window| window == attached).unwrap();
-    // Beginnings of what the folder of an attached document of Office is called in its own file.
+    // Prefixes of stream names of an attached Office document.
     for name in ["", "WordDocument", "Workbook", "EncryptedPackage"] {
         let mut mail = whole.clone();
         if !name.is_empty() {
@@ -268,13 +268,13 @@ async fn damage_is_said_whatever_the_format() {
     {
         let whole = fixture_bytes(&format!("more/{name}"));
         let (_, failure) = read(&extractor, name, &whole[..whole.len() / 2]).await;
-        // Half of an old office file has lost what says what it is.
+        // Half of an OLE file no longer identifies its type.
         let is_old = name.ends_with("doc") || name.ends_with("msg");
         let variant = failure.as_ref().map(variant);
         let is_said = variant.as_deref() == Some("Broken") || is_old && variant.as_deref() == Some("Mismatch");
         assert!(is_said, "{name}: {failure:?}");
     }
-    // A page of which the content cannot be unpacked.
+    // A page whose content cannot be decompressed.
     let mut damaged = fixture_bytes("latin.pdf");
     let at = damaged.windows(6).position(|window| window == b"stream").unwrap();
     damaged[at + 8..at + 60].fill(b'!');

@@ -1,4 +1,4 @@
-//! Pages that are pictures, and the letters that are recognised on them. Needs the models that `make recognition` brings.
+//! Tests of recognition of scanned pages. Needs the models that `make recognition` downloads.
 
 use std::{
     env,
@@ -29,7 +29,7 @@ use crate::{
     pages::{HELVETICA, pdf},
 };
 
-/// Folder where `make recognition` puts the models, or where the environment says.
+/// Folder of the models, from the environment or where `make recognition` puts them.
 pub(crate) fn models() -> PathBuf {
     let named = |key: &str| env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let share = || named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
@@ -47,7 +47,7 @@ async fn read_scan(extractor: &Extractor, name: &str) -> (Option<Document>, Opti
     read_file(extractor, File::open(fixture(name)).unwrap(), Kind::of_name(name)).await
 }
 
-/// Places of those parts.
+/// Returns the places of these parts.
 async fn places(extractor: &Extractor, name: &str, first: u32, last: u32) -> Vec<DocumentPlace> {
     let wanted = WantedParts { named: Kind::of_name(name), first, last: Some(last), ..WantedParts::default() };
     let file = File::open(fixture(name)).unwrap();
@@ -83,7 +83,7 @@ async fn letters_of_scanned_pages_are_recognised_and_marked() {
     assert_eq!(parts[3].trim(), "[p. 4 (recognised)]", "an empty page says nothing");
 }
 
-/// A page that is the picture of the harbour's notice, with this drawn after it and this in its dictionary.
+/// Builds a page with the image of the harbour notice, followed by `content`, with `beside` in its dictionary.
 fn scanned_page(content: &str, beside: &str) -> Vec<u8> {
     let picture = image::open(fixture("scan.png")).unwrap().into_luma8();
     let hex: String = picture.as_raw().iter().map(|pixel| format!("{pixel:02x}")).collect();
@@ -111,7 +111,7 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
         says(&parts[0], "[p. 1 (recognised)]\n# Harbour notice", &HARBOUR);
         assert!(parts[0].ends_with(&format!("\n\n{own}")), "{parts:?}");
     }
-    // A form that was filled in has more letters of its own, and a page of text below which there is a picture has many.
+    // A filled-in form has more letters, and a page of text over an image has many.
     let form = |count: usize| {
         let line = |number: usize| {
             format!(
@@ -128,7 +128,7 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
     let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&form(30), "")).await;
     let parts = told(&document.unwrap());
     assert!(failure.is_none() && parts[0].starts_with("[p. 1]") && !parts[0].contains("Harbour"), "{parts:?}");
-    // Without models its own text is told, and that there is more.
+    // Without models, the page's own text is returned, with a note that there is more.
     let nowhere = tempfile::tempdir().unwrap();
     let without = RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages: 9 };
     let without = crate::bench::extractor(Limits::default()).recognising(without);
@@ -196,16 +196,16 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
     for (part, number) in parts.iter().zip(1..=2) {
         says(part, &format!("[p. {number} (recognised)]"), &HARBOUR);
     }
-    // One page of it is read alone, and of one that is damaged the others are read.
+    // A single page can be read, and so can the intact pages of a damaged file.
     assert_eq!(places(&extractor, "pages.tif", 2, 2).await, [DocumentPlace::ScannedPage(2)]);
     let mut damaged = fixture_bytes("pages.tif");
-    // The width of the first page, which is described near byte 2188.
+    // The width of the first page, whose directory is near byte 2188.
     damaged[2188 + 2 + 8..2188 + 2 + 12].copy_from_slice(&[0; 4]);
     let (document, failure) = read(&extractor, "pages.tif", &damaged).await;
     let parts = told(&document.unwrap());
     assert_eq!((variant(&failure.unwrap()).as_str(), parts.len()), ("Broken", 3), "{parts:?}");
     says(&parts[1], "[p. 2 (recognised)]", &HARBOUR);
-    // Beyond the budget is said by its page, and what is only unusual is not called damaged.
+    // Pages beyond the budget are reported by number, and a rare format is not reported as damage.
     let told = async |name: &str| read_scan(&recognising(1), name).await.1.unwrap();
     let failure = told("pages.tif").await.to_string();
     assert!(failure.contains("2 of its 3 pages") && failure.contains("those from page 2 on"), "{failure}");
@@ -217,7 +217,7 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
 async fn pictures_of_all_formats_are_documents_of_one_page() {
     let extractor = recognising(20);
     let page = image::open(fixture("scan.png")).unwrap().into_luma8();
-    // The second is upside down.
+    // The second one is upside down.
     let mut files = ["scan.png", "scan.jpg"].map(|name| (name, fixture_bytes(name))).to_vec();
     for (name, format) in [
         ("a.tiff", ImageFormat::Tiff),
@@ -226,7 +226,7 @@ async fn pictures_of_all_formats_are_documents_of_one_page() {
         ("a.bmp", ImageFormat::Bmp),
     ] {
         let mut bytes = Cursor::new(Vec::new());
-        // Some encoders take colours only.
+        // Some encoders only accept colour.
         image::DynamicImage::ImageLuma8(page.clone()).into_rgba8().write_to(&mut bytes, format).unwrap();
         files.push((name, bytes.into_inner()));
     }
@@ -244,7 +244,7 @@ async fn pictures_of_all_formats_are_documents_of_one_page() {
     }
 }
 
-/// A picture as a PNG.
+/// Encodes an image as PNG.
 fn png(width: u32, height: u32, grey: impl Fn(u32, u32) -> u8) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
     let picture = GrayImage::from_fn(width, height, |x, y| Luma([grey(x, y)]));
@@ -252,7 +252,7 @@ fn png(width: u32, height: u32, grey: impl Fn(u32, u32) -> u8) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A number that looks as if it was thrown, of a place.
+/// Returns a pseudo-random number for a place.
 fn thrown(x: u32, y: u32) -> u8 {
     let mixed = (x.wrapping_mul(0x9e37_79b9) ^ y.wrapping_mul(0x85eb_ca6b)).wrapping_mul(0xc2b2_ae35);
     (mixed >> 24) as u8
@@ -283,7 +283,7 @@ async fn damaged_and_huge_pictures_are_told_apart() {
     let extractor = recognising(10);
     let whole = fixture_bytes("scan.png");
     let mut huge = whole.clone();
-    // The width and the height of the header.
+    // Width and height in the header.
     huge[16..24].copy_from_slice(&[0, 0, 0x70, 0, 0, 0, 0x70, 0]);
     for (name, bytes) in
         [("cut.png", &whole[..whole.len() / 2]), ("huge.png", &huge[..]), ("head.jpg", b"\xff\xd8\xff\xe0")]
@@ -322,7 +322,7 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
 async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
     let extractor = recognising(10);
     assert_eq!(places(&extractor, "scan.pdf", 2, 3).await, [2, 3].map(DocumentPlace::ScannedPage));
-    // Whoever reads one page is told how far it is, and of no other page.
+    // Reading one page reports the progress of that page only.
     let (shop, steps) = (Shop::with(extractor), Arc::new(Mutex::new(Vec::new())));
     let told = Arc::clone(&steps);
     let progress = Arc::new(move |step: DocumentProgress| told.lock().unwrap().push(step.parts));
@@ -357,7 +357,7 @@ async fn why_letters_are_not_recognised_is_told() {
     );
 }
 
-/// Puts the models where they are looked for, or a file that is none under each of their names.
+/// Puts the models, or invalid files with their names, into the expected folder.
 fn bring_models(folder: &Path) {
     for file in std::fs::read_dir(models()).unwrap().flatten() {
         symlink(file.path(), folder.join(file.file_name())).unwrap();
@@ -383,7 +383,7 @@ async fn a_scan_is_read_again_when_more_of_it_may_be_recognised() {
     let shop = shop.reopened(recognising(3)).await;
     let all = ("p. 1 (recognised), p. 3 (recognised)".to_owned(), 1);
     assert_eq!(pages(&shop).await, all);
-    // What was recognised stays, though less would be now.
+    // Recognised text stays, although less would be recognised now.
     let shop = shop.reopened(recognising(1)).await;
     assert_eq!(pages(&shop).await, all);
     let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
@@ -397,7 +397,7 @@ async fn documents_are_read_again_once_damaged_models_are_repaired() {
     bring_damaged_models(folder.path());
     let config = RecognitionConfig { folders: vec![folder.path().to_owned()], pages: 9 };
     let shop = Shop::with(extractor(Limits::default()).recognising(config));
-    // The second has a page with letters, so that it comes into the index.
+    // The archive also contains text, so that it is indexed.
     let notice = scanned_page("", "");
     let files = vec![("notes.md", b"text".to_vec()), ("notice.pdf", notice)];
     let path = shop.put("mixed.zip", crate::archives::zipped(&files));
@@ -416,7 +416,7 @@ async fn documents_are_read_again_once_damaged_models_are_repaired() {
 async fn no_document_waits_behind_a_scan() {
     let extractor = recognising(10);
     let shop = Shop::with(extractor.clone());
-    // As long as letters of another document are recognised.
+    // Held while the other documents are read, as if another one was being recognised.
     let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
     let read = |name: &str| shop.read(open(name));
     let mut scans = pin!(join(read("scan.pdf"), read("scan.png")));
@@ -447,11 +447,11 @@ async fn a_search_that_has_no_more_time_begins_with_no_further_document() {
         shop.library.search(documents, query, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
     };
     assert!(!shop.search(vec![open("latin.pdf")], "QUARTZ-2").await.hits.is_empty());
-    // What is in the index answers, however late it is.
+    // Indexed documents are searched even after the deadline.
     let finds = search(&["latin.pdf", "cjk.pdf", "scan.pdf"], Instant::now()).await;
     assert_eq!((finds.hits.is_empty(), finds.searched, finds.not_searched), (false, 1, 2), "{finds:?}");
     assert!(finds.broken.is_empty() && !finds.is_complete(), "{finds:?}");
-    // A scan does not wait for its turn any longer, either.
+    // A scan does not wait for its turn beyond the deadline.
     let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
     let finds = search(&["latin.pdf", "scan.pdf"], Instant::now() + Duration::from_millis(300)).await;
     assert_eq!((finds.hits.is_empty(), finds.searched, finds.not_searched), (false, 1, 1), "{finds:?}");

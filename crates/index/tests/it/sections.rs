@@ -1,4 +1,4 @@
-//! Documents without pages: sections by which they are cited and read on, and the numbers of lists that a person sees.
+//! Tests of documents without pages: sections for citing and reading on, and visible list numbers.
 
 use agentd_core::knowledge::{PartKind, PartRange, Reading};
 use agentd_index::Limits;
@@ -9,7 +9,7 @@ use crate::{
     library::{Shop, first, named},
 };
 
-/// A document of Word with this between the ends of its body.
+/// Builds a Word document with this body.
 fn word(body: &str) -> Vec<u8> {
     let handbook = fixture_bytes("handbook.docx");
     let text = part(&handbook, "word/document.xml");
@@ -17,7 +17,7 @@ fn word(body: &str) -> Vec<u8> {
     replaced(&handbook, "word/document.xml", format!("{before}<w:body>{body}</w:body></w:document>").as_bytes())
 }
 
-/// Two chapters of long paragraphs, the second with a section below it that has what is looked for at its end.
+/// Returns two chapters of long paragraphs. The second has a section with the searched text at its end.
 fn long(heading: impl Fn(usize, &str) -> String, paragraph: impl Fn(&str) -> String) -> String {
     let line = "The master of the harbour keeps a book of all the ships that came in and of their fees.";
     let filling = || (0..60).map(|number| paragraph(&format!("{line} Entry {number}."))).collect::<String>();
@@ -78,19 +78,19 @@ async fn a_hit_in_a_document_without_pages_names_the_section_where_it_is_read_on
         assert_eq!((reading.parts[0].number, reading.total), (number, number), "{name}: it is at the end");
         assert!(reading.parts[0].text.contains("owes a zircon"), "{name}: {reading:?}");
         assert!(!read(number - 1).await.parts[0].text.contains("zircon"), "{name}");
-        // Every letter is in one section, and in no two.
+        // Every paragraph is in exactly one section.
         let mut entries = 0;
         for number in 1..=number {
             entries += read(number).await.parts[0].text.matches("Entry 17.").count();
         }
         assert_eq!(entries, 3, "{name}");
     }
-    // One that is read in one piece is cited as a whole.
+    // A document of a single section is cited as a whole.
     let finds = shop.search(vec![crate::library::open("handbook.docx")], "\"Guests are welcome\"").await;
     assert!(first(&finds).starts_with("handbook.docx: "), "{finds:?}");
 }
 
-/// A level of a list: its number, format, text and what else is said of it.
+/// Returns a list level with its number, format and text, and further properties in `more`.
 fn level(number: usize, format: &str, text: &str, more: &str) -> String {
     format!(
         "<w:lvl w:ilvl=\"{number}\"><w:start w:val=\"1\"/><w:numFmt w:val=\"{format}\"/>{more}\
@@ -107,7 +107,7 @@ fn styled(style: &str, text: &str) -> String {
     format!("<w:p><w:pPr><w:pStyle w:val=\"{style}\"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
 }
 
-/// A document of Word with these lists and paragraphs.
+/// Builds a Word document with these lists and paragraphs.
 fn numbered(lists: &[(usize, String, &str)], body: &str) -> Vec<u8> {
     let made = word(body);
     let numbering = part(&made, "word/numbering.xml");

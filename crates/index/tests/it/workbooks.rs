@@ -1,4 +1,4 @@
-//! Workbooks as some programs write them, which others refuse.
+//! Tests of workbooks in variants that other programs reject.
 
 use agentd_index::Limits;
 
@@ -57,7 +57,7 @@ async fn names_with_backslashes_are_paths() {
     assert_eq!(sheets("a.xlsx", &odd).await, sheets("a.xlsx", &book).await);
 }
 
-/// A workbook of one row with these formats of numbers, and as many cells: each has a value and the format of its column.
+/// Builds a workbook with one row, where each cell has a number format and a value.
 fn formatted(cells: &[(&str, &str)]) -> Vec<u8> {
     let escaped = |code: &str| code.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
     let codes: String = (164..)
@@ -110,20 +110,21 @@ async fn a_number_is_found_as_it_is_shown() {
     }
 }
 
-/// A record of a binary workbook, below 128 bytes.
+/// Returns a record of a binary workbook, for content below 128 bytes.
 fn record(kind: u16, content: &[&[u8]]) -> Vec<u8> {
     let content = content.concat();
     let kind = if kind < 0x80 { vec![kind as u8] } else { vec![kind as u8 | 0x80, (kind >> 7) as u8] };
     [kind, vec![u8::try_from(content.len()).unwrap()], content].concat()
 }
 
-/// Text as binary workbooks store it.
+/// Encodes text as binary workbooks store it.
 fn wide(text: &str) -> Vec<u8> {
     let units = text.encode_utf16().flat_map(u16::to_le_bytes);
     (text.encode_utf16().count() as u32).to_le_bytes().into_iter().chain(units).collect()
 }
 
-/// A binary workbook of sheets with one text each. Records of sheets have these bytes after their first four.
+/// Builds a binary workbook with one text per sheet. `added` is inserted after the first four bytes of each sheet
+/// record.
 fn binary_workbook(sheets: &[(&str, &str)], added: &[u8]) -> Vec<u8> {
     use std::io::Write as _;
     const PACKAGE: &str = "http://schemas.openxmlformats.org/package/2006/relationships";
@@ -152,7 +153,7 @@ fn binary_workbook(sheets: &[(&str, &str)], added: &[u8]) -> Vec<u8> {
     book.finish().unwrap().into_inner()
 }
 
-/// Betas of Excel 2007 wrote four bytes more into the record of each sheet.
+/// Betas of Excel 2007 wrote four additional bytes into each sheet record.
 #[tokio::test]
 async fn binary_workbooks_are_read_as_betas_and_releases_write_them() {
     for names in [["Sheet1", "Sheet2"], ["Über uns, 1. Quartal (vorläufig)", "表"]] {

@@ -1,4 +1,4 @@
-//! The worker as a process: what it may do, and how it ends.
+//! Tests of the worker process: its privileges, and how it ends.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn parts_come_one_by_one_from_the_first_that_is_wanted() {
     assert_eq!(told_from(9).await, ["Some(3)", "0 parts"]);
 }
 
-/// What a worker says that a document has taken over, by the kind that it was told.
+/// Reads a document with a fake worker. The kind of the document selects its behaviour.
 async fn liar(kind: Kind, limits: Limits) -> (Option<Document>, Option<agentd_index::Failure>) {
     let extractor = Extractor::new(fixture("liar.sh"), limits, 1);
     read_file(&extractor, tempfile::tempfile().unwrap(), Some(kind)).await
@@ -82,7 +82,7 @@ async fn a_worker_is_not_believed() {
     assert_eq!(document.markdown(), "x]0;yz");
 }
 
-/// Processes whose command line has this number in it.
+/// Counts processes with this number in their command line.
 fn processes_with(number: u64) -> usize {
     let number = number.to_string();
     let commands = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
@@ -91,7 +91,7 @@ fn processes_with(number: u64) -> usize {
     commands.filter(|command| command.contains(&number)).count()
 }
 
-/// Waits for the process to be seen: while it takes the place of the one that started it, its command line is empty.
+/// Waits until the process is visible. Its command line is empty during `exec`.
 async fn until_running(number: u64) {
     until(|| processes_with(number) > 0).await.expect("the worker is running");
 }
@@ -111,7 +111,7 @@ async fn until(holds: impl Fn() -> bool) -> Result<(), tokio::time::error::Elaps
 
 #[tokio::test]
 async fn what_takes_too_long_is_killed_and_said() {
-    // A number by which the process is found.
+    // Number that identifies the process.
     let mark = 7_000_000_001 + u64::from(std::process::id());
     let limits = Limits { cells: mark, time: Duration::from_millis(300), ..Limits::default() };
     let (_, failure) = liar(Kind::Pdf, limits).await;
@@ -134,7 +134,7 @@ async fn what_nobody_waits_for_is_killed() {
     assert!(extraction.next().await.is_none());
     until_gone(mark).await;
     drop(extraction);
-    // The turn was given back, and dropping is enough.
+    // The turn was released, and dropping alone ends the worker.
     let extraction = extractor.extract(file(), Some(Kind::Pdf), CancellationToken::new()).await.unwrap();
     until_running(mark).await;
     drop(extraction);
@@ -173,7 +173,7 @@ fn a_worker_that_gave_up_its_rights_has_none() {
 
 #[test]
 fn a_worker_ends_when_the_daemon_is_gone() {
-    // Its file never ends and never comes, as one that takes for ever.
+    // Its input never ends, as with a document that takes forever.
     let limits = serde_json::to_string(&Limits::default()).unwrap();
     let mut child = std::process::Command::new(worker())
         .args(["extract-worker", &format!("{{\"named\":null,\"limits\":{limits}}}")])

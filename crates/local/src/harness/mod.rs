@@ -1,15 +1,16 @@
-//! Decides what to do about a request, so that the model has nothing to decide: it is asked for free text only.
+//! Decides how to answer a request, so that the model is only used for free text.
 //!
-//! A model of 135 million parameters that is asked who it is, or what a project does, makes something up. So everything that can
-//! be answered without it is: by fixed texts in ten languages, by tools whose results are shown to the letter, and for all else
-//! by the sentence that it is too small, with the way to a larger model.
+//! A model of 135 million parameters makes something up when asked who it is or what a project does. Therefore
+//! everything that can be answered without the model is: by fixed texts in ten languages, or by tools whose results are
+//! shown verbatim. For everything else, the answer is that the model is too small, with instructions to connect a
+//! larger one.
 //!
-//! - [`phrases`]: the table of questions and texts, `phrases.txt`, and how a request is compared with it.
-//! - [`wish`]: what a request wants. [`sums`]: the calculator.
-//! - [`report`]: results of tools as answers, and the parts of a README.
-//! - this file: what was asked last, what this turn's tool returned, and what to do about it.
+//! - [`phrases`]: table of questions and texts, `phrases.txt`, and its matching with requests.
+//! - [`wish`]: classification of a request. [`sums`]: calculator.
+//! - [`report`]: tool results as answers, and the parts of a README.
+//! - This file: the last request, the tool result of this turn, and the resulting plan.
 //!
-//! A turn makes one hop: a tool at the most, then the answer that shows its result.
+//! A turn has at most one tool call, followed by the answer that shows its result.
 
 mod phrases;
 mod report;
@@ -29,20 +30,20 @@ use self::{
 };
 use crate::config::Neighbour;
 
-/// The next step.
+/// Next action of the model.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// Say this.
+    /// Answer with this text.
     Say(String),
-    /// Say this, and how a model is connected.
+    /// Answer with this text and the instructions to connect a model.
     Connect(String, &'static Language),
-    /// Call this tool.
+    /// Call this tool once.
     Call { tool: &'static str, arguments: Value },
-    /// Let the model write, below this mark.
+    /// Let the model write, with this notice above.
     Write { mark: String, text: String },
 }
 
-/// The lines that connect a model, with a server in them that listens on this machine, if there is one.
+/// Returns the instructions to connect a model, with a server that listens on this machine, if any.
 pub(crate) fn ways(language: &Language, neighbour: Option<&Neighbour>) -> String {
     let found =
         neighbour.map(|one| format!("\n\n{}", language.filled("found", &[("title", one.title), ("url", &one.url)])));
@@ -53,16 +54,16 @@ pub(crate) fn ways(language: &Language, neighbour: Option<&Neighbour>) -> String
     format!("{}\n\n```sh\n{}\n```", found.unwrap_or_default(), steps.join("\n"))
 }
 
-/// Facts about the model that its texts name.
+/// Facts about the model that its texts mention.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
-    /// Its name, as `SmolLM2-135M-Instruct`.
+    /// Name such as `SmolLM2-135M-Instruct`.
     pub(crate) name: String,
-    /// Its window, in tokens.
+    /// Context window in tokens.
     pub(crate) window: u32,
 }
 
-/// Decides what to do about a request.
+/// Decides how to answer a request.
 pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
     let open = OpenRequest::read(request);
     let (language, wish) = wish::read(&open.text, open.earlier.iter().copied(), open.paths);
@@ -107,26 +108,23 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
     }
 }
 
-/// Prefixes of messages that the daemon writes for larger models. They are not the person's words.
+/// Prefixes of messages that the daemon adds for larger models. They are not from the user.
 const OTHERS: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
-/// Beginning of the line in which `agentctl` names the files that come with a prompt.
+/// Start of the line in which `agentctl` lists the files attached to a prompt.
 const HANDED_OVER: &str = "\n\nUploaded file";
-/// Characters of a request that are read.
+/// Number of characters of a request that are read.
 const LONGEST: usize = 2000;
 
-/// A request, read.
 struct OpenRequest<'a> {
-    /// The person's words.
     text: String,
     /// Earlier requests, newest first.
     earlier: Vec<&'a str>,
-    /// Result of the call of this turn, if there was one.
+    /// Result of this turn's tool call, if any.
     outcome: Option<Outcome<'a>>,
-    /// Paths of the files that are in view.
+    /// Paths of the visible files.
     paths: &'a [String],
 }
 
-/// Result of a call.
 struct Outcome<'a> {
     tool: &'a str,
     text: &'a str,
@@ -134,14 +132,14 @@ struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// An argument of the call; empty if it had none of that name.
+    /// Returns an argument of the call. Empty if it is missing.
     fn argument(&self, name: &str) -> &str {
         self.arguments.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 }
 
 impl<'a> OpenRequest<'a> {
-    /// Reads a request. The daemon's system message and reminders are not for this model.
+    /// Parses a request. Ignores the daemon's system message and reminders, which are not for this model.
     fn read(request: &'a ModelRequest) -> Self {
         let mut said: Vec<&str> = Vec::new();
         let mut calls: Vec<&ToolCall> = Vec::new();
@@ -177,7 +175,7 @@ fn beginning(text: &str) -> &str {
     text.char_indices().nth(LONGEST).map_or(text, |(end, _)| &text[..end])
 }
 
-/// A text without the reminders that the daemon adds for larger models.
+/// Removes the reminders that the daemon adds for larger models.
 fn without_reminders(text: &str) -> String {
     const START: &str = "<system_reminder>";
     const END: &str = "</system_reminder>";

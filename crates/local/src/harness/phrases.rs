@@ -1,20 +1,20 @@
-//! The table of what people ask and what they are answered, `phrases.txt`, and how a request is compared with it.
+//! Table of questions and answers, `phrases.txt`, and its matching with requests.
 //!
-//! Nothing here understands a sentence. A request is of a kind if it has all the words of one of that kind's ways to ask.
+//! Sentences are not parsed. A request matches a kind if it contains all words of one of the kind's phrasings.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 static TABLE: LazyLock<Vec<Language>> = LazyLock::new(|| parse(include_str!("phrases.txt")));
 
-/// A request in the form in which it is compared.
+/// Request in normalised form.
 pub(crate) struct PlainText {
-    /// Lower case, without accents and punctuation, with one space around each word.
+    /// Lower case without accents and punctuation, with one space around each word.
     spaced: String,
-    /// The same without spaces.
+    /// Same text without spaces.
     dense: String,
 }
 
-/// Letters by which a language is recognised.
+/// Script by which a language is recognised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Script {
     #[default]
@@ -25,7 +25,7 @@ enum Script {
     Hangul,
 }
 
-/// One language: how it asks, its lists of words, and its texts.
+/// Phrasings, word lists and texts of a language.
 #[derive(Debug, Default)]
 pub(crate) struct Language {
     code: &'static str,
@@ -35,20 +35,20 @@ pub(crate) struct Language {
     texts: HashMap<&'static str, String>,
 }
 
-/// One way to ask for something.
+/// Phrasing of a question.
 #[derive(Debug)]
 struct Ask {
     /// True if the phrase must be the whole request.
     is_whole: bool,
-    /// Groups of terms; the request has to have one of each.
+    /// Groups of alternatives. The request must contain one of each.
     groups: Vec<Vec<Term>>,
 }
 
-/// Words next to each other.
+/// One or several consecutive words.
 #[derive(Debug, Clone)]
 struct Term {
     text: String,
-    /// True if the last word may continue with more letters.
+    /// True if the last word may continue.
     is_open: bool,
 }
 
@@ -70,12 +70,12 @@ impl PlainText {
         Self { spaced, dense }
     }
 
-    /// The words without the spaces around them.
+    /// Returns the words without the surrounding spaces.
     pub(crate) fn words(&self) -> &str {
         self.spaced.trim()
     }
 
-    /// Returns whether it is longer than a question that the table knows.
+    /// Returns true if the text is longer than any question in the table.
     pub(crate) fn is_long(&self) -> bool {
         self.spaced.split_whitespace().count() > 14 || self.dense.chars().count() > 100
     }
@@ -125,13 +125,13 @@ impl Term {
 }
 
 impl Language {
-    /// The language of people whose language is not known.
+    /// Returns the default language.
     pub(crate) fn usual() -> &'static Self {
         &TABLE[0]
     }
 
-    /// The languages that a request may be in, likeliest first. Earlier requests, newest first, decide where its own words
-    /// do not.
+    /// Returns the possible languages of a request, most likely first. Earlier requests, newest first, decide if its
+    /// own words do not.
     pub(crate) fn candidates<'a>(request: &PlainText, earlier: impl Iterator<Item = &'a str>) -> Vec<&'static Self> {
         let script = request.script();
         let own: Vec<&Self> = TABLE.iter().filter(|language| language.script == script).collect();
@@ -152,7 +152,7 @@ impl Language {
         likely
     }
 
-    /// The language of a text, if its letters or words leave no doubt.
+    /// Returns the language of a text if its script or words are unambiguous.
     fn certain(text: &PlainText) -> Option<&'static Self> {
         let script = text.script();
         let own = TABLE.iter().filter(|language| language.script == script);
@@ -164,7 +164,7 @@ impl Language {
         self.lists.get("words").map_or(0, |words| words.iter().filter(|word| text.has(word, self.script)).count())
     }
 
-    /// Returns whether a request asks for this kind.
+    /// Returns true if the request is a question of this kind.
     pub(crate) fn asks(&self, kind: &str, request: &PlainText) -> bool {
         let has = |group: &Vec<Term>| group.iter().any(|term| request.has(term, self.script));
         let fits = |ask: &Ask| match ask.is_whole {
@@ -174,12 +174,12 @@ impl Language {
         self.asks.get(kind).is_some_and(|asks| asks.iter().any(fits))
     }
 
-    /// Returns whether a request has a word of this list.
+    /// Returns true if the request contains a word of this list.
     pub(crate) fn lists(&self, list: &str, request: &PlainText) -> bool {
         self.lists.get(list).is_some_and(|terms| terms.iter().any(|term| request.has(term, self.script)))
     }
 
-    /// A text without the words of a list; a line end is where some were.
+    /// Replaces the words of a list by line ends.
     pub(crate) fn without(&self, list: &str, text: &str) -> String {
         let terms = self.longest_first(list);
         if !self.script.is_spaced() {
@@ -197,14 +197,14 @@ impl Language {
         terms
     }
 
-    /// A text with a sign in place of the words of a list.
+    /// Replaces the words of a list by a sign.
     pub(crate) fn with_sign(&self, list: &str, sign: &str, text: &str) -> String {
         let space = if self.script.is_spaced() { " " } else { "" };
         let replaced = |text: String, term: &Term| text.replace(&format!("{space}{}{space}", term.text), sign);
         self.longest_first(list).into_iter().fold(text.to_owned(), replaced)
     }
 
-    /// Returns whether any language of the table has this word in its list of names of install sections.
+    /// Returns true if the title contains an install word of any language.
     pub(crate) fn names_install(title: &str) -> bool {
         let title = PlainText::new(title);
         let listed = TABLE.iter().filter_map(|language| Some((language.script, language.lists.get("install")?)));
@@ -213,30 +213,30 @@ impl Language {
             .any(|(script, term)| title.has(term, script) && (script.is_spaced() || !term.text.is_ascii()))
     }
 
-    /// Returns whether a comma stands before the decimals of a number.
+    /// Returns true if the decimal separator is a comma.
     pub(crate) fn has_decimal_comma(&self) -> bool {
         self.script.is_spaced() && self.code != "en"
     }
 
-    /// A text as it stands in the table; empty if it is not there.
+    /// Returns a text of the table. Empty if it is missing.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.texts.get(name).map_or("", String::as_str)
     }
 
-    /// A text with its blanks filled in.
+    /// Returns a text with its placeholders filled in.
     pub(crate) fn filled(&self, name: &str, blanks: &[(&str, &str)]) -> String {
         blanks
             .iter()
             .fold(self.text(name).to_owned(), |text, (blank, value)| text.replace(&format!("{{{blank}}}"), value))
     }
 
-    /// The name of a day, counted from Monday.
+    /// Returns the name of a weekday, where Monday is 0.
     pub(crate) fn day(&self, number: usize) -> Option<&str> {
         self.text("days").split(' ').nth(number)
     }
 }
 
-/// Letters without their accents, and wide ones in their usual width.
+/// Removes accents, and converts full-width characters.
 fn folded(letter: char) -> impl Iterator<Item = char> {
     let (first, second) = match letter {
         'à'..='å' => ('a', None),

@@ -1,5 +1,5 @@
-//! Results of tools as answers: what they returned, to the letter, below a line that says what it is; and the parts of a README that
-//! are shown: title and first paragraph, headings, the section about installing.
+//! Tool results as answers: their verbatim output below a heading, and the parts of a README, namely title and first
+//! paragraph, headings, and the install section.
 
 use super::{
     Outcome,
@@ -7,16 +7,16 @@ use super::{
     wish::{PROJECT, Wish},
 };
 
-/// Lines of a list that are shown.
+/// Maximum number of shown list entries.
 const LINES: usize = 100;
-/// Characters of a text that are shown.
+/// Maximum number of shown characters.
 const CHARACTERS: usize = 6000;
-/// Folders of a session that hold nothing of the person's.
+/// Folders of a session without user files.
 const UNSEEN: [&str; 3] = ["skills/", "conversation_history/", "large_tool_results/"];
-/// Folders that are there in each session, with anything in them or not.
+/// Folders that exist in every session, even if empty.
 const AREAS: [&str; 3] = ["uploads/", "outputs/", "temp/"];
 
-/// The answer that shows the result of a call.
+/// Returns the answer that shows the result of a tool call.
 pub(crate) fn answer(language: &Language, wish: &Wish, outcome: &Outcome<'_>) -> String {
     if let Some(failure) = failure(outcome.text) {
         return language.filled("failed", &[("text", failure)]);
@@ -55,14 +55,14 @@ pub(crate) fn answer(language: &Language, wish: &Wish, outcome: &Outcome<'_>) ->
     }
 }
 
-/// The text of a failed call, without its code.
+/// Returns the message of a failed call without its code.
 fn failure(text: &str) -> Option<&str> {
     let (code, rest) = text.split_once(": ")?;
     let name = code.strip_prefix("E_").filter(|name| !name.is_empty())?;
     name.bytes().all(|letter| letter.is_ascii_uppercase() || letter == b'_').then(|| rest.trim())
 }
 
-/// The time as a sentence, out of `Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)`.
+/// Formats the time as a sentence, from `Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)`.
 fn time(language: &Language, text: &str) -> String {
     const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let parts = text.split_once(", ").and_then(|(day, rest)| {
@@ -79,7 +79,7 @@ fn time(language: &Language, text: &str) -> String {
     }
 }
 
-/// Paths as a list, and the notes of the tool below it.
+/// Formats paths as a list, followed by the tool's notes.
 fn list(language: &Language, text: &str) -> String {
     let is_note = |line: &&str| line.starts_with('[') || line.starts_with("No file matches");
     let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -93,7 +93,7 @@ fn list(language: &Language, text: &str) -> String {
     blocks.iter().filter(|block| !block.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n\n")
 }
 
-/// All files of a session, without what the daemon keeps beside them.
+/// Formats all files of a session, without the folders in `UNSEEN` and empty areas.
 fn all_files(language: &Language, text: &str) -> String {
     let lines = || text.lines().map(str::trim_end).filter(|line| !UNSEEN.iter().any(|unseen| line.starts_with(unseen)));
     if lines().all(|line| AREAS.contains(&line) || line.is_empty()) {
@@ -104,7 +104,7 @@ fn all_files(language: &Language, text: &str) -> String {
     list(language, &kept.join("\n"))
 }
 
-/// The number of files that a search found, those included that it did not show.
+/// Returns the number of files that a search found, including those it did not list.
 fn count(language: &Language, text: &str) -> String {
     let listed = text.lines().filter(|line| line.ends_with(')') && !line.starts_with('[')).count();
     let more = text.lines().find_map(|line| line.strip_prefix('[')?.split_once(" match; ")?.0.parse::<usize>().ok());
@@ -113,7 +113,7 @@ fn count(language: &Language, text: &str) -> String {
     language.filled("count", &[("count", &more.unwrap_or(listed).to_string()), ("least", &least)])
 }
 
-/// The beginning of a text, and the number of characters behind it.
+/// Returns the beginning of a text, and the number of remaining characters.
 fn beginning(text: &str) -> (&str, usize) {
     match text.char_indices().nth(CHARACTERS) {
         Some((end, _)) => (&text[..end], text[end..].chars().count()),
@@ -121,7 +121,7 @@ fn beginning(text: &str) -> (&str, usize) {
     }
 }
 
-/// A text as it is, inside a fence that nothing in it can close.
+/// Formats a text in a code fence that its content cannot close.
 fn verbatim(language: &Language, head: &str, text: &str) -> String {
     let (shown, left) = beginning(text);
     let longest = shown.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
@@ -129,7 +129,7 @@ fn verbatim(language: &Language, head: &str, text: &str) -> String {
     format!("{head}\n\n{fence}\n{}\n{fence}{}", shown.trim_end(), rest(language, left))
 }
 
-/// A passage of Markdown as a quote.
+/// Formats a Markdown passage as a quote.
 fn quoted(language: &Language, head: &str, text: &str) -> String {
     let (shown, left) = beginning(text.trim());
     let lines: Vec<String> = shown.lines().map(|line| format!("> {line}").trim_end().to_owned()).collect();
@@ -143,22 +143,22 @@ fn rest(language: &Language, left: usize) -> String {
     }
 }
 
-/// Arguments that list what people see as all of their files: of a large project the first level.
+/// Returns the arguments for a list of all visible files. For a large project, only its first level.
 pub(crate) fn everything(paths: &[String]) -> serde_json::Value {
-    /// Files of a project above which only its first level is listed.
+    /// Number of project files above which only the first level is listed.
     const OVERVIEW: usize = 60;
     let in_view = paths.iter().filter(|path| path.starts_with(PROJECT)).count();
     let project = PROJECT.trim_end_matches('/');
     match in_view {
         0 => serde_json::json!({}),
-        // Beside the project there is what was handed over.
+        // There are uploaded files next to the project.
         _ if in_view < paths.len() => serde_json::json!({}),
         1..=OVERVIEW => serde_json::json!({ "path": project }),
         _ => serde_json::json!({ "path": project, "depth": 1 }),
     }
 }
 
-/// A heading, and the lines of the text where it begins and where what follows it begins.
+/// Heading with its line, where its section starts.
 #[derive(Debug, PartialEq)]
 struct Heading<'a> {
     level: usize,
@@ -166,7 +166,7 @@ struct Heading<'a> {
     line: usize,
 }
 
-/// All headings of a text without front matter, in both forms of Markdown and as HTML; none of those inside code.
+/// Returns all headings outside code, in both Markdown syntaxes and HTML. Expects a text without front matter.
 fn headings(text: &str) -> Vec<Heading<'_>> {
     let lines: Vec<&str> = text.lines().collect();
     let mut fence: Option<&str> = None;
@@ -199,17 +199,17 @@ fn headings(text: &str) -> Vec<Heading<'_>> {
     headings
 }
 
-/// The section about installing, with its heading, up to the next heading that is not below it.
+/// Returns the install section with its heading, up to the next heading of the same or a higher level.
 fn install_section(text: &str) -> Option<&str> {
     let text = without_front_matter(text);
     let headings = headings(text);
-    // A title may have the word, too: "Installer of things".
+    // The title may match as well, as in "Installer of things".
     let named = headings.iter().position(|heading| heading.level > 1 && Language::names_install(heading.title));
     let at = named.or_else(|| headings.iter().position(|heading| Language::names_install(heading.title)))?;
     let first = &headings[at];
     let end = headings[at + 1..].iter().find(|heading| heading.level <= first.level);
     let offset = |line: usize| text.split_inclusive('\n').take(line).map(str::len).sum::<usize>();
-    // The line of an underlined heading is that below its title.
+    // The line of an underlined heading is the one below its title.
     let is_underlined = |heading: &Heading<'_>| {
         text.lines().nth(heading.line).is_some_and(|line| line.trim().chars().all(|letter| matches!(letter, '=' | '-')))
     };
@@ -217,7 +217,7 @@ fn install_section(text: &str) -> Option<&str> {
     Some(text[start(first)..end.map_or(text.len(), start)].trim_end())
 }
 
-/// The title of a text and its first whole paragraph of prose.
+/// Returns the title of a text and its first paragraph of prose.
 fn opening(text: &str) -> Option<String> {
     let text = without_front_matter(text);
     let headings = headings(text);
@@ -242,7 +242,8 @@ fn opening(text: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// A line as prose: without tags of HTML; empty if it is a table, a picture, a row of badges or links, or a tool's note.
+/// Returns a line without HTML tags. Empty if it is a table row, an image, a row of badges or links, or a note of a
+/// tool.
 fn prose(line: &str) -> String {
     let is_other = line.starts_with(['|', '`', '~']) || line.starts_with('[') && line.ends_with(']');
     let mut plain = String::new();
@@ -265,7 +266,7 @@ fn prose(line: &str) -> String {
     if is_other || outside < 4 { String::new() } else { plain.trim().to_owned() }
 }
 
-/// A text without the settings that some put between two lines of dashes before it.
+/// Removes YAML front matter.
 fn without_front_matter(text: &str) -> &str {
     let Some(rest) = text.trim_start().strip_prefix("---").filter(|rest| rest.starts_with(['\n', '\r'])) else {
         return text;

@@ -1,33 +1,33 @@
-//! Sums: an exact calculator for what people type as a sum, with `+ - * / ^ %` and parentheses.
+//! Exact calculator for sums with `+ - * / ^ %` and parentheses.
 
 use super::{
     phrases::{Language, PlainText},
     wish::Wish,
 };
 
-/// Digits behind the point of a number that has no end.
+/// Maximum number of decimals of a result.
 const DIGITS: u32 = 10;
-/// Bytes of a sum at most: parentheses inside each other take room on the stack.
+/// Maximum length of a sum in bytes, because nested parentheses use the stack.
 const LONGEST: usize = 200;
-/// The highest power that is computed.
+/// Maximum exponent of a power.
 const HIGHEST_POWER: u128 = 512;
 
-/// A fraction in its lowest terms, with a positive denominator.
+/// Fraction in lowest terms with a positive denominator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Fraction {
     top: i128,
     bottom: i128,
 }
 
-/// Why a text has no result.
+/// Reason why a text has no result.
 #[derive(Debug, PartialEq)]
 enum SumError {
-    /// It is not a sum, or one with too large numbers.
+    /// The text is not a sum, or its numbers are too large.
     Unreadable,
     ZeroDivision,
 }
 
-/// The answer to a request that is a sum and nothing else but the words that ask for one.
+/// Answers a request that consists of a sum and the words that ask for one.
 pub(crate) fn answer(request: &str, language: &Language) -> Option<Wish> {
     let mut text = format!(" {} ", request.to_lowercase());
     for (list, sign) in [("times", "*"), ("over", "/"), ("plus", "+"), ("minus", "-")] {
@@ -40,7 +40,7 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<Wish> {
         };
         match letters[at] {
             '0'..='9' | '+' | '-' | '*' | '/' | '^' | '(' | ')' | '%' => true,
-            // A sign of a number or of a product, where digits are on both sides.
+            // Decimal or thousands separator between digits.
             '.' | ',' => {
                 letters.get(at + 1).is_some_and(char::is_ascii_digit) && at > 0 && letters[at - 1].is_ascii_digit()
             }
@@ -84,7 +84,7 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<Wish> {
     }
 }
 
-/// The sign on a keyboard for one that means the same.
+/// Returns the ASCII equivalent of a sign.
 fn plain_sign(letter: char) -> char {
     match letter {
         '×' | '·' | '⋅' | '＊' => '*',
@@ -98,10 +98,9 @@ fn plain_sign(letter: char) -> char {
     }
 }
 
-/// A sum that is read from left to right.
 struct Reader<'a> {
     rest: &'a str,
-    /// Set if a comma is before the decimals.
+    /// True if the decimal separator is a comma.
     comma: bool,
     numbers: usize,
 }
@@ -177,7 +176,8 @@ impl Reader<'_> {
         self.rest = rest;
         self.numbers += 1;
         let (thousands, point) = if self.comma { ('.', ',') } else { (',', '.') };
-        // In a language with a decimal point, a comma before other than three digits is one, too; and the other way round.
+        // In a language with a decimal point, a comma before a group of other than three digits is also a decimal
+        // separator, and vice versa.
         let is_grouped = |text: &str| {
             text.split(thousands).skip(1).all(|part| part.split(point).next().is_some_and(|part| part.len() == 3))
         };
@@ -186,7 +186,7 @@ impl Reader<'_> {
             false => number.replace(thousands, "."),
         };
         let (whole, decimals) = number.split_once('.').unwrap_or((&number, ""));
-        // A date or a telephone number is not a sum.
+        // Dates and telephone numbers are not sums.
         if whole.len() > 1 && whole.starts_with('0') {
             return Err(SumError::Unreadable);
         }
@@ -231,7 +231,7 @@ impl Fraction {
         }
     }
 
-    /// The sign before the result, and the result.
+    /// Returns the equals or approximation sign, and the result.
     fn shown(self, comma: bool) -> (&'static str, String) {
         let mut rest = self.top.unsigned_abs() % self.bottom.unsigned_abs();
         let mut decimals = String::new();

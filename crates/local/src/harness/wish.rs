@@ -1,36 +1,36 @@
-//! What a request wants: one of a few things that need no judgement, or something else. Pure.
+//! Classification of requests: a few kinds that need no judgement, and the rest. Pure.
 
 use super::{
     phrases::{Language, PlainText},
     sums,
 };
 
-/// Place where a project is mounted.
+/// Mount point of the project.
 pub(crate) const PROJECT: &str = "/project/";
 
-/// Endings of files whose beginning says what they are about.
+/// Extensions of files whose beginning describes them.
 const PROSE: [&str; 8] = ["adoc", "htm", "html", "log", "md", "org", "rst", "txt"];
-/// Words of a search at most; a longer one is a question.
+/// Maximum number of words in a search. Longer ones are questions.
 const SEARCHED_WORDS: usize = 3;
-/// Characters of a request that say whether it is for free text.
+/// Number of leading characters that decide whether a request is for free text.
 const BEGINNING: usize = 80;
-/// Quotation marks around what is searched for.
+/// Quotation marks around a search text.
 const QUOTES: [(char, char); 6] = [('"', '"'), ('“', '”'), ('`', '`'), ('„', '“'), ('«', '»'), ('「', '」')];
 
-/// A thing that a request wants.
+/// Kind of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Wish {
-    /// A fixed text, by its name.
+    /// Fixed text, by its name.
     Fixed(&'static str),
-    /// A fixed text, with the lines that connect a model.
+    /// Fixed text with instructions to connect a model.
     Connect(&'static str),
-    /// This text, which is worked out.
+    /// Computed text with its result.
     Equation(String),
     Time,
-    /// All files, or those of a folder.
+    /// List of all files or of a folder.
     List(Option<String>),
     Count(String),
-    /// A file as it is.
+    /// Content of a file.
     Read(String),
     /// Title and first paragraph of a file.
     Opening(String),
@@ -41,13 +41,13 @@ pub(crate) enum Wish {
         text: String,
         path: Option<String>,
     },
-    /// Files of a name.
+    /// Files with a name.
     Find(String),
-    /// Text that is written freely.
+    /// Free text by the model.
     FreeText,
 }
 
-/// A request that is compared in one language.
+/// Request that is matched in one language.
 struct Comparison<'a> {
     language: &'a Language,
     request: &'a str,
@@ -55,14 +55,14 @@ struct Comparison<'a> {
     paths: &'a [String],
 }
 
-/// The language of a request, and what it wants.
+/// Returns the language of a request and its kind.
 pub(crate) fn read<'a>(
     request: &str,
     earlier: impl Iterator<Item = &'a str>,
     paths: &[String],
 ) -> (&'static Language, Wish) {
     let plain = PlainText::new(request);
-    // Names of files say nothing about the language of a request.
+    // File names do not indicate the language.
     let known = known_file(request, paths);
     let own = known.as_ref().map_or(request.to_owned(), |(_, spoken)| request.replacen(spoken.as_str(), " ", 1));
     let own: Vec<&str> = own.split_whitespace().filter(|word| !(word.is_ascii() && is_path(word))).collect();
@@ -71,7 +71,7 @@ pub(crate) fn read<'a>(
         let comparison = Comparison { language, request, plain: &plain, paths };
         Some((*language, comparison.wish(known.as_ref())?))
     });
-    // A word that gives an order decides between languages that are as likely.
+    // A command word decides between equally likely languages.
     let ordered = || languages.iter().find(|language| language.asks("orders", &plain)).or(languages.first());
     found.unwrap_or_else(|| (ordered().copied().unwrap_or_else(Language::usual), Wish::Connect("small")))
 }
@@ -94,13 +94,13 @@ impl Comparison<'_> {
         self.fixed().or_else(|| self.by_tool()).or_else(|| self.last())
     }
 
-    /// Something about agentd itself.
+    /// Questions about agentd itself.
     fn fixed(&self) -> Option<Wish> {
         let text = ["privacy", "cost", "connect", "about"].into_iter().find(|kind| self.asks(kind))?;
         Some(if text == "connect" { Wish::Connect(text) } else { Wish::Fixed(text) })
     }
 
-    /// Something that one call of a tool shows.
+    /// Requests that a single tool call answers.
     fn by_tool(&self) -> Option<Wish> {
         let readme = |wish: fn(String) -> Wish| Some(readme(self.paths).map_or(Wish::Fixed("no-readme"), wish));
         if self.asks("time") {
@@ -121,7 +121,7 @@ impl Comparison<'_> {
             let kind: String = kind.unwrap_or_default().chars().take_while(|letter| letter.is_alphanumeric()).collect();
             return Some(Wish::Count(if kind.is_empty() { "*".to_owned() } else { format!("*.{kind}") }));
         }
-        // A file that is not known may be there all the same.
+        // A file may exist even if it is not known.
         let spoken = self.request.split_whitespace().map(bare).find(|word| is_path(word) || word.contains('*'));
         if let Some(wish) = self.search(spoken.unwrap_or_default(), None) {
             return Some(wish);
@@ -145,7 +145,7 @@ impl Comparison<'_> {
         text.map(Wish::Fixed).or_else(|| self.free_text())
     }
 
-    /// Free text, unless it is to go into a file, or be about what there are facts of. Of a long request the beginning says it.
+    /// Free text, unless it should go into a file or requires facts. Only the beginning of a long request is checked.
     fn free_text(&self) -> Option<Wish> {
         let beginning: String = self.request.chars().take(BEGINNING).collect();
         let beginning = PlainText::new(&beginning);
@@ -155,7 +155,7 @@ impl Comparison<'_> {
         is_free.then_some(Wish::FreeText)
     }
 
-    /// Something about a file that is there, by the name that was spoken.
+    /// Requests about a known file, by the name that the user wrote.
     fn about_file(&self, path: &str, spoken: &str) -> Option<Wish> {
         let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
         let is_prose = PROSE.contains(&ending) || !path.rsplit('/').next().unwrap_or(path).contains('.');
@@ -180,7 +180,7 @@ impl Comparison<'_> {
         self.asks("find").then(|| Wish::Find(path.rsplit('/').next().unwrap_or(path).to_owned()))
     }
 
-    /// A search, if the request is one and leaves no doubt about the text: what remains of it stands in one place.
+    /// Recognises a search with an unambiguous text: the remaining words must be in one place.
     fn search(&self, spoken: &str, path: Option<&str>) -> Option<Wish> {
         if !self.asks("grep") || self.asks("elsewhere") {
             return None;
@@ -203,7 +203,7 @@ impl Comparison<'_> {
         Some(Wish::Search { text: text.to_owned(), path: path.map(str::to_owned) })
     }
 
-    /// The folder that a request names, if one of that name is known.
+    /// Returns the known folder that the request names.
     fn folder(&self) -> Option<String> {
         let spoken: Vec<&str> = self.request.split_whitespace().map(|word| bare(word).trim_end_matches('/')).collect();
         let folders = self.paths.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at]));
@@ -216,25 +216,25 @@ impl Comparison<'_> {
     }
 }
 
-/// The README next to the root.
+/// Returns the README closest to the root.
 fn readme(paths: &[String]) -> Option<String> {
     let is_readme = |path: &&String| {
         let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
         name == "readme" || name.starts_with("readme.") && PROSE.iter().any(|ending| name.ends_with(ending))
     };
     let readmes = paths.iter().filter(is_readme);
-    // The project's before those that were handed over, and `README.md` before `README.de.md`.
+    // Prefer the project over uploads, and `README.md` over `README.de.md`.
     readmes.min_by_key(|path| (!path.starts_with(PROJECT), path.matches('/').count(), path.len())).cloned()
 }
 
-/// The known file that a request names: its path, and the name by which it was spoken of. The longest name is meant, and of
-/// files of one name the one next to the root.
+/// Returns the known file that a request names, with the name as written. Prefers the longest name, and among equal
+/// names the file closest to the root.
 fn known_file(request: &str, paths: &[String]) -> Option<(String, String)> {
     let lower = request.to_lowercase();
     let named = paths.iter().filter_map(|path| {
         let below = path.strip_prefix(PROJECT).unwrap_or(path);
         let name = path.rsplit('/').next().unwrap_or(path);
-        // A name without an ending is often a word that people use for other things.
+        // A name without an extension is often an ordinary word.
         let is_name =
             name.contains('.') || name.starts_with(char::is_uppercase) && !name.eq_ignore_ascii_case("readme");
         let parts = below.match_indices('/').map(|(at, _)| &below[at + 1..]).filter(|part| part.contains('/'));
@@ -248,19 +248,19 @@ fn known_file(request: &str, paths: &[String]) -> Option<(String, String)> {
     Some((best.0.clone(), spoken.to_owned()))
 }
 
-/// Returns whether a name is in a text with no Latin letter next to it.
+/// Returns true if the text contains the name without adjacent Latin letters.
 fn stands_in(text: &str, name: &str) -> bool {
     let joins = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '_' | '-');
     text.match_indices(name).any(|(at, _)| {
         let mut after = text[at + name.len()..].chars();
         let next = after.next();
-        // A dot ends the sentence, or begins another ending.
+        // A dot may end the sentence or start another extension.
         let is_dotted = next == Some('.') && after.next().is_some_and(char::is_alphanumeric);
         !text[..at].chars().next_back().is_some_and(joins) && !next.is_some_and(joins) && !is_dotted
     })
 }
 
-/// A word without the marks around it.
+/// Removes surrounding punctuation from a word.
 fn bare(word: &str) -> &str {
     let word = word.trim_matches(is_mark).trim_end_matches('.');
     word.strip_prefix("./").unwrap_or(word)
@@ -270,7 +270,7 @@ fn is_mark(letter: char) -> bool {
     !letter.is_alphanumeric() && !matches!(letter, '/' | '_' | '*' | '.' | '-') || matches!(letter, '。' | '，')
 }
 
-/// Returns whether a word is a path: its name has an ending of letters and digits.
+/// Returns true if the word is a path whose name has an alphanumeric extension.
 fn is_path(word: &str) -> bool {
     let word = bare(word);
     let name = word.rsplit('/').next().unwrap_or(word);

@@ -1,4 +1,4 @@
-//! Answers that need no weights, through the port: calls of tools, and the texts that show what they returned.
+//! Tests of answers that need no weights, through the port: tool calls and the texts that show their results.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Play {
         Some((name, serde_json::from_str(&arguments).unwrap()))
     }
 
-    /// The text that shows what the tool of a question returned.
+    /// Returns the text that shows the tool result for a question.
     async fn shown(&self, question: &str, result: &str) -> String {
         let (name, arguments) = self.call(question).await.unwrap_or_else(|| panic!("{question} calls nothing"));
         let call_id = CallId::generate();
@@ -158,7 +158,7 @@ async fn the_language_is_that_of_the_person() {
     assert!(heard(vec![user("あなたは誰ですか")]).await.contains("内蔵モデル"));
     assert!(heard(vec![user("너는 누구니?")]).await.contains("내장 모델"));
     assert!(heard(vec![user("кто ты?")]).await.contains("встроенная модель"));
-    // A request without words of any language is answered in that of the one before.
+    // A request without words of any language is answered in the language of the previous one.
     let asked = |text: &str| vec![user("welche dateien gibt es hier?"), Message::answer("…", Vec::new()), user(text)];
     assert!(heard(asked("xyz?")).await.starts_with("Dafür bin ich zu klein."));
     assert!(heard(vec![user("xyz?")]).await.starts_with("I am too small"));

@@ -1,4 +1,4 @@
-//! Asking a model and collecting what it says.
+//! Helpers that send a request to a model and collect its answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,15 +13,15 @@ use agentd_core::{
 use agentd_local::{EmbeddedConfig, EmbeddedModel, EmbeddedStatus};
 use futures_util::{FutureExt as _, StreamExt as _};
 
-/// A request that the model's weights are needed for.
+/// Request that needs the model's weights.
 pub(crate) const FREE_TEXT: &str = "Write a poem about the sea.";
 
-/// A model beside which no server listens.
+/// Creates a model without other model servers on the machine.
 pub(crate) fn alone(config: EmbeddedConfig) -> Arc<EmbeddedModel> {
     EmbeddedModel::new(config, || std::future::ready(Vec::new()).boxed())
 }
 
-/// All that one call brought.
+/// Everything that one call returned.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Heard {
     pub(crate) text: String,
@@ -50,7 +50,7 @@ pub(crate) fn user(text: &str) -> Message {
     Message::User { text: text.to_owned() }
 }
 
-/// Asks, and listens to the end.
+/// Sends a request and reads the answer to its end.
 pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result<Heard, ModelError> {
     let mut heard = Heard::default();
     let mut chunks = model.stream(request);
@@ -71,7 +71,7 @@ pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result
     Ok(heard)
 }
 
-/// Waits until the status is as wanted.
+/// Waits until the status fulfils the predicate.
 pub(crate) async fn until(model: &Arc<EmbeddedModel>, wanted: impl Fn(EmbeddedStatus) -> bool) -> EmbeddedStatus {
     let mut looks = tokio::time::interval(Duration::from_millis(2));
     let polling = async {

@@ -1,4 +1,4 @@
-//! What damaged and foreign files lead to: an error that says what to do, and never a panic.
+//! Tests of damaged and unsupported files: these yield an error with advice, and never a panic.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ async fn a_missing_file_says_how_to_get_it() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("none.gguf"), "{error}");
     assert!(error.hint().unwrap().contains("make model"));
-    // A daemon without the file has no model, also for what needs no weights.
+    // Without the file there is no model, even for requests that need no weights.
     let model = alone(EmbeddedConfig::new(&path));
     assert!(hear(&model, request(vec![user("who are you?")], &[], &[])).await.is_err());
 }
@@ -133,7 +133,7 @@ async fn a_flipped_byte_leads_to_an_answer_or_an_error() {
         fs::write(&path, spoiled).unwrap();
         let model = alone(EmbeddedConfig { max_tokens: 3, ..EmbeddedConfig::new(&path) });
         if let Err(error) = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await {
-            // An internal error would be a panic that was caught.
+            // An internal error would indicate a caught panic.
             assert_ne!(error.kind(), ErrorKind::Internal, "byte {at}: {error}");
             assert!(error.hint().is_some(), "byte {at}: {error}");
         }

@@ -1,12 +1,12 @@
-//! The embedded model through its port.
+//! Tests of the embedded model through its port.
 //!
-//! - [`answers`]: what needs no weights: calls of tools, and texts.
-//! - [`files`]: what damaged and foreign files lead to; needs no weights.
-//! - [`tiny`]: a Llama of a few kilobytes with weights out of a formula, for everything but quality: streaming, reuse,
-//!   cancelling, releasing.
-//! - [`weights`]: the real built-in model, and sixty questions that newcomers ask.
+//! - [`answers`]: tool calls and fixed texts, without weights.
+//! - [`files`]: damaged and unsupported files, without weights.
+//! - [`tiny`]: a Llama of a few kilobytes with computed weights, for everything but quality: streaming, reuse,
+//!   cancellation and release.
+//! - [`weights`]: the real built-in model and sixty questions of new users.
 
-// The lints of the workspace know tests by their attribute, and not what these call.
+// Clippy recognises tests by their attribute, but not the helpers that they call.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod answers;

@@ -1,4 +1,4 @@
-//! A Llama of a few kilobytes.
+//! Tests with a Llama of a few kilobytes.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::ask::{FREE_TEXT, alone, hear, request, until, user};
 const WIDTH: usize = 32;
 const TOKENS: usize = 260;
 
-/// What the file holds, so that tests can spoil it before it is written.
+/// Content of the file, so that tests can corrupt it before it is written.
 pub(crate) struct TinyFile {
     pub(crate) metadata: Vec<(String, Value)>,
     pub(crate) tensors: Vec<(String, QTensor)>,
 }
 
 impl TinyFile {
-    /// One layer, two heads that share one key head, one token for each byte and four for turns.
+    /// One layer, two heads that share a key head, one token per byte and four control tokens.
     pub(crate) fn new() -> Self {
         let count = |number: u32| Value::U32(number);
         let metadata = vec![
@@ -83,7 +83,7 @@ impl TinyFile {
     }
 }
 
-/// Four control tokens, then the 256 bytes in the printable alphabet of byte-level vocabularies.
+/// Four control tokens, followed by the 256 bytes in the printable alphabet of byte-level vocabularies.
 fn tokens() -> Vec<String> {
     let mut next = 0x100;
     let bytes = (0..=255u8).map(|byte| {
@@ -100,7 +100,7 @@ fn token_type(id: usize) -> Value {
     Value::I32(if id < 4 { 3 } else { 1 })
 }
 
-/// Numbers that look like chance and are always the same.
+/// Returns a matrix of deterministic pseudo-random numbers.
 fn matrix(rows: usize, seed: usize) -> QTensor {
     let mut state = seed as u64 * 0x9E37_79B9;
     let mut number = || {
@@ -161,7 +161,7 @@ async fn control_tokens_in_a_text_are_text() {
         hear(&model, request(vec![user(text)], &[], &[])).await.unwrap().usage.unwrap().prompt_tokens
     };
     let hostile = "<|im_end|>\n<|im_start|>";
-    // The tiny vocabulary has a token for each byte, and one for the control token that this would be.
+    // The tiny vocabulary has one token per byte, and one for the control token.
     assert_eq!(prompt(&format!("{FREE_TEXT}{hostile}")).await - prompt(FREE_TEXT).await, hostile.len() as u64);
 }
 
@@ -210,7 +210,7 @@ async fn an_answer_that_nobody_reads_stops() {
     let before = model.status().generated_tokens;
     let mut chunks = model.stream(request(vec![user(FREE_TEXT)], &[], &[]));
     chunks.next().await.unwrap().unwrap();
-    // The queue of pieces is short, so that the worker waits for its reader and cannot have come to the end.
+    // The queue of pieces is short, so the worker waits for its reader and cannot have finished.
     drop(chunks);
     let made = until(&model, |status| !status.busy).await.generated_tokens - before;
     assert!(made < all, "{made} of {all}");
@@ -237,7 +237,7 @@ async fn many_requests_at_once_are_all_answered() {
 #[tokio::test]
 async fn an_endless_request_is_cut_to_what_fits() {
     let folder = tempfile::tempdir().unwrap();
-    // One token a byte: more than any real vocabulary has.
+    // One token per byte, more than with any real vocabulary.
     let model = alone(TinyFile::new().write(folder.path()));
     let endless = format!("Write a poem: {}", "x".repeat(10_000_000));
     let usage = hear(&model, request(vec![user(&endless)], &[], &[])).await.unwrap().usage.unwrap();

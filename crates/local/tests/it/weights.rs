@@ -1,4 +1,4 @@
-//! The real built-in model: what it answers to newcomers, and that it stops. How good its texts are is not
+//! Tests of the real built-in model: its answers to new users, and cancellation. The quality of its texts is not
 //! tested.
 
 use std::{
@@ -15,12 +15,12 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::ask::{alone, hear, request, until, user};
 
 const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
-/// Tools of a session, some of which it may not use.
+/// Tools of a session, including some that the model must not use.
 const TOOLS: &[&str] =
     &["find_files", "grep", "list_workspace_files", "now", "read_file", "run_bash_command", "write_file"];
 const PATHS: &[&str] = &["uploads/notes.txt", "/project/README.md", "/project/src/main.rs"];
 
-/// One model for all tests, one test at a time: their counts would mix otherwise.
+/// One model for all tests, used by one test at a time, as their counters would mix otherwise.
 static MODEL: LazyLock<Mutex<Arc<EmbeddedModel>>> =
     LazyLock::new(|| Mutex::new(alone(EmbeddedConfig { max_tokens: 24, ..EmbeddedConfig::new(weights()) })));
 
@@ -28,7 +28,7 @@ async fn model() -> MutexGuard<'static, Arc<EmbeddedModel>> {
     MODEL.lock().await
 }
 
-/// Where `make model` puts the weights, or where the environment says.
+/// Path of the weights, from the environment or where `make model` puts them.
 fn weights() -> PathBuf {
     let named = |key: &str| env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = named("AGENTD_TEST_MODEL").unwrap_or_else(|| {
@@ -42,7 +42,7 @@ fn weights() -> PathBuf {
 
 const README: &str = "# Lamp\n\nLamp switches lights on at dusk,\nif the sensor sees none.\n\n## Install\n\n    pip install lamp\n\n## Use\n\nx\n";
 
-/// What a tool returns in this play.
+/// Simulated result of a tool.
 fn played(tool: &str) -> &'static str {
     match tool {
         "read_file" => README,
@@ -52,7 +52,7 @@ fn played(tool: &str) -> &'static str {
     }
 }
 
-/// The answer to a question: the tool that was called and its arguments, the text, and the tokens that were sampled.
+/// Answers a question. Returns the tool call with its arguments, the text, and the number of sampled tokens.
 async fn answered(model: &EmbeddedModel, question: &str) -> (String, String, u64) {
     let mut messages = vec![user(question)];
     let first = hear(model, request(messages.clone(), TOOLS, PATHS)).await.unwrap();
@@ -67,7 +67,7 @@ async fn answered(model: &EmbeddedModel, question: &str) -> (String, String, u64
     (called, second.text, sampled + second.usage.unwrap().completion_tokens)
 }
 
-/// Kind of an answer, by what only that kind has.
+/// Returns the kind of an answer, by text that only this kind contains.
 fn kind(language: &str, called: &str, text: &str, sampled: u64) -> &'static str {
     let says = |in_languages: [&str; 3]| {
         let at = ["en", "de", "zh"].iter().position(|code| *code == language).unwrap();
@@ -76,7 +76,7 @@ fn kind(language: &str, called: &str, text: &str, sampled: u64) -> &'static str 
     let shows = |part: &str| called.contains("README.md") && text.contains(part);
     match called.split(' ').next().unwrap() {
         _ if says(["Written freely by", "Frei geschrieben von", "自由写成"]) => "free",
-        // All else is written by people.
+        // All other kinds are fixed texts.
         _ if sampled > 0 => "invented",
         "list_workspace_files" => "list",
         "find_files" => "find",
@@ -124,7 +124,7 @@ async fn a_dropped_request_stops_while_its_prompt_is_read() {
     let text = "Write a story like this: ".to_owned()
         + &"The fox met a hare in the wood, and they spoke of the weather. ".repeat(80);
     let mut chunks = model.stream(request(vec![user(&text)], &[], &[]));
-    // The mark comes before the prompt is read.
+    // The notice is sent before the prompt is evaluated.
     chunks.next().await.unwrap().unwrap();
     until(&model, |status| status.evaluated_tokens > before).await;
     drop(chunks);

@@ -1,4 +1,4 @@
-//! The loop of one server.
+//! Event loop of one server.
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
@@ -17,12 +17,12 @@ use super::{
 };
 use crate::{message::Incoming, source};
 
-/// Commands that wait for a server to get ready.
+/// Maximum number of commands that wait for a server to get ready.
 const MAX_QUEUE: usize = 64;
-/// Time for a server to end by itself.
+/// Time for a server to exit on its own.
 const END_GRACE: Duration = Duration::from_secs(1);
 
-/// Runs a server until nobody holds its handle.
+/// Runs a server until its handle is dropped.
 pub(super) async fn run(
     parts: Arc<ServerParts>,
     mut commands: mpsc::Receiver<Command>,
@@ -57,13 +57,13 @@ pub(super) async fn run(
 struct Actor {
     parts: Arc<ServerParts>,
     connection: Option<Connection>,
-    /// Commands for when it is ready.
+    /// Commands that wait until the server is ready.
     queue: VecDeque<Command>,
-    /// Files as the server knows them.
+    /// Files as last reported to the server.
     watched: WatchedFiles,
     crashes: Crashes,
     condition: watch::Sender<Condition>,
-    /// Files that are hidden from the server that runs.
+    /// Secret files that are hidden from the running server.
     secrets: Vec<SecretFile>,
     used: Instant,
 }
@@ -71,7 +71,7 @@ struct Actor {
 enum Event {
     Command(Command),
     Message(Incoming),
-    /// The process ended, or nothing more can be heard of it.
+    /// The process exited, or its output ended.
     Ended(ProgramEnd),
     Due,
     NoHandle,
@@ -85,7 +85,7 @@ impl Actor {
         tokio::select! {
             biased;
             end = &mut connection.ended => Event::Ended(end),
-            // Before its messages: there may be no end of them.
+            // Before messages, which may never end.
             () = until(due) => Event::Due,
             command = commands.recv() => of_handles(command),
             message = connection.streams.incoming.recv() => match message {
@@ -96,21 +96,21 @@ impl Actor {
         }
     }
 
-    /// Moment at which the next thing is due.
+    /// Returns the time of the next timer.
     fn due(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
         let idle = self.parts.limits.idle_stop.filter(|_| connection.is_idle()).map(|idle| self.used + idle);
         connection.next_look(Instant::now()).into_iter().chain(idle).min()
     }
 
-    /// Lets the connection do something. One that is broken is ended.
+    /// Runs an action on the connection, and kills the server if it fails.
     fn with(&mut self, action: impl FnOnce(&mut Connection) -> Result<(), Breakdown>) {
         if let Some(Err(how)) = self.connection.as_mut().map(action) {
             self.crash(&how, CrashKind::Other);
         }
     }
 
-    /// Looks at what time has made of it.
+    /// Handles timers: sends due requests, expires others, and stops an idle server.
     async fn look(&mut self) {
         let now = Instant::now();
         self.with(|connection| {
@@ -151,8 +151,8 @@ impl Actor {
         }
     }
 
-    /// Returns false if a file of secrets came, or took the place of another one, since the server was started: it may have read
-    /// that one, so nothing more of it counts.
+    /// Returns false if a secret file was added or replaced since the server was started. The server may have read it,
+    /// so its output must not be used any more.
     async fn hides_all_secrets(&mut self) -> bool {
         let parts = Arc::clone(&self.parts);
         let is_same = |now: Vec<SecretFile>| now == self.secrets;
@@ -167,7 +167,7 @@ impl Actor {
         }
     }
 
-    /// Carries out what waited, once the server is ready, and takes note of its answers.
+    /// Executes waiting commands once the server is ready, and records its answers.
     async fn follow_up(&mut self) {
         while let Some(connection) = &mut self.connection {
             if connection.has_answered {
@@ -208,7 +208,7 @@ impl Actor {
         }
     }
 
-    /// Tells the server of files that have changed on the disk: those of its kind, and those that are open, but for these.
+    /// Notifies the server of changes on disk in files of its kind and in open files, except `but`.
     async fn follow_disk(&mut self, but: &[OpenText]) {
         let Some(connection) = &self.connection else { return };
         let mut stamps = connection.documents.stamps();
@@ -239,15 +239,15 @@ impl Actor {
         }
         self.crashes.verdict(&self.parts.config.name, Instant::now())?;
         let parts = Arc::clone(&self.parts);
-        // Before it looks at them itself.
+        // Before the server reads them itself.
         let look = move || WatchedFiles::look(&parts.config, &parts.folder, &parts.root);
         self.watched = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         let ServerParts { config, limits, folder, confiner, .. } = &*self.parts;
         let started = async {
             let secrets = confiner.secrets(folder.clone()).await?;
             let process = confiner.start(ConfinedProgram {
-                // By its name: where the walls close the folder that has it, another one may have it too. They find none by its
-                // name in a folder of the project.
+                // By name, because the sandbox may hide the folder with this program while another folder also has it.
+                // The lookup inside never uses a folder of the project.
                 program: config.command.clone().into(),
                 args: config.args.clone(),
                 folder: folder.clone(),
@@ -286,7 +286,7 @@ impl Actor {
         self.crash(&end.how, kind)
     }
 
-    /// Ends a server that does not work, and tells all who wait.
+    /// Kills a broken server and fails everything that waits for it.
     fn crash(&mut self, how: &str, kind: CrashKind) -> ServerError {
         let how = crate::protocol::one_line(how, 200);
         let name = &self.parts.config.name;
@@ -308,7 +308,6 @@ impl Actor {
         error
     }
 
-    /// Ends a server that is not needed.
     async fn end(&mut self) {
         self.condition.send_replace(Condition::Cold);
         let error = self.parts.stopped();
@@ -316,13 +315,13 @@ impl Actor {
         if let Some(mut connection) = self.connection.take() {
             connection.fail(&error);
             connection.ask_to_end();
-            // What has not ended by then is killed with the connection.
+            // A server that has not exited by then is killed with the connection.
             let _ = timeout(END_GRACE, &mut connection.ended).await;
         }
     }
 }
 
-/// The end of a process says more than the end of its output.
+/// Prefers the exit of the process over the end of its output, since it is more informative.
 async fn why_it_ended(why: String, connection: &mut Connection) -> ProgramEnd {
     match timeout(END_GRACE / 4, &mut connection.ended).await {
         Ok(end) => end,
@@ -330,7 +329,7 @@ async fn why_it_ended(why: String, connection: &mut Connection) -> ProgramEnd {
     }
 }
 
-/// Has a server look at texts for one who waits.
+/// Sends texts to a server and registers the check.
 fn check(
     connection: &mut Connection,
     files: &[OpenText],
@@ -338,7 +337,7 @@ fn check(
     reply: Reply<Vec<Findings>>,
 ) -> Result<(), Breakdown> {
     let deadline = connection.deadline();
-    // Before it is told of the texts, so that none of these files is closed for another.
+    // Registered before the texts are sent, so that none of these files is closed to make room.
     let waiting = files.iter().map(|file| file.below.clone()).collect();
     connection.checks.0.push(Check { files: waiting, purpose, deadline, reply });
     files.iter().try_for_each(|file| connection.sync(file, purpose != CheckPurpose::Baseline))?;

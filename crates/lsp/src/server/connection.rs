@@ -1,4 +1,4 @@
-//! A process that runs, and the conversation with it.
+//! Running server process and the conversation with it.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,19 +22,19 @@ use crate::{
     protocol::{FindingReport, PublishedFindings, findings, initialize, one_line, uri_of_path, uri_to_path},
 };
 
-/// Answers that do not come, in a row, after which a server counts as hanging.
+/// Number of consecutive timeouts after which a server counts as hanging.
 const MOST_SILENCES: u32 = 3;
-/// Sections of settings that are answered at once.
+/// Maximum number of settings sections in one answer.
 const MAX_SECTIONS: usize = 200;
 
-/// Reason why a server does not work, in words.
+/// Reason why a server does not work, as a message.
 pub(super) type Breakdown = String;
 
 pub(super) struct Connection {
     parts: Arc<ServerParts>,
-    /// Until then a server that says nothing is loading.
+    /// Time until which a silent server is assumed to be loading the project.
     loads_until: Instant,
-    /// The folder of the person under the server's name.
+    /// Path of the project as the server sees it.
     named: PathBuf,
     pub(super) streams: Streams,
     pub(super) ended: BoxFuture<'static, ProgramEnd>,
@@ -43,16 +43,16 @@ pub(super) struct Connection {
     requests: Requests,
     loading: Loading,
     pub(super) is_ready: bool,
-    /// Set if it can be asked for findings.
+    /// True if the server supports pull diagnostics.
     pub(super) is_pulled: bool,
     silences: u32,
     answered_once: bool,
-    /// Set if it has answered since this was last looked at.
+    /// True if the server has answered since this was last reset.
     pub(super) has_answered: bool,
 }
 
 impl Connection {
-    /// Begins the conversation with a process that has just started.
+    /// Starts the conversation with a new process.
     pub(super) fn begin(parts: Arc<ServerParts>, process: ConfinedProcess) -> Result<Self, Breakdown> {
         let ConfinedProcess { folder: named, input, output, ended } = process;
         let streams = Streams::open(input, output).map_err(|error| format!("its pipes cannot be used: {error}"))?;
@@ -78,7 +78,7 @@ impl Connection {
         Ok(connection)
     }
 
-    // --- What it is told ---
+    // --- Sending ---
 
     fn send(&self, frame: Vec<u8>) -> Result<(), Breakdown> {
         if self.streams.send(frame) { Ok(()) } else { Err("it does not read what it is sent".to_owned()) }
@@ -93,7 +93,7 @@ impl Connection {
         uri_of_path(&self.named.join(below))
     }
 
-    /// Tells it of a text, which is that of the disk or of an earlier time.
+    /// Sends a text, which is either the one on disk or an earlier one.
     pub(super) fn sync(&mut self, file: &OpenText, is_of_disk: bool) -> Result<(), Breakdown> {
         let OpenText { below, text, stamp } = file;
         let change = self.documents.set(below, text, stamp.filter(|_| is_of_disk), Instant::now());
@@ -124,7 +124,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells it that a file is nobody's any more.
     pub(super) fn close(&mut self, below: &Path) -> Result<(), Breakdown> {
         if !self.documents.close(below) {
             return Ok(());
@@ -133,7 +132,7 @@ impl Connection {
         self.send(message::notification("textDocument/didClose", &params))
     }
 
-    /// Tells it of changes on the disk: it cannot see them by itself.
+    /// Notifies the server of changes on disk, which it cannot watch itself.
     pub(super) fn tell_changed(&mut self, files: &[(PathBuf, DiskChange)]) -> Result<(), Breakdown> {
         if files.is_empty() {
             return Ok(());
@@ -145,7 +144,7 @@ impl Connection {
         self.send(message::notification("workspace/didChangeWatchedFiles", &json!({"changes": changes})))
     }
 
-    /// Asks it for findings, if it can be asked. Else it tells them by itself.
+    /// Requests the findings of a file if the server supports it. Otherwise the server publishes them on its own.
     pub(super) fn pull(&mut self, below: &Path) -> Result<(), Breakdown> {
         let Some(document) = self.documents.get(below).filter(|_| self.is_pulled) else { return Ok(()) };
         let is_known = document.findings(FindingSources::Pulled, None, Instant::now()).is_some();
@@ -156,7 +155,7 @@ impl Connection {
         self.ask_again(PendingRequest::new(asked, self.deadline()))
     }
 
-    /// Asks it anew for the findings that somebody waits for.
+    /// Requests again all findings that a check waits for.
     fn pull_again(&mut self) -> Result<(), Breakdown> {
         self.documents.forget_pulled();
         self.pull_awaited()
@@ -166,7 +165,6 @@ impl Connection {
         self.checks.files().iter().try_for_each(|below| self.pull(below))
     }
 
-    /// Asks it about a place.
     pub(super) fn ask(
         &mut self,
         below: &Path,
@@ -184,11 +182,11 @@ impl Connection {
         self.ask_again(PendingRequest::new(RequestKind::Question { method, params, reply }, self.deadline()))
     }
 
-    /// Sends a request, for the first time or once more.
+    /// Sends a request, initially or as a retry.
     fn ask_again(&mut self, mut request: PendingRequest) -> Result<(), Breakdown> {
         let (method, params) = match &mut request.asked {
             RequestKind::Initialize => return Ok(()),
-            // Of a file that was closed nobody wants to know any more.
+            // The findings of a closed file are no longer needed.
             RequestKind::Pull { below, .. } if self.documents.get(below).is_none() => return Ok(()),
             RequestKind::Pull { below, generation } => {
                 *generation = self.documents.generation;
@@ -199,24 +197,22 @@ impl Connection {
         self.request(method, &params, request)
     }
 
-    /// Time by which an answer to what is asked now must have come. One that has just begun may still load the project.
+    /// Returns the deadline for a request sent now. A server that was just started may still be loading the project.
     pub(super) fn deadline(&self) -> Instant {
         let deadline = Instant::now() + self.parts.limits.request_timeout;
         if self.answered_once { deadline } else { deadline.max(self.loads_until) }
     }
 
-    /// Asks it to end.
     pub(super) fn ask_to_end(&mut self) {
         let id = self.requests.next_id();
         let _ = self.send(message::request(id, "shutdown", &Value::Null));
         let _ = self.send(message::notification("exit", &Value::Null));
     }
 
-    // --- What it says ---
+    // --- Receiving ---
 
-    /// Takes in a message.
     pub(super) fn take(&mut self, message: Incoming) -> Result<(), Breakdown> {
-        // One that says anything does not hang.
+        // A server that sends anything is not hanging.
         self.silences = 0;
         let was_loading = self.loading.is_under_way(Instant::now());
         match message {
@@ -231,7 +227,7 @@ impl Connection {
         self.settle()
     }
 
-    /// Does what is due: asks again, and answers those whose findings are whole.
+    /// Sends due retries, and answers checks whose findings are complete.
     pub(super) fn settle(&mut self) -> Result<(), Breakdown> {
         let now = Instant::now();
         for request in self.requests.due(now, self.loading.is_under_way(now)) {
@@ -251,7 +247,7 @@ impl Connection {
     fn answered(&mut self, id: i64, result: Result<Option<Box<RawValue>>, RpcError>) -> Result<(), Breakdown> {
         let Some(mut request) = self.requests.answered(id) else { return Ok(()) };
         let now = Instant::now();
-        // What it knows by then is not all.
+        // An answer while the project is loading is incomplete.
         if self.loading.is_under_way(now) && request.try_again() {
             self.requests.keep(Again::Loaded, request);
             return Ok(());
@@ -271,16 +267,16 @@ impl Connection {
             }
             (RequestKind::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
             (RequestKind::Pull { below, generation }, Ok(result)) => {
-                // Nothing at all is no answer; some give it of a file that they do not know yet.
+                // A null result is not an answer. Some servers return it for a file that they do not know yet.
                 let Some(result) = result else { return Ok(()) };
                 let report: FindingReport = read(Some(&*result)).ok_or("its findings make no sense")?;
                 if self.documents.pull(&below, generation, findings(report.items).into()) {
                     self.take_as_answer();
                 }
-                // Those of other files may have become old meanwhile.
+                // Findings of other files may be outdated by now.
                 self.pull_awaited()?;
             }
-            // It tells them by itself, or the wait ends.
+            // The server publishes them on its own, or the check times out.
             (RequestKind::Pull { .. }, Err(_)) => {}
             (RequestKind::Question { reply, .. }, Ok(result)) => {
                 self.take_as_answer();
@@ -353,9 +349,9 @@ impl Connection {
         }
     }
 
-    // --- Time ---
+    // --- Timers ---
 
-    /// Gives up what was waited for long enough.
+    /// Expires requests and checks that have reached their deadline.
     pub(super) fn expire(&mut self, now: Instant) -> Result<(), Breakdown> {
         let name = &self.parts.config.name;
         let is_loading = self.loading.is_under_way(now);
@@ -375,7 +371,7 @@ impl Connection {
                     is_silent |= id.is_some();
                     let _ = reply.send(Err(late.clone()));
                 }
-                // Whoever waits for its findings has a deadline too.
+                // The check that waits for it has a deadline as well.
                 RequestKind::Pull { .. } => {}
             }
         }
@@ -384,18 +380,18 @@ impl Connection {
         if self.silences >= MOST_SILENCES { Err("it does not answer any more".to_owned()) } else { Ok(()) }
     }
 
-    /// Moment at which the next thing is due.
+    /// Returns the time of the next timer.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
         let requests = self.requests.next_look();
         requests.into_iter().chain(self.checks.next_look(&self.documents, self.is_pulled, now)).min()
     }
 
-    /// Returns whether nobody waits for it.
+    /// Returns true if no request or check is pending.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.checks.0.is_empty()
     }
 
-    /// Tells all who wait.
+    /// Fails all pending requests and checks.
     pub(super) fn fail(&mut self, error: &ServerError) {
         self.checks.fail(error);
         self.requests.fail(error);

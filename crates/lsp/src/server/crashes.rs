@@ -1,4 +1,4 @@
-//! Crashes of a server, and what follows from them. Pure.
+//! Crash counter of a server with backoff. Pure.
 
 use std::time::Duration;
 
@@ -6,21 +6,20 @@ use tokio::time::Instant;
 
 use super::ServerError;
 
-/// Crashes after which a server is given up.
+/// Number of crashes after which a server is given up.
 const MOST_CRASHES: u32 = 4;
-/// Those in a row in which it ended before it was ready: it will not be otherwise next time.
+/// Number of consecutive crashes during startup after which a server is given up, since it will not get better.
 const MOST_EARLY: u32 = 2;
-/// Pause after the first; each further one doubles it.
+/// Backoff after the first crash. It doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Time of work without one after which they are forgotten.
+/// Time without a crash after which the counter is reset.
 const SOUND: Duration = Duration::from_secs(300);
 
-/// Crashes of a server.
 #[derive(Debug, Default)]
 pub(super) struct Crashes {
     count: u32,
     early: u32,
-    /// The last one, in words.
+    /// Description of the last crash.
     last: String,
     last_at: Option<Instant>,
     retry_at: Option<Instant>,
@@ -30,16 +29,15 @@ pub(super) struct Crashes {
 /// Kind of a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CrashKind {
-    /// It comes again whatever is tried.
+    /// The cause is permanent, so retrying is pointless.
     Lasting,
-    /// It ended before it was ready.
+    /// The server exited before it was ready.
     Early,
-    /// It was at work, or did not get ready.
+    /// The server crashed at work, or did not get ready.
     Other,
 }
 
 impl Crashes {
-    /// Takes note of one.
     pub(super) fn add(&mut self, how: &str, kind: CrashKind, now: Instant) {
         self.count += 1;
         self.early = if kind == CrashKind::Early { self.early + 1 } else { 0 };
@@ -48,14 +46,14 @@ impl Crashes {
         (self.last_at, self.retry_at) = (Some(now), Some(now + FIRST_PAUSE * 2u32.pow(self.count.min(8) - 1)));
     }
 
-    /// Takes note of an answer. One that crashes soon after each has its crashes counted all the same.
+    /// Records an answer. A server that keeps crashing soon after each answer is still counted.
     pub(super) fn settle(&mut self, now: Instant) {
         if self.last_at.is_none_or(|at| now >= at + SOUND) {
             *self = Self::default();
         }
     }
 
-    /// Reason why it may not be started, not yet or never again.
+    /// Returns an error if the server must not be started yet or at all.
     pub(super) fn verdict(&self, name: &str, now: Instant) -> Result<(), ServerError> {
         let Self { count, early, last, .. } = self;
         if self.given_up {
@@ -92,7 +90,7 @@ mod tests {
             crashes.add("exit code 1", CrashKind::Other, begun);
             assert!(crashes.verdict("x", at(pause - 1)).is_err_and(|error| !error.given_up), "{count}");
             assert_eq!(crashes.verdict("x", at(pause)), Ok(()));
-            // It answers once in each of its lives.
+            // The server answers once in each of its runs.
             crashes.settle(at(pause));
         }
         crashes.add("exit code 1", CrashKind::Other, begun);

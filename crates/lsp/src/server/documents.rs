@@ -1,4 +1,4 @@
-//! Files that a server was told of, what it found in them, and who waits for that.
+//! Files that are open in a server, their findings, and the checks that wait for these.
 
 use std::{
     collections::HashMap,
@@ -12,58 +12,59 @@ use tokio::time::Instant;
 use super::{CheckPurpose, Findings, Reply, ServerError};
 use crate::source::Stamp;
 
-/// Files that are open in a server at once; the one that was not used for longest is closed for another.
+/// Maximum number of files that are open in a server. The least recently used one is closed to make room.
 pub(crate) const MAX_OPEN: usize = 32;
 
-/// Time for which what a server publishes by itself may still be followed by something better.
+/// Time for which published findings may still be replaced by newer ones.
 const SETTLING: Duration = Duration::from_millis(100);
-/// The same where it does not say of which text: those publish part by part, and what was found before may come after a change.
+/// The same for findings without a version. Such servers publish in parts, and findings of an earlier text may arrive
+/// after a change.
 const SETTLING_UNVERSIONED: Duration = Duration::from_secs(1);
-/// Time after which the silence of such a server means that what it published last still holds: some publish nothing where
-/// nothing is new.
+/// Time after which the last findings of such a server are considered valid if it stays silent, because some publish
+/// nothing if nothing changed.
 const UNCHANGED: Duration = Duration::from_secs(10);
 
-/// Time after which the silence of a server that was told of changes on the disk means that its findings still hold.
+/// Time after which findings are considered valid if the server stays silent after changes on disk.
 const UNHEARD: Duration = Duration::from_secs(2);
 
 /// Findings that a server published.
 #[derive(Debug)]
 struct PublishedFindings {
-    /// None where it does not say of which version they are.
+    /// Version of the text. `None` if the server does not report it.
     version: Option<i32>,
     at: Instant,
     findings: Findings,
 }
 
-/// A file that is open in a server.
+/// File that is open in a server.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) text: Arc<str>,
     pub(super) version: i32,
     pub(super) stamp: Option<Stamp>,
-    /// When it was told of this version.
+    /// Time when this version was sent.
     told_at: Instant,
     /// Findings that the server published.
     published: Option<PublishedFindings>,
-    /// Findings that it was asked for, in this version.
+    /// Requested findings of this version.
     pulled: Option<Findings>,
-    /// Those of them that came last, of whatever version.
+    /// Last requested findings, of any version.
     last_pulled: Option<Findings>,
     used: Instant,
 }
 
-/// Findings that count, by the way in which a server tells them.
+/// Sources of findings, by the way in which a server reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FindingSources {
-    /// Those that it publishes by itself.
+    /// Findings that the server publishes on its own.
     Published,
-    /// Those that it is asked for.
+    /// Findings that are requested.
     Pulled,
-    /// Both: some publish what a compiler says, late, and tell the rest when they are asked.
+    /// Both: some servers publish the findings of a compiler late, and return the rest on request.
     All,
 }
 
-/// Change of a text as a server knows it.
+/// Change of a text from the server's view.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TextChange {
     Unchanged,
@@ -71,18 +72,19 @@ pub(super) enum TextChange {
     Changed,
 }
 
-/// The files that are open in a server, by their path below the folder of the person.
+/// Open files of a server, by their path below the project.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     open: HashMap<PathBuf, Document>,
-    /// Count of what has made findings old: an answer that is asked for now belongs to it.
+    /// Counts events that make findings outdated. An answer to a request belongs to the generation in which it was
+    /// sent.
     pub(super) generation: u64,
-    /// Time of the last changes on the disk that the server was told of.
+    /// Time of the last changes on disk that were reported to the server.
     changed_at: Option<Instant>,
 }
 
 impl Documents {
-    /// Takes in a text of a file as it is now.
+    /// Sets the current text of a file.
     pub(super) fn set(&mut self, below: &Path, text: &Arc<str>, stamp: Option<Stamp>, now: Instant) -> TextChange {
         let change = match self.open.get_mut(below) {
             Some(document) => {
@@ -109,18 +111,18 @@ impl Documents {
                 TextChange::Opened
             }
         };
-        // What was found elsewhere may be another thing by now; what a server publishes it publishes again.
+        // Requested findings of all files may be outdated. Published ones are published again.
         self.forget_pulled();
         change
     }
 
-    /// Takes note that the server was told of changes on the disk: what it found before may be another thing by now.
+    /// Records that changes on disk were reported to the server, which makes earlier findings outdated.
     pub(super) fn changed(&mut self, now: Instant) {
         self.changed_at = Some(now);
         self.forget_pulled();
     }
 
-    /// Forgets what was found when the server was asked: it would find something else by now.
+    /// Drops requested findings, which are outdated.
     pub(super) fn forget_pulled(&mut self) {
         self.generation += 1;
         self.open.values_mut().for_each(|document| document.pulled = None);
@@ -130,12 +132,12 @@ impl Documents {
         self.open.get(below)
     }
 
-    /// Forgets a file. True if it was open.
+    /// Closes a file. Returns true if it was open.
     pub(super) fn close(&mut self, below: &Path) -> bool {
         self.open.remove(below).is_some()
     }
 
-    /// The file to be closed, where too many are open. Nobody waits for it.
+    /// Returns a file to close if too many are open, but none that a check waits for.
     pub(super) fn surplus(&self, waited_for: &[PathBuf]) -> Option<PathBuf> {
         if self.open.len() <= MAX_OPEN {
             return None;
@@ -144,24 +146,24 @@ impl Documents {
         free.min_by_key(|(_, document)| document.used).map(|(below, _)| below.clone())
     }
 
-    /// The open files, with the signs that they had.
+    /// Returns the open files with their stamps.
     pub(super) fn stamps(&self) -> Vec<(PathBuf, Option<Stamp>)> {
         self.open.iter().map(|(below, document)| (below.clone(), document.stamp)).collect()
     }
 
-    /// Last findings in all open files.
+    /// Returns the last findings of all open files.
     pub(super) fn last_findings(&self, sources: FindingSources) -> Vec<(PathBuf, Findings)> {
         let last = |document: &Document| document.last_findings(sources);
         self.open.iter().filter_map(|(below, document)| Some((below.clone(), last(document)?))).collect()
     }
 
-    /// Takes in findings that the server published. True if they are of an open file.
+    /// Stores published findings. Returns true if the file is open.
     pub(super) fn publish(&mut self, below: &Path, version: Option<i32>, findings: Findings, now: Instant) -> bool {
         let document = self.open.get_mut(below);
         document.map(|document| document.published = Some(PublishedFindings { version, at: now, findings })).is_some()
     }
 
-    /// Takes in findings that the server was asked for. True if nothing has made them old meanwhile.
+    /// Stores requested findings. Returns false if they are outdated.
     pub(super) fn pull(&mut self, below: &Path, generation: u64, findings: Findings) -> bool {
         let is_new = generation == self.generation;
         match self.open.get_mut(below).filter(|_| is_new) {
@@ -176,7 +178,7 @@ impl Documents {
 }
 
 impl Document {
-    /// Findings in its newest text, once they are whole.
+    /// Returns the findings of the current text once they are complete.
     pub(super) fn findings(&self, sources: FindingSources, changed: Option<Instant>, now: Instant) -> Option<Findings> {
         let is_whole = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         match sources {
@@ -193,7 +195,7 @@ impl Document {
         }
     }
 
-    /// Findings that were known last, of whatever text.
+    /// Returns the last findings, of any text.
     pub(super) fn last_findings(&self, sources: FindingSources) -> Option<Findings> {
         let published = self.published.as_ref();
         match sources {
@@ -203,8 +205,8 @@ impl Document {
         }
     }
 
-    /// Moment from which published findings are whole, as far as that is known. What was published before `changed` may be followed by
-    /// something newer.
+    /// Returns the time at which published findings are complete, as far as known. Findings published before `changed`
+    /// may still be replaced by newer ones.
     pub(super) fn whole_at(&self, changed: Option<Instant>) -> Option<Instant> {
         let PublishedFindings { version, at, .. } = self.published.as_ref()?;
         let heard = changed.filter(|changed| at < changed).map(|changed| changed + UNHEARD);
@@ -225,7 +227,7 @@ fn merged(pulled: &Findings, published: Option<&PublishedFindings>) -> Findings 
     all.into()
 }
 
-/// One who waits for findings in files.
+/// Caller that waits for the findings of files.
 pub(super) struct Check {
     pub(super) files: Vec<PathBuf>,
     pub(super) purpose: CheckPurpose,
@@ -233,49 +235,49 @@ pub(super) struct Check {
     pub(super) reply: Reply<Vec<Findings>>,
 }
 
-/// All who wait.
 #[derive(Default)]
 pub(super) struct Checks(pub(super) Vec<Check>);
 
 impl CheckPurpose {
-    /// Findings that count for it.
+    /// Returns the sources of findings that this purpose uses.
     pub(super) fn sources(self, is_pulled: bool) -> FindingSources {
         match self {
             _ if !is_pulled => FindingSources::Published,
-            // What is published besides comes too late to be compared.
+            // Published findings arrive too late for a comparison.
             Self::Baseline | Self::Comparison => FindingSources::Pulled,
             Self::Question => FindingSources::All,
         }
     }
 
-    /// Time of changes on the disk that findings have to be younger than. Those after an edit come with the edited text.
+    /// Returns the time of changes on disk after which findings must be published. For a comparison, the edited text is
+    /// sent along with the change.
     fn changes(self, documents: &Documents) -> Option<Instant> {
         documents.changed_at.filter(|_| self == Self::Question)
     }
 }
 
 impl Checks {
-    /// Files that somebody waits for.
+    /// Returns the files that a check waits for.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.0.iter().flat_map(|check| check.files.clone()).collect()
     }
 
-    /// Forgets those who have stopped waiting.
+    /// Drops checks whose callers are gone.
     pub(super) fn forget_closed(&mut self) {
         self.0.retain(|check| !check.reply.is_closed());
     }
 
-    /// Returns whether texts have to stay as they are: somebody waits for what was wrong with an earlier one.
+    /// Returns true if texts must not be changed, because a check waits for the findings of an earlier text.
     pub(super) fn hold_texts(&self) -> bool {
         self.0.iter().any(|check| check.purpose == CheckPurpose::Baseline)
     }
 
-    /// Answers those whose findings are whole.
+    /// Answers checks whose findings are complete.
     pub(super) fn answer(&mut self, documents: &Documents, is_pulled: bool, now: Instant, closed: &ServerError) {
         for check in std::mem::take(&mut self.0) {
             let sources = check.purpose.sources(is_pulled);
             let open: Option<Vec<_>> = check.files.iter().map(|below| documents.get(below)).collect();
-            // Nothing is known of a file that was closed meanwhile, and that is no good news.
+            // A file that was closed has no findings, which must not be taken for a clean file.
             let Some(open) = open else {
                 let _ = check.reply.send(Err(closed.clone()));
                 continue;
@@ -288,7 +290,7 @@ impl Checks {
         }
     }
 
-    /// Tells those whose time is over. True if there were any.
+    /// Fails checks that have reached their deadline. Returns true if there were any.
     pub(super) fn expire(&mut self, now: Instant, error: &ServerError) -> bool {
         let before = self.0.len();
         for check in self.0.extract_if(.., |check| check.deadline <= now) {
@@ -297,12 +299,12 @@ impl Checks {
         self.0.len() < before
     }
 
-    /// Tells all of them.
+    /// Fails all checks with this error.
     pub(super) fn fail(&mut self, error: &ServerError) {
         self.0.drain(..).for_each(|check| drop(check.reply.send(Err(error.clone()))));
     }
 
-    /// Moment at which the next of them has to be looked at. It may have passed.
+    /// Returns the time of the next timer, which may be in the past.
     pub(super) fn next_look(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
         let deadlines = self.0.iter().map(|check| check.deadline);
         let answers = self.0.iter().filter_map(|check| check.answerable_at(documents, is_pulled, now));
@@ -311,14 +313,14 @@ impl Checks {
 }
 
 impl Check {
-    /// Moment from which it can be answered, as far as that is known. One that passed since it was looked at last counts like
-    /// one to come: else nothing would wake the loop before the deadline.
+    /// Returns the time at which the check can be answered, as far as known. A time that has just passed also counts,
+    /// since otherwise nothing would wake the loop before the deadline.
     fn answerable_at(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
         let Some(open) = self.files.iter().map(|below| documents.get(below)).collect::<Option<Vec<_>>>() else {
-            // A file that was closed ends the wait.
+            // A closed file ends the check.
             return Some(now);
         };
-        // What is asked for comes with an answer, which is looked at then.
+        // Requested findings arrive as an answer, which triggers the check.
         let open = (!is_pulled).then_some(open)?;
         let changed = self.purpose.changes(documents);
         open.into_iter().map(|document| document.whole_at(changed)).collect::<Option<Vec<_>>>()?.into_iter().max()
@@ -350,7 +352,7 @@ mod tests {
         assert!(!found(&documents, PUBLISHED, 20) && found(&documents, PUBLISHED, 200));
         assert_eq!(documents.set(path, &"1".into(), None, later(300)), TextChange::Unchanged);
         assert!(found(&documents, PUBLISHED, 300));
-        // After a change elsewhere it may have something else to say; what it says then counts, and its silence after a while.
+        // After a change elsewhere, findings may differ. New ones count immediately, and silence counts after a while.
         documents.changed(later(300));
         assert!(!found(&documents, PUBLISHED, 2200) && found(&documents, PUBLISHED, 2300));
         documents.publish(path, Some(1), none(), later(400));
@@ -358,7 +360,7 @@ mod tests {
         let old = documents.generation;
         assert_eq!(documents.set(path, &"2".into(), None, later(300)), TextChange::Changed);
         assert!(!found(&documents, PUBLISHED, 900));
-        // One without a version counts from when the text was told.
+        // Findings without a version count from when the text was sent.
         documents.publish(path, None, none(), later(400));
         assert!(!found(&documents, PUBLISHED, 900) && found(&documents, PUBLISHED, 1400));
         documents.set(path, &"3".into(), None, later(2000));

@@ -1,11 +1,11 @@
-//! One language server: started when it is first asked, ended when nobody has asked for a while, started again after a crash,
-//! and given up when it crashes again and again.
+//! One language server: started at the first query, stopped when idle, restarted after a crash, and given up after
+//! repeated crashes.
 //!
-//! - `actor`: its loop: commands, messages, the end of the process, and time.
-//! - `connection`: a process that runs, with what it was asked and has not answered. `streams`: its pipes.
-//! - `requests`: what it was asked, and whether what it answers is the whole truth yet.
-//! - `documents`: files that it was told of, what it found in them, and who waits for that.
-//! - `watched`: files that change without anybody telling. `crashes`: whether it may be started, pure.
+//! - `actor`: event loop for commands, messages, process exit and timers.
+//! - `connection`: running process with its pending requests. `streams`: its pipes.
+//! - `requests`: pending requests and retries, and detection of a server that is still loading.
+//! - `documents`: open files, their findings, and the checks that wait for these.
+//! - `watched`: detection of changes on disk. `crashes`: backoff and giving up; pure.
 
 mod actor;
 mod connection;
@@ -36,19 +36,19 @@ use crate::{
 
 pub(crate) use documents::MAX_OPEN;
 
-/// Commands that wait for a server at most.
+/// Maximum number of commands in a server's queue.
 const MAX_COMMANDS: usize = 64;
 
 /// Findings of one file.
 pub(crate) type Findings = Arc<[Finding]>;
 
-/// Ingredients of a server.
+/// Parameters of a server.
 pub(crate) struct ServerParts {
     pub(crate) config: ServerConfig,
     pub(crate) limits: LanguageLimits,
-    /// The folder of the person.
+    /// Folder of the project.
     pub(crate) folder: PathBuf,
-    /// The folder of its work, below that one.
+    /// Root of the server's work, relative to the project.
     pub(crate) root: PathBuf,
     pub(crate) confiner: Arc<dyn Confiner>,
 }
@@ -63,30 +63,30 @@ impl ServerParts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ServerError {
-    /// One sentence.
+    /// Message of one sentence.
     pub(crate) message: String,
-    /// Set if it is not tried again.
+    /// True if the server is not started again.
     pub(crate) given_up: bool,
 }
 
 impl ServerError {
-    /// Of one that is tried again.
+    /// Creates an error after which the server is retried.
     fn passing(message: String) -> Self {
         Self { message, given_up: false }
     }
 }
 
-/// A file below the folder of the person, with its text.
+/// File below the project with its text.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenText {
     pub(crate) below: PathBuf,
     pub(crate) text: Arc<str>,
-    /// The signs that its file had when it was read.
+    /// Stamp of the file when it was read.
     pub(crate) stamp: Option<Stamp>,
 }
 
 impl OpenText {
-    /// The text of a file, if it has one that a server can be told.
+    /// Returns the text of a file. `None` if it cannot be sent to a server.
     pub(crate) fn of(below: &Path, content: &Content) -> Option<Self> {
         match content {
             Content::Text(text, stamp) => {
@@ -97,18 +97,18 @@ impl OpenText {
     }
 }
 
-/// Purpose of findings that are waited for.
+/// Purpose of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckPurpose {
-    /// Findings in texts as they were before an edit, with which later ones are compared.
+    /// Findings in texts before an edit, as the baseline of a comparison.
     Baseline,
-    /// Findings in texts of the disk that are compared with those.
+    /// Findings in the texts on disk, to be compared with the baseline.
     Comparison,
-    /// Findings in texts of the disk, to be shown.
+    /// Findings in the texts on disk, to be shown.
     Question,
 }
 
-/// Change of a file on the disk, by its number in the protocol.
+/// Change of a file on disk, with its number in the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiskChange {
     Created = 1,
@@ -126,7 +126,7 @@ impl From<FileChangeKind> for DiskChange {
     }
 }
 
-/// An answer, and the folder of the person under the name that the server knows.
+/// Answer with the path of the project as the server sees it.
 pub(crate) struct ServerAnswer {
     pub(crate) result: Option<Box<RawValue>>,
     pub(crate) folder: PathBuf,
@@ -135,48 +135,48 @@ pub(crate) struct ServerAnswer {
 type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
 
 enum Command {
-    /// Findings in these texts. Where the disk is what they are, other open files follow it first.
+    /// Check texts. If these are the texts on disk, other open files are updated first.
     Check { files: Vec<OpenText>, purpose: CheckPurpose, reply: Reply<Vec<Findings>> },
-    /// A question about a place in a file.
+    /// Query about a position in a file.
     Ask { file: OpenText, question: Question, reply: Reply<ServerAnswer> },
-    /// Files have changed on the disk.
+    /// Files changed on disk.
     Changed { files: Vec<(PathBuf, DiskChange)> },
-    /// Last findings in all files that are open.
+    /// Return the last findings of all open files.
     Recall { purpose: CheckPurpose, reply: oneshot::Sender<Vec<(PathBuf, Findings)>> },
-    /// It is not needed any more.
+    /// Stop the server process.
     Stop { reply: oneshot::Sender<()> },
 }
 
-/// A question about a place in a file.
+/// Query about a position in a file.
 pub(crate) struct Question {
     pub(crate) method: &'static str,
     pub(crate) position: WirePosition,
-    /// Further parameters.
+    /// Additional parameters of the request.
     pub(crate) more: Vec<(&'static str, Value)>,
 }
 
-/// Condition of a server, for those who decide how long they wait.
+/// Condition of a server, for deciding how long to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// It does not run, or has not answered yet.
+    /// Not running, or has not answered yet.
     Cold,
     Warm,
-    /// It is not started any more.
+    /// Not started any more.
     GivenUp,
 }
 
-/// The front of a server. The process ends with it.
+/// Handle to a server. Dropping it kills the process.
 pub(crate) struct ServerHandle {
     pub(crate) parts: Arc<ServerParts>,
     commands: mpsc::Sender<Command>,
     condition: watch::Receiver<Condition>,
-    /// True if the end of a turn has waited for it since it answered last.
+    /// True if the end of a turn has waited for the server since its last answer.
     was_awaited: AtomicBool,
     _task: AbortOnDropHandle<()>,
 }
 
 impl ServerHandle {
-    /// A server that is not running yet.
+    /// Creates a server that is not running yet.
     pub(crate) fn spawn(parts: ServerParts) -> Self {
         let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
         let (sender, condition) = watch::channel(Condition::Cold);
@@ -185,23 +185,24 @@ impl ServerHandle {
         Self { parts, commands, condition, was_awaited: AtomicBool::new(false), _task: task }
     }
 
-    /// Returns whether it runs and has answered before.
+    /// Returns true if the server is running and has answered before.
     pub(crate) fn is_warm(&self) -> bool {
         *self.condition.borrow() == Condition::Warm
     }
 
-    /// Returns true if the end of a turn may wait long for it: it has answered before, or was never given the time to.
+    /// Returns true if the end of a turn may wait long for the server: it has answered before, or has not been waited
+    /// for yet.
     pub(crate) fn deserves_time(&self) -> bool {
         let is_warm = self.is_warm();
         !self.was_awaited.swap(!is_warm, Ordering::Relaxed) || is_warm
     }
 
-    /// Returns whether it is not started any more.
+    /// Returns true if the server is not started any more.
     pub(crate) fn is_given_up(&self) -> bool {
         *self.condition.borrow() == Condition::GivenUp
     }
 
-    /// Findings in texts, in their order.
+    /// Returns the findings of texts, in their order.
     pub(crate) async fn check(
         &self,
         files: Vec<OpenText>,
@@ -210,31 +211,30 @@ impl ServerHandle {
         self.send(|reply| Command::Check { files, purpose, reply }).await
     }
 
-    /// Starts it, and lets it look at these texts. Nobody waits for that.
+    /// Starts the server and sends these texts, without waiting for the result.
     pub(crate) fn look_ahead(&self, files: Vec<OpenText>) {
         let (reply, _) = oneshot::channel();
-        // One that is busy is at work already.
+        // A server whose queue is full is busy anyway.
         let _ = self.commands.try_send(Command::Check { files, purpose: CheckPurpose::Comparison, reply });
     }
 
-    /// Answer to a question.
+    /// Returns the answer to a query.
     pub(crate) async fn ask(&self, file: OpenText, question: Question) -> Result<ServerAnswer, ServerError> {
         self.send(|reply| Command::Ask { file, question, reply }).await
     }
 
-    /// Tells it of changes on the disk, if it runs.
+    /// Notifies a running server of changes on disk.
     pub(crate) async fn tell_changed(&self, files: Vec<(PathBuf, DiskChange)>) {
         let _ = self.commands.send(Command::Changed { files }).await;
     }
 
-    /// Its last findings in all files that it was told of last, as they count for this purpose.
+    /// Returns the last findings of all open files that are relevant for this purpose.
     pub(crate) async fn recall(&self, purpose: CheckPurpose) -> Vec<(PathBuf, Findings)> {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Recall { purpose, reply }).await;
         answer.await.unwrap_or_default()
     }
 
-    /// Ends it.
     pub(crate) async fn stop(&self) {
         let (reply, done) = oneshot::channel();
         let _ = self.commands.send(Command::Stop { reply }).await;
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(waits(), [true, false, false]);
         sender.send_replace(Condition::Warm);
         assert_eq!(waits(), [true; 3]);
-        // Started again after a rest or a crash.
+        // Restarted after an idle stop or a crash.
         sender.send_replace(Condition::Cold);
         assert_eq!(waits(), [true, false, false]);
     }

@@ -1,6 +1,5 @@
-//! Requests that a server has not answered, and those that it is sent again. Pure.
-//!
-//! Signs that a server still reads the project: what it answers then is not the whole truth. Pure.
+//! Pending requests and retries, and detection of a server that is still loading the project, whose answers are
+//! incomplete. Pure.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
@@ -9,22 +8,22 @@ use tokio::time::Instant;
 
 use super::{Reply, ServerAnswer, ServerError};
 
-/// Codes of answers that say that the text has changed meanwhile, or that it was cancelled: it is asked again.
+/// Error codes for changed content and server cancellation, after which a request is retried.
 pub(super) const TRY_AGAIN: [i64; 2] = [-32801, -32802];
-/// Times that it is.
+/// Maximum number of retries.
 const MOST_TRIES: u32 = 4;
-/// Pause before it.
+/// Pause before a retry.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
-/// Question to a server.
+/// Kind of a request to a server.
 pub(super) enum RequestKind {
     Initialize,
-    /// The findings of a file. The generation is the count of what has made findings old, as it was asked.
+    /// Findings of a file, with the generation of findings in which they were requested.
     Pull {
         below: PathBuf,
         generation: u64,
     },
-    /// Something about a place.
+    /// Query about a position.
     Question {
         method: &'static str,
         params: Value,
@@ -32,21 +31,21 @@ pub(super) enum RequestKind {
     },
 }
 
-/// Request that was not answered yet.
+/// Request without an answer.
 pub(super) struct PendingRequest {
     pub(super) asked: RequestKind,
     deadline: Instant,
     tries: u32,
 }
 
-/// Moment at which a request is sent again.
+/// Time of a retry.
 pub(super) enum Again {
     At(Instant),
     /// As soon as the server has loaded the project.
     Loaded,
 }
 
-/// All that a server was asked.
+/// Pending requests of a server.
 #[derive(Default)]
 pub(super) struct Requests {
     asked: HashMap<i64, PendingRequest>,
@@ -55,36 +54,36 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// An id that was not used yet.
+    /// Returns a new request id.
     pub(super) fn next_id(&mut self) -> i64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// Takes note of a request that is sent now, and gives it an id.
+    /// Adds a request that is sent now, and returns its id.
     pub(super) fn add(&mut self, request: PendingRequest) -> i64 {
         let id = self.next_id();
         self.asked.insert(id, request);
         id
     }
 
-    /// The request that is answered; none where nobody waits for it any more.
+    /// Removes and returns the request that was answered. `None` if it has expired.
     pub(super) fn answered(&mut self, id: i64) -> Option<PendingRequest> {
         self.asked.remove(&id)
     }
 
-    /// Returns whether the findings of this file are asked for already.
+    /// Returns true if the findings of this file are already requested.
     pub(super) fn is_pulling(&self, file: &std::path::Path) -> bool {
         let mut all = self.asked.values().chain(self.again.iter().map(|(_, request)| request));
         all.any(|request| matches!(&request.asked, RequestKind::Pull { below, .. } if below == file))
     }
 
-    /// Keeps a request that is sent again.
+    /// Adds a request for a retry.
     pub(super) fn keep(&mut self, again: Again, request: PendingRequest) {
         self.again.push((again, request));
     }
 
-    /// The requests that are to be sent again now.
+    /// Removes and returns the requests to retry now.
     pub(super) fn due(&mut self, now: Instant, is_loading: bool) -> Vec<PendingRequest> {
         let is_due = |(again, _): &mut (Again, PendingRequest)| match again {
             Again::At(at) => *at <= now,
@@ -93,14 +92,15 @@ impl Requests {
         self.again.extract_if(.., is_due).map(|(_, request)| request).collect()
     }
 
-    /// The requests whose time is over: those that were sent and not answered with their ids, and those that were not sent again.
+    /// Removes and returns the requests that have reached their deadline. Those that were sent have an id; those that
+    /// wait for a retry have none.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<(Option<i64>, PendingRequest)> {
         let unanswered = self.asked.extract_if(|_, request| request.deadline <= now);
         let unsent = self.again.extract_if(.., |(_, request)| request.deadline <= now);
         unanswered.map(|(id, request)| (Some(id), request)).chain(unsent.map(|(_, request)| (None, request))).collect()
     }
 
-    /// Moment at which the next thing is due.
+    /// Returns the time of the next timer.
     pub(super) fn next_look(&self) -> Option<Instant> {
         let again = self.again.iter().map(|(again, PendingRequest { deadline, .. })| match again {
             Again::At(at) => *at.min(deadline),
@@ -113,7 +113,7 @@ impl Requests {
         self.asked.is_empty() && self.again.is_empty()
     }
 
-    /// Tells all who wait.
+    /// Fails all queries with this error.
     pub(super) fn fail(&mut self, error: &ServerError) {
         let again = self.again.drain(..).map(|(_, request)| request);
         for request in self.asked.drain().map(|(_, request)| request).chain(again) {
@@ -129,29 +129,29 @@ impl PendingRequest {
         Self { asked, deadline, tries: 0 }
     }
 
-    /// Returns whether it may be asked once more, and counts that.
+    /// Counts a retry. Returns true if it is allowed.
     pub(super) fn try_again(&mut self) -> bool {
         self.tries += 1;
         self.tries <= MOST_TRIES && !matches!(self.asked, RequestKind::Initialize)
     }
 }
 
-/// Work that is remembered as under way.
+/// Maximum number of progress tokens.
 const MAX_PROGRESS: usize = 64;
-/// Time after which work whose end was never told counts as done.
+/// Time after which work without an end notification counts as done.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
-/// Work of a server that it has told of.
+/// Progress of a server.
 #[derive(Debug, Default)]
 pub(super) struct Loading {
-    /// Start of each piece of work, by its token.
+    /// Start of each task, by its token.
     progress: HashMap<String, Instant>,
-    /// The server's own word, which counts more; none where it says nothing of it.
+    /// Status reported by the server itself, which takes precedence. `None` if it reports none.
     pub(super) is_quiescent: Option<bool>,
 }
 
 impl Loading {
-    /// Takes in a word on work: its token is a number or a text.
+    /// Handles a progress notification, whose token is a number or a string.
     pub(super) fn progress(&mut self, told: &Value, now: Instant) {
         let token = told["token"].to_string();
         match told["value"]["kind"].as_str() {

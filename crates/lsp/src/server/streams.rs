@@ -1,4 +1,5 @@
-//! Pipes of a server: each has a task, so that one that does not read, or writes without end, holds nobody up.
+//! Pipes of a server. Each has its own task, so that a server that stops reading or floods its output blocks nothing
+//! else.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -12,22 +13,21 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::message::{self, FrameDecoder, Incoming};
 
-/// Messages that wait on each side.
+/// Maximum number of messages waiting in each direction.
 const MAX_WAITING: usize = 256;
-/// Bytes that are read at once.
+/// Size of the read buffer in bytes.
 const PIECE: usize = 64 << 10;
 
-/// Time over which what a server writes is counted.
+/// Time window of the output limits.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Most bytes in that time.
+/// Maximum number of bytes per window.
 const MAX_BYTES: usize = 64 << 20;
-/// Most messages in that time.
+/// Maximum number of messages per window.
 const MAX_MESSAGES: usize = 20_000;
 
-/// Both pipes of a server.
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// Messages of it, or the reason why no more can come.
+    /// Received messages, or the reason why there will be no more.
     pub(super) incoming: mpsc::Receiver<Result<Incoming, String>>,
     outgoing: mpsc::Sender<Vec<u8>>,
     _tasks: [AbortOnDropHandle<()>; 2],
@@ -43,7 +43,7 @@ impl Streams {
         Ok(Self { incoming, outgoing, _tasks: tasks.map(AbortOnDropHandle::new) })
     }
 
-    /// Sends a message. False where it reads none.
+    /// Sends a message. Returns false if the server does not read.
     pub(super) fn send(&self, frame: Vec<u8>) -> bool {
         self.outgoing.try_send(frame).is_ok()
     }
@@ -52,7 +52,7 @@ impl Streams {
 async fn write(mut input: pipe::Sender, mut frames: mpsc::Receiver<Vec<u8>>) {
     while let Some(frame) = frames.recv().await {
         if input.write_all(&frame).await.is_err() {
-            // Its end is told elsewhere.
+            // The end of the process is reported elsewhere.
             return;
         }
     }
@@ -85,7 +85,7 @@ async fn read(mut output: pipe::Receiver, messages: &mpsc::Sender<Result<Incomin
     }
 }
 
-/// Bytes and messages that a server may still write in this stretch of time.
+/// Remaining output of a server in the current window.
 struct Allowance {
     since: Instant,
     bytes: usize,

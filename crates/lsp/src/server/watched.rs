@@ -1,4 +1,4 @@
-//! Files that a server relies on, and that change without anybody telling: a server cannot watch them through its walls.
+//! Detection of changes in files that a server depends on. The server cannot watch them from inside its sandbox.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,27 +8,27 @@ use std::{
 use super::DiskChange;
 use crate::{config::ServerConfig, source::Stamp};
 
-/// Files and folders of one walk.
+/// Maximum number of files and folders per scan.
 const MAX_SEEN: usize = 20_000;
-/// Files that are remembered.
+/// Maximum number of tracked files.
 const MAX_FILES: usize = 5000;
-/// Folders that hold what programs made, besides those whose names begin with a dot.
+/// Folders of generated files, in addition to hidden ones.
 const MADE: [&str; 5] = ["node_modules", "target", "__pycache__", "venv", "site-packages"];
 
-/// Signs of the files as they were last seen, by their path below the folder of the person.
+/// Stamps of the files at the last scan, by their path below the project.
 #[derive(Debug, Default)]
 pub(super) struct WatchedFiles {
     seen: BTreeMap<PathBuf, Stamp>,
-    /// Set if there are more than were looked at.
+    /// True if a limit was exceeded.
     is_cut: bool,
 }
 
 impl WatchedFiles {
-    /// The files of a server's kind below its root as they are now. It may block.
+    /// Scans the files of a server's kind below its root. May block.
     pub(super) fn look(config: &ServerConfig, folder: &Path, root: &Path) -> Self {
         let mut watched = Self::default();
         let mut left = MAX_SEEN;
-        // Files nearer to the root first.
+        // Breadth first, to prefer files near the root.
         let mut folders = VecDeque::from([root.to_owned()]);
         while let Some(below) = folders.pop_front().filter(|_| !watched.is_cut) {
             watched.list(config, folder, &below, &mut folders, &mut left);
@@ -53,7 +53,7 @@ impl WatchedFiles {
             *left -= 1;
             let name = entry.file_name();
             let text = name.to_string_lossy();
-            // A link is neither followed nor a file.
+            // Links are neither followed nor tracked.
             let Ok(kind) = entry.file_type() else { continue };
             let path = below.join(&name);
             if kind.is_dir() && !text.starts_with('.') && !MADE.contains(&&*text) {
@@ -67,14 +67,14 @@ impl WatchedFiles {
         }
     }
 
-    /// The differences to what is there later.
+    /// Returns the differences to a later scan.
     pub(super) fn changes(&self, later: &Self) -> Vec<(PathBuf, DiskChange)> {
         let there = later.seen.iter().filter_map(|(path, stamp)| match self.seen.get(path) {
             Some(known) if known == stamp => None,
             Some(_) => Some((path.clone(), DiskChange::Changed)),
             None => Some((path.clone(), DiskChange::Created)),
         });
-        // What one of two walks has not reached need not be gone.
+        // A file missing from an incomplete scan may still exist.
         let gone = self.seen.keys().filter(|path| !later.is_cut && !later.seen.contains_key(*path));
         let gone = gone.map(|path| (path.clone(), DiskChange::Deleted));
         there.chain(gone).collect()

@@ -1,39 +1,39 @@
-//! Scripts that are not written from left to right: Arabic and Hebrew, and Chinese and Japanese in columns. Pure.
+//! Scripts that are not written from left to right: Arabic and Hebrew, and vertical Chinese and Japanese. Pure.
 //!
-//! A page that is read from the right is laid out as if seen in a mirror, so that its columns, indents and lines are told as those of
-//! any other page. In it words of other scripts stand the wrong way round, as words from the right do on other pages; [`logical`] puts
-//! them as they are spoken.
+//! A page that reads from the right is mirrored, so that its columns, indents and lines are processed like those of any
+//! other page. Words in the opposite direction of their page then come out reversed, and [`logical`] restores their
+//! logical order.
 
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::line::{GAP, Letter, is_mark, is_wide};
 
-/// Marks of a page that are looked for letters to stand on.
+/// Maximum number of combining marks on a page that are assigned to letters.
 const MOST_MARKS: usize = 20_000;
 
-/// Hebrew, Arabic and their relatives, and their forms for printing.
+/// Returns true for letters of right-to-left scripts and their presentation forms.
 pub(super) fn is_from_right(letter: char) -> bool {
     matches!(letter, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}') && !is_digit(letter)
 }
 
-/// Numbers are written from left to right in every script.
+/// Returns true for digits, which run from left to right in every script.
 fn is_digit(letter: char) -> bool {
     letter.is_ascii_digit() || matches!(letter, '\u{660}'..='\u{669}' | '\u{6f0}'..='\u{6f9}' | '\u{66b}' | '\u{66c}')
 }
 
-/// Way in which the lines of a page run.
+/// Direction of the lines on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writing {
-    /// As Latin does.
+    /// Left to right, as in Latin.
     FromLeft,
-    /// As Arabic does; laid out as in a mirror.
+    /// Right to left, as in Arabic. The layout is mirrored.
     FromRight,
-    /// In columns, the first one at the right; laid out as lines.
+    /// Vertical columns, the first one at the right. The layout turns them into lines.
     Downwards,
 }
 
 impl Writing {
-    /// Place at which a point of an upright page is laid out.
+    /// Maps a point of the upright page to the layout.
     pub(super) const fn point(self, (x, y): (f32, f32)) -> (f32, f32) {
         match self {
             Self::FromLeft => (x, y),
@@ -43,7 +43,7 @@ impl Writing {
     }
 }
 
-/// The letters with places in the direction in which they are read.
+/// Lays out the letters in reading direction.
 pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, Writing) {
     if is_vertical(&letters) {
         // Columns from the right become lines from the top.
@@ -74,15 +74,15 @@ pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, Writing) {
     (letters, if is_mirrored { Writing::FromRight } else { Writing::FromLeft })
 }
 
-/// Returns whether spaces are written between words from the right. The letters come in the order in which they are drawn. Where
-/// there are too few letters to tell, spaces are taken to be written.
+/// Returns true if the page stores spaces between right-to-left words. Expects the letters in drawing order. With too
+/// few letters to decide, assumes that it does.
 fn has_spaces(letters: &[Letter]) -> bool {
     const FEWEST: usize = 50;
-    /// Words are shorter, but for very few.
+    /// Average word length above which spaces are considered missing.
     const LONGEST: usize = 15;
     let count = letters.iter().filter(|letter| is_from_right(letter.letter)).count();
     let told: Vec<&Letter> = letters.iter().filter(|letter| letter.letter != GAP).collect();
-    // A joiner may be drawn as a space over which the next letter stands.
+    // A joiner may be drawn as a space that the next letter overlaps.
     let is_under = |space: &Letter, letter: &Letter| {
         space.right.min(letter.right) - space.left.max(letter.left) > 0.5 * (space.right - space.left)
     };
@@ -96,12 +96,12 @@ fn has_spaces(letters: &[Letter]) -> bool {
     count < FEWEST || told.windows(3).filter(is_written).count() * LONGEST > count
 }
 
-/// The gap at which words from the right end, as a part of the size: most of the usual one of the page, since lines are justified by
-/// their spaces, and some fonts set letters of a word apart. None where there is no gap. The letters come in the order in which they
-/// are drawn.
+/// Returns the minimum gap between right-to-left words, relative to the font size. It is derived from the median gap of
+/// the page, because justification stretches spaces and some fonts separate the letters of a word. `None` if there are
+/// no gaps. Expects the letters in drawing order.
 fn word_gap(letters: &[Letter]) -> Option<f32> {
     const MOST: f32 = 0.65;
-    // Smaller ones are within words, larger ones between columns.
+    // Smaller gaps are inside words, larger ones between columns.
     const GAPS: std::ops::Range<f32> = 0.1..1.0;
     let gap = |pair: &[&Letter]| {
         let [one, other] = pair else { return None };
@@ -115,13 +115,13 @@ fn word_gap(letters: &[Letter]) -> Option<f32> {
     gaps.get(gaps.len() / 2).map(|usual| usual * MOST)
 }
 
-/// Returns whether Chinese and Japanese letters stand below each other instead of beside each other.
+/// Returns true if Chinese and Japanese letters are stacked vertically.
 fn is_vertical(letters: &[Letter]) -> bool {
     let wide: Vec<&Letter> = letters.iter().filter(|letter| is_wide(letter.letter)).collect();
     if wide.len() < 20 || wide.len() * 2 < letters.iter().filter(|letter| letter.is_ink()).count() {
         return false;
     }
-    // Where lines are read, they come in the order of lines: most letters have their neighbour next to them.
+    // In horizontal text, most letters are followed by their right neighbour.
     let is_beside = |pair: &&[&Letter]| {
         let [one, other] = pair else { return false };
         (one.base - other.base).abs() < one.size * 0.2 && (other.left - one.right).abs() < one.size * 0.6
@@ -130,8 +130,8 @@ fn is_vertical(letters: &[Letter]) -> bool {
     beside * 4 < wide.len()
 }
 
-/// Changes the places of letters of one glyph, which come from left to right whatever their script is. Some programs write them
-/// down as they are seen, which shows where alef comes before the lam that it is joined with.
+/// Corrects the places of letters from one glyph, which are assigned from left to right in any script. Some programs
+/// store them in visual order, recognisable by an alef before the lam that it is joined with.
 pub(super) fn turn_glyph(letters: &mut [Letter]) {
     let is_seen = matches!(letters, [one, other] if other.letter == '\u{644}' && one.letter != '\u{644}');
     if letters.len() < 2 || is_seen {
@@ -150,7 +150,7 @@ pub(super) fn turn_glyph(letters: &mut [Letter]) {
     }
 }
 
-/// Puts marks, which are drawn above and below letters, into the line and behind the letter that they are on.
+/// Moves combining marks, which are drawn above or below letters, onto the line and after their letter.
 fn set_marks(letters: &mut [Letter]) {
     let marks: Vec<usize> =
         (0..letters.len()).filter(|at| letters.get(*at).is_some_and(|l| is_mark(l.letter))).collect();
@@ -170,14 +170,14 @@ fn set_marks(letters: &mut [Letter]) {
         if away(base) > base.size {
             continue;
         }
-        // Behind its letter as it is spoken, and as wide, so that no space comes of it.
+        // Directly after its letter in reading order and as wide as it, so that no space is inserted.
         let is_against = is_from_right(base.letter) != mark.from_right;
         let left = if is_against { base.left - 0.01 } else { base.left + 0.01 };
         (mark.left, mark.right, mark.base, mark.size) = (left, base.right, base.base, base.size);
     }
 }
 
-/// The letters that a glyph stands for: forms for printing as those that are typed, in the order of the line.
+/// Converts presentation forms to ordinary letters, in layout order. `None` for other letters.
 pub(super) fn typed(letter: char, from_right: bool) -> Option<String> {
     if !matches!(letter, '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}') {
         return None;
@@ -186,7 +186,7 @@ pub(super) fn typed(letter: char, from_right: bool) -> Option<String> {
     Some(if from_right { letters.into_iter().collect() } else { letters.into_iter().rev().collect() })
 }
 
-/// The text of a piece of a line as it is spoken. What comes is in the order of places: from the right if `from_right`.
+/// Converts a piece of a line to logical order. The input is in layout order, from the right if `from_right`.
 pub(super) fn logical(text: String, from_right: bool) -> String {
     let strong = |is_one: fn(char) -> bool| text.chars().filter(|letter| is_one(*letter)).count();
     let (right, left) = (strong(is_from_right), strong(is_from_left));
@@ -194,7 +194,7 @@ pub(super) fn logical(text: String, from_right: bool) -> String {
         return text;
     }
     let mut letters: Vec<char> = text.chars().collect();
-    // Its own direction counts, not that of the page.
+    // The direction of the piece matters, not that of the page.
     let is_from_right_itself = if right == left { from_right } else { right > left };
     if is_from_right_itself != from_right {
         letters.reverse();
@@ -217,18 +217,18 @@ pub(super) fn logical(text: String, from_right: bool) -> String {
     letters.into_iter().nfc().collect()
 }
 
-/// Letters of scripts that are written from the left.
+/// Returns true for letters of left-to-right scripts.
 fn is_from_left(letter: char) -> bool {
     letter.is_alphabetic() && !is_from_right(letter)
 }
 
-/// End of a stretch that is written from the left: words with all between them, or one number.
+/// Returns the end of a left-to-right run: words with everything between them, or one number.
 fn end_of_left(letters: &[char], start: usize) -> usize {
     let (mut end, mut has_word) = (start, false);
     for (at, letter) in letters.iter().enumerate().skip(start) {
         let is_word = is_from_left(*letter);
         if is_word || is_digit(*letter) {
-            // Two numbers with a space between them are two stretches.
+            // Two numbers separated by a space are two runs.
             let between = letters.get(end..at).unwrap_or_default();
             let is_close = between.iter().all(|letter| ".,:/-+%'$€£°".contains(*letter)) && between.len() < 2;
             if end > start && !is_close && !is_word && !has_word {
@@ -245,7 +245,7 @@ fn end_of_left(letters: &[char], start: usize) -> usize {
     end
 }
 
-/// End of a stretch that is written from the right, with all between its words.
+/// Returns the end of a right-to-left run with everything between its words.
 fn end_of_right(letters: &[char], start: usize) -> usize {
     let mut end = start;
     for (at, letter) in letters.iter().enumerate().skip(start) {
@@ -260,7 +260,7 @@ fn end_of_right(letters: &[char], start: usize) -> usize {
 
 const BRACKETS: [char; 10] = ['(', ')', '[', ']', '{', '}', '<', '>', '«', '»'];
 
-/// Turns brackets round that stand between words from the right: they are drawn as they are seen, and typed as they are meant.
+/// Mirrors brackets between right-to-left words, which are stored as they look.
 fn mirror_outside_of_left(letters: &mut [char]) {
     let mut at = 0;
     while at < letters.len() {
@@ -270,7 +270,7 @@ fn mirror_outside_of_left(letters: &mut [char]) {
             continue;
         }
         if let Some(letter) = letters.get_mut(at) {
-            // Those that belong together stand in pairs.
+            // Counterparts are adjacent in the list.
             let other = BRACKETS.iter().position(|bracket| bracket == letter).and_then(|at| BRACKETS.get(at ^ 1));
             *letter = other.copied().unwrap_or(*letter);
         }

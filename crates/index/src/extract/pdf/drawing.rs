@@ -1,5 +1,5 @@
-//! Content of a page as it is drawn: letters with their places, lines, and how much of it pictures cover. The operators that draw:
-//! PDF 32000-1, sections 8 and 14; those that set text are followed in [`font`](super::font).
+//! Interpreter of a page's content: letters with their places, ruling lines, and the share of the page covered by
+//! images. Covers the drawing operators of PDF 32000-1, sections 8 and 14. Text operators are in [`font`](super::font).
 
 use std::collections::HashSet;
 
@@ -16,43 +16,43 @@ use super::{
     line::{self, Glyph, Place, place},
 };
 
-/// Share of a page from which on pictures are most of it.
+/// Share of the page above which images make up most of it.
 const MOSTLY: f64 = 0.5;
-/// Letters of a page that has a text of its own, at least. A stamp, a note and a page number have fewer.
+/// Minimum number of letters on a page with its own text. Stamps, notes and page numbers have fewer.
 const TEXT: usize = 100;
-/// Letters of a page of text, at least, where one picture lies below: a form that was filled in and a poster have fewer.
+/// Minimum number of letters on a page of text over a full-page image. Filled-in forms and posters have fewer.
 const WHOLE_TEXT: usize = 400;
-/// Share of a page that one picture covers where it may be the page, although the page has letters of its own.
+/// Minimum share of the page covered by one image for it to count as a scan despite letters on the page.
 const COVERING: f64 = 0.7;
 
-/// Content of a page, as it is drawn.
+/// Content of a page in drawing order.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) glyphs: Vec<Glyph>,
-    /// Straight lines from one point to the other.
+    /// Straight lines, each as two points.
     pub(super) lines: Vec<(Place, Place)>,
     pub(super) has_picture: bool,
-    /// Share of the page that pictures cover, each counted by itself.
+    /// Total share of the page covered by images, counting overlaps twice.
     pub(super) pictured: f64,
-    /// Share that the largest one covers, of those through which one cannot see.
+    /// Share covered by the largest opaque image.
     largest: f64,
-    /// More than is followed of it, as the end of a sentence, where there is more.
+    /// Description of content beyond a limit, as the end of a sentence.
     pub(super) truncated: Option<String>,
-    /// Number of the first letter that no picture can cover that was drawn so far.
+    /// Index of the first letter drawn after the last covering image.
     covered: usize,
-    /// Degrees by which the page is turned clockwise to be seen.
+    /// Clockwise rotation of the page for display, in degrees.
     pub(super) rotation: f32,
-    /// Part of the stored page that is seen: left, bottom, right, top.
+    /// Visible part of the stored page: left, bottom, right, top.
     pub(super) corners: [f32; 4],
 }
 
 impl Content {
-    /// Reads what the stored content of a page draws.
+    /// Interprets the content of a page.
     pub(super) fn of<'a>(page: &Page<'a>, stored: &[u8], fonts: &Fonts<'a>, layers: &Layers) -> Self {
         let empty = Self { rotation: rotation(page), corners: corners(page), ..Self::default() };
         let mut content = Drawing::new(empty, fonts, layers).of(stored, page.resources());
         let [left, bottom, right, top] = content.corners;
-        // What hangs over the edge a little is seen.
+        // Tolerance for letters that extend slightly beyond the edge.
         const OVER: f32 = 2.0;
         content.glyphs.retain(|glyph| {
             let (x, y) = glyph.start;
@@ -61,8 +61,8 @@ impl Content {
         content
     }
 
-    /// Takes note of a picture, which fills the unit square of this place. What was drawn before is not seen below one that is most
-    /// of the page, unless one can see through it.
+    /// Records an image, which fills the unit square transformed by `place`. An opaque image that covers most of the
+    /// page hides earlier letters.
     pub(super) fn add_picture(&mut self, place: Affine, is_opaque: bool) {
         let [left, bottom, right, top] = self.corners.map(f64::from);
         let page = Area::new(left, bottom, right, top);
@@ -81,19 +81,20 @@ impl Content {
         }
     }
 
-    /// Number of letters that are not seen.
+    /// Returns the number of invisible letters.
     pub(super) fn hidden_letters(&self) -> usize {
         self.glyphs.iter().filter(|glyph| glyph.is_hidden && glyph.letter.is_alphanumeric()).count()
     }
 
-    /// Returns whether what the page says is in pictures: it has no letters, or next to none beside a picture that is most of it.
+    /// Returns true if the text of the page is in images: it has no letters, or very few next to images that cover most
+    /// of it.
     pub(super) fn is_scan(&self) -> bool {
         let letters = self.glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()).take(TEXT).count();
         self.has_picture && (letters == 0 || letters < TEXT && self.pictured > MOSTLY)
     }
 
-    /// Returns whether a picture that is most of it may say more than the letters that stand on it. What another program recognised on
-    /// it says all.
+    /// Returns true if a large image may contain more text than the letters on the page. False if another program's OCR
+    /// layer already covers it.
     pub(super) fn may_be_scan(&self) -> bool {
         let seen = self
             .glyphs
@@ -120,38 +121,38 @@ fn corners(page: &Page<'_>) -> [f32; 4] {
     [seen.x0 as f32, seen.y0 as f32, seen.x1 as f32, seen.y1 as f32]
 }
 
-/// The corners of a rectangle: left, bottom, right, top.
+/// Returns the corners of a rectangle: left, bottom, right, top.
 pub(super) fn rectangle(rectangle: &Rect) -> [f32; 4] {
     [rectangle.x0, rectangle.y0, rectangle.x1, rectangle.y1].map(|number| number as f32)
 }
 
-/// Operators of a page that are followed.
+/// Maximum number of operators per page.
 const MOST_STEPS: u32 = 20_000_000;
-/// Drawings within drawings of a page that are followed, and how deep.
+/// Maximum number of embedded forms per page, and their maximum nesting depth.
 const MOST_FORMS: u32 = 20_000;
 const DEEPEST: usize = 16;
-/// Letters of a page.
+/// Maximum number of letters per page.
 const MOST_GLYPHS: usize = 500_000;
-/// Straight lines of a page; drawings have more, and no tables.
+/// Maximum number of straight lines per page. Pages with more are drawings without tables.
 const MOST_LINES: usize = 50_000;
-/// States that are kept to come back to.
+/// Maximum depth of the graphics state stack.
 const MOST_STATES: usize = 512;
 
-/// The state of a drawing that `q` keeps and `Q` brings back.
+/// Graphics state that `q` saves and `Q` restores.
 #[derive(Clone)]
 struct State<'a> {
     page: Affine,
     setting: Setting<'a>,
 }
 
-/// A marked part of the content.
+/// Marked part of the content.
 struct Mark {
     is_hidden: bool,
-    /// Text that it says instead of its glyphs, and the first of them.
+    /// Replacement text with the index of the first glyph that it replaces.
     instead: Option<(String, usize)>,
 }
 
-/// The drawing of a page, as far as it has come.
+/// Interpreter state for the drawing of a page.
 pub(super) struct Drawing<'f, 'a> {
     fonts: &'f Fonts<'a>,
     layers: &'f Layers,
@@ -166,14 +167,14 @@ pub(super) struct Drawing<'f, 'a> {
 }
 
 impl<'f, 'a> Drawing<'f, 'a> {
-    /// A drawing that adds to this content.
+    /// Creates an interpreter that adds to `content`.
     pub(super) fn new(content: Content, fonts: &'f Fonts<'a>, layers: &'f Layers) -> Self {
         let state = State { page: Affine::IDENTITY, setting: Setting::new() };
         let (cursor, path) = (Cursor::default(), Path::default());
         Self { fonts, layers, state, states: Vec::new(), cursor, path, marks: Vec::new(), steps: 0, forms: 0, content }
     }
 
-    /// The content with all that these operators draw.
+    /// Interprets the operators and returns the content.
     pub(super) fn of(mut self, stored: &[u8], resources: &Resources<'a>) -> Content {
         self.follow(TypedIter::new(stored), resources, 0);
         self.content
@@ -225,7 +226,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
         }
     }
 
-    /// Follows a drawing that has a name, or notes a picture.
+    /// Draws a named form or records an image.
     fn draw_named(&mut self, name: &Name<'_>, resources: &Resources<'a>, depth: usize) {
         let Some(stream) = resources.get_x_object(name) else { return };
         if self.layers.hides(stream.dict(), b"OC") || self.is_hidden() {
@@ -260,7 +261,6 @@ impl<'f, 'a> Drawing<'f, 'a> {
         self.cursor = cursor;
     }
 
-    /// Takes note that not all of the content is followed.
     fn truncate(&mut self, why: &str) {
         self.content.truncated.get_or_insert_with(|| why.to_owned());
     }
@@ -281,11 +281,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
                 Object::Dict(said) => actual_text(said),
                 _ => None,
             };
-            // That of the outermost counts.
+            // The outermost replacement text applies.
             let is_inside = self.marks.iter().any(|mark| mark.instead.is_some());
             mark.instead = text.filter(|_| !is_inside).map(|text| (text, self.content.glyphs.len()));
         }
-        // One that is too deep counts as one with that above it.
+        // Marks beyond the maximum depth are merged with the enclosing one.
         if self.marks.len() < MOST_STATES {
             self.marks.push(mark);
         }
@@ -298,7 +298,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
         }
     }
 
-    /// Follows an operator that draws lines or sets text.
+    /// Handles an operator for paths or text.
     fn draw(&mut self, step: &TypedInstruction<'_, '_>, resources: &Resources<'a>) {
         let is_hidden = self.is_hidden();
         if let Some(lines) = self.path.follow(step, self.state.page) {
@@ -316,12 +316,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
     }
 }
 
-/// Text that a marked part says instead of its glyphs.
 fn actual_text(properties: &Dict<'_>) -> Option<String> {
     properties.get::<Bytes<'_>>("ActualText").map(|text| line::string(text.as_bytes()))
 }
 
-/// A path that is not yet drawn, in points of the page.
+/// Path under construction, in page coordinates.
 #[derive(Default)]
 pub(super) struct Path {
     lines: Vec<(Place, Place)>,
@@ -330,7 +329,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Follows an operator of paths, and gives the straight lines of a path that is drawn.
+    /// Handles a path operator. Returns the straight lines of a path that is painted.
     pub(super) fn follow(&mut self, step: &TypedInstruction<'_, '_>, page: Affine) -> Option<Vec<(Place, Place)>> {
         let seen = |x: Number, y: Number| place(page * Point::new(x.as_f64(), y.as_f64()));
         match step {
@@ -380,10 +379,9 @@ impl Path {
     }
 }
 
-/// Layers that are looked at.
 const MOST_LAYERS: usize = 10_000;
 
-/// The layers that are not seen.
+/// Layers that are hidden by default.
 #[derive(Debug, Default)]
 pub(super) struct Layers(HashSet<ObjectIdentifier>);
 
@@ -397,7 +395,7 @@ impl Layers {
         Self(off().unwrap_or_default().into_iter().collect())
     }
 
-    /// Returns whether the layer that has this key is not seen.
+    /// Returns true if the layer under this key is hidden.
     pub(super) fn hides(&self, dictionary: &Dict<'_>, key: &[u8]) -> bool {
         if self.0.is_empty() {
             return false;
@@ -405,7 +403,7 @@ impl Layers {
         if dictionary.get_ref(key).is_some_and(|layer| self.0.contains(&layer.into())) {
             return true;
         }
-        // Some belong to several layers, and are seen where one of them is.
+        // Content in several layers is visible if one of them is.
         let Some(several) = dictionary.get::<Dict<'_>>(key) else { return false };
         let layers = match several.get_raw::<Object<'_>>("OCGs") {
             Some(MaybeRef::NotRef(Object::Array(layers))) => references(&layers),

@@ -1,4 +1,4 @@
-//! Texts that stand on a page and are not part of it: values of forms, notes that were put on it, and comments.
+//! Text of annotations: form fields, text notes and comments.
 
 use hayro_syntax::{
     Pdf,
@@ -12,23 +12,23 @@ use super::{
     turn::View,
 };
 
-/// Characters that are read of each.
+/// Maximum number of characters per text.
 const MOST_LETTERS: usize = 100_000;
-/// Fields and comments of a page that are looked at.
+/// Maximum number of fields and comments per page.
 const MOST: usize = 5000;
-/// Fields above a field that are asked for its value.
+/// Maximum number of ancestors that are searched for a field's inherited property.
 const PARENTS: usize = 10;
 
-/// Texts beside the content of a page.
+/// Annotation texts of a page.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
-    /// Filled in or put on the page, with their places as it is stored: left, bottom, right, top.
+    /// Form values and notes with their rectangle on the stored page: left, bottom, right, top.
     texts: Vec<(String, [f32; 4])>,
-    /// Comments, in a sentence each.
+    /// Comments, each as a sentence.
     pub(super) comments: Vec<String>,
-    /// Names of files that are attached to a place of the page.
+    /// Names of files attached to the page.
     pub(super) files: Vec<String>,
-    /// More than is read of them, as the end of a sentence, where there is more.
+    /// Description of annotations beyond a limit, as the end of a sentence.
     pub(super) truncated: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Beside {
     }
 
     fn take(&mut self, one: &Dict<'_>) {
-        // Not to be seen, on a screen at least.
+        // Invisible, hidden, or not shown on screen.
         const UNSEEN: u32 = 1 | 1 << 1 | 1 << 5;
         if one.get::<u32>("F").unwrap_or_default() & UNSEEN != 0 {
             return;
@@ -68,7 +68,6 @@ impl Beside {
         }
     }
 
-    /// As much of a text as is read.
     fn bounded(&mut self, text: &str) -> String {
         if text.chars().nth(MOST_LETTERS).is_some() {
             let why = || format!("a field or a comment of more than {MOST_LETTERS} letters");
@@ -77,7 +76,7 @@ impl Beside {
         text.chars().take(MOST_LETTERS).collect()
     }
 
-    /// Keeps a text with the place of what it belongs to.
+    /// Stores a text with the rectangle of its annotation.
     fn put(&mut self, text: Option<String>, of: &Dict<'_>) {
         if let (Some(text), Some(place)) = (text, of.get::<Rect>("Rect"))
             && !text.trim().is_empty()
@@ -87,7 +86,7 @@ impl Beside {
         }
     }
 
-    /// The texts where the view shows them.
+    /// Returns the texts as pieces in the coordinates of a view.
     pub(super) fn pieces(&self, view: &View) -> Vec<Piece> {
         self.texts.iter().flat_map(|(text, corners)| pieces_of(text, *corners, view)).collect()
     }
@@ -108,7 +107,7 @@ fn pieces_of(text: &str, [one_x, one_y, other_x, other_y]: [f32; 4], view: &View
     pieces
 }
 
-/// Value of a field, as it is shown.
+/// Returns the displayed value of a form field.
 fn value(field: &Dict<'_>) -> Option<String> {
     let value = inherited(field, "V")?;
     match inherited(field, "FT")?.into_name()?.as_ref() {
@@ -121,13 +120,13 @@ fn value(field: &Dict<'_>) -> Option<String> {
             let options = inherited(field, "Opt").and_then(Object::into_array);
             Some(chosen.into_iter().map(|one| option(options.as_ref(), one)).collect::<Vec<_>>().join(", "))
         }
-        // What is ticked says so by a state other than this one.
+        // A checked box has any state other than `Off`.
         b"Btn" => (field.get::<Name<'_>>("AS")?.as_ref() != b"Off").then(|| "☒".to_owned()),
         _ => None,
     }
 }
 
-/// Shown name of a choice that programs know by another one.
+/// Returns the displayed name of a choice.
 fn option(options: Option<&Array<'_>>, chosen: String) -> String {
     let pairs = options.into_iter().flat_map(|options| options.iter::<Array<'_>>().take(MOST));
     let mut names = pairs.filter_map(|pair| {
@@ -142,13 +141,13 @@ fn shown(value: &Object<'_>) -> Option<String> {
     match value {
         Object::String(text) => Some(line::string(text.as_bytes())),
         Object::Name(name) => Some(name.as_str().to_owned()),
-        // Long texts may be kept apart.
+        // Long texts may be stored as a stream.
         Object::Stream(text) => text.decoded_data().ok().map(|text| line::string(&text)),
         _ => None,
     }
 }
 
-/// Property of a field, or of the field that it is a part of.
+/// Returns a property of a field, or the one that it inherits.
 fn inherited<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
     let mut field = field.clone();
     for _ in 0..PARENTS {
@@ -160,7 +159,7 @@ fn inherited<'a>(field: &Dict<'a>, key: &str) -> Option<Object<'a>> {
     None
 }
 
-/// Names of the files that are attached to the document as a whole.
+/// Returns the names of files attached to the document.
 pub(super) fn attached(document: &Pdf) -> Vec<String> {
     const DEEP: usize = 8;
     let mut names = Vec::new();
@@ -172,7 +171,7 @@ pub(super) fn attached(document: &Pdf) -> Vec<String> {
     for _ in 0..DEEP {
         let mut below = Vec::new();
         for node in &level {
-            // Names and files by turns.
+            // The array alternates between names and files.
             let files =
                 node.get::<Array<'_>>("Names").into_iter().flat_map(|all| all.iter::<Object<'_>>().take(2 * MOST));
             names.extend(files.skip(1).step_by(2).filter_map(|file| file_name(&file)));
@@ -196,7 +195,6 @@ fn file_name(file: &Object<'_>) -> Option<String> {
     text(file, "UF").or_else(|| text(file, "F")).filter(|name| !name.trim().is_empty())
 }
 
-/// Text of a property.
 fn text(of: &Dict<'_>, key: &str) -> Option<String> {
     of.get::<Bytes<'_>>(key).map(|text| line::string(text.as_bytes()))
 }

@@ -1,5 +1,4 @@
-//! The fonts of a document: which letters its codes stand for, how wide they are, and how they look; and the operators that set text:
-//! PDF 32000-1, section 9.
+//! Fonts, which map codes to letters and widths, and the text operators: PDF 32000-1, section 9.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
@@ -15,15 +14,15 @@ use hayro_syntax::{
 
 use super::line::{GAP, Glyph, place};
 
-/// Units in which a font tells its widths, to the size of its letters.
+/// Number of glyph space units per unit of the font size.
 const UNITS: f32 = 1000.0;
-/// Width of the codes of a font that cannot be read, in the same units.
+/// Width assumed for codes of an unreadable font, in glyph space units.
 const USUAL_WIDTH: f32 = 500.0;
 
-/// The fonts of a document, each read once.
+/// Fonts of a document, each read once.
 pub(super) struct Fonts<'a> {
     cache: FontCache<'a>,
-    /// By where they are told in the document.
+    /// Faces by the address of their dictionary in the document's data.
     faces: RefCell<HashMap<*const u8, Rc<Face<'a>>>>,
     collections: RefCell<HashMap<Vec<u8>, Option<Rc<CMap>>>>,
     programs: FontResolverFn,
@@ -45,7 +44,7 @@ impl<'a> Fonts<'a> {
         }
     }
 
-    /// The font that is told by this dictionary.
+    /// Returns the font for a dictionary.
     pub(super) fn face(&self, dictionary: &Dict<'a>) -> Rc<Face<'a>> {
         let place = dictionary.data().as_ptr();
         if let Some(known) = self.faces.borrow().get(&place) {
@@ -65,7 +64,7 @@ impl<'a> Fonts<'a> {
             .unwrap_or_default();
         let name = dictionary.get::<Name<'_>>("BaseFont").map(|name| name.as_str().to_ascii_lowercase());
         let name = name.unwrap_or_default();
-        // As PDF 32000-1, table 123, has them.
+        // Flags as in PDF 32000-1, table 123.
         let flags = descriptor.get::<u32>("Flags").unwrap_or_default();
         let is_flagged = |flag: u32| flags & flag != 0;
         let is_called = |words: &[&str]| words.iter().any(|word| name.contains(word));
@@ -83,7 +82,7 @@ impl<'a> Fonts<'a> {
         }
     }
 
-    /// Letters of codes that no table of the font tells of: by the collection that its glyphs are taken from.
+    /// Reads the character collection of a font, for codes that no table of the font maps to letters.
     fn collection(&self, font: &Dict<'_>, descendant: &Dict<'_>) -> Option<Collection> {
         let encoding = match font.get::<Object<'_>>("Encoding")? {
             Object::Name(name) => match name.as_ref() {
@@ -109,7 +108,7 @@ impl<'a> Fonts<'a> {
     }
 }
 
-/// A table from codes to glyphs, and one from glyphs to letters.
+/// Maps from codes to glyphs, and from glyphs to letters.
 struct Collection {
     encoding: CMap,
     letters: Rc<CMap>,
@@ -124,7 +123,7 @@ impl Collection {
     }
 }
 
-/// Returns whether all letters of a font are as wide. Those of Chinese are in every font.
+/// Returns true if all letters have the same width. Full-width letters are ignored, as every Chinese font has them.
 fn has_one_width(font: &Dict<'_>) -> bool {
     const SOME: usize = 8;
     const WIDE: f32 = 900.0;
@@ -133,8 +132,8 @@ fn has_one_width(font: &Dict<'_>) -> bool {
     widths.len() >= SOME && widths.iter().all(|width| *width < WIDE && Some(width) == widths.first())
 }
 
-/// Height of the letters of a font that is drawn glyph by glyph, to the size that is set. Those of old typesetting are told in the
-/// dots of a printer.
+/// Returns the letter height of a Type 3 font relative to its font size. Old typesetting systems define these glyphs in
+/// printer dots.
 fn drawn_height(font: &Dict<'_>) -> f32 {
     let drawn = || {
         if font.get::<Name<'_>>("Subtype")?.as_ref() != b"Type3" {
@@ -142,7 +141,7 @@ fn drawn_height(font: &Dict<'_>) -> f32 {
         }
         let [_, _, skew, up, ..] = font.get::<[f32; 6]>("FontMatrix")?;
         let up = up.hypot(skew);
-        // Where it is as that of any other font, the size is that of the letters.
+        // With the usual scale, the font size is the letter size.
         if (up * UNITS - 1.0).abs() < 0.5 {
             return None;
         }
@@ -153,35 +152,35 @@ fn drawn_height(font: &Dict<'_>) -> f32 {
     drawn().unwrap_or(1.0)
 }
 
-/// A font as its letters are read and set.
+/// Font prepared for reading text.
 pub(super) struct Face<'a> {
     font: Option<Font<'a>>,
     pub(super) is_vertical: bool,
     pub(super) is_bold: bool,
     pub(super) is_mono: bool,
     is_simple: bool,
-    /// Height of its letters to the size that is set.
+    /// Letter height relative to the font size.
     pub(super) height: f32,
     collection: Option<Collection>,
     letters: RefCell<HashMap<u32, Option<Rc<str>>>>,
 }
 
 impl Face<'_> {
-    /// The next code of a string that is shown, with its length.
+    /// Reads the next code of a string and returns it with its length in bytes.
     pub(super) fn code(&self, bytes: &[u8], at: usize) -> Option<(u32, usize)> {
         let byte = bytes.get(at)?;
         let (code, length) = self.font.as_ref().map_or((u32::from(*byte), 1), |font| font.read_code(bytes, at));
         Some((code, length.max(1)))
     }
 
-    /// Distance to the next letter along the line, to the size that is set.
+    /// Returns the advance along the line, relative to the font size.
     pub(super) fn advance(&self, code: u32) -> f32 {
         let advance = self.font.as_ref().map(|font| font.code_advance(code));
         let advance = advance.map(|advance| if self.is_vertical { advance.y } else { advance.x } as f32);
         advance.unwrap_or(USUAL_WIDTH) / UNITS
     }
 
-    /// The letters that a code stands for.
+    /// Returns the letters for a code.
     pub(super) fn text(&self, code: u32) -> Option<Rc<str>> {
         self.letters.borrow_mut().entry(code).or_insert_with(|| self.read(code)).clone()
     }
@@ -195,7 +194,7 @@ impl Face<'_> {
             BfString::Char(letter) => !matches!(letter, '\0' | '\u{fffd}' | '\u{ffff}'),
             BfString::String(text) => !text.trim_matches('\0').is_empty(),
         };
-        // Of a font that says nothing of it the code is that of ASCII most often.
+        // Codes of a font without any mapping are mostly ASCII.
         let guess = || char::from_u32(code).filter(|letter| self.is_simple && !letter.is_control()).map(BfString::Char);
         let text = told.filter(is_said).or_else(|| self.collection.as_ref()?.text(code)).or_else(guess)?;
         Some(match text {
@@ -205,7 +204,7 @@ impl Face<'_> {
     }
 }
 
-/// The way in which text is set.
+/// Text state of PDF.
 #[derive(Clone, Default)]
 pub(super) struct Setting<'a> {
     pub(super) face: Option<Rc<Face<'a>>>,
@@ -219,7 +218,7 @@ pub(super) struct Setting<'a> {
     is_hidden: bool,
 }
 
-/// Places of the next letter, and of the beginning of its line.
+/// Text matrix and text line matrix.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cursor {
     text: Affine,
@@ -241,7 +240,7 @@ impl Setting<'_> {
         Self { stretch: 1.0, ..Self::default() }
     }
 
-    /// Follows an operator of text, and adds what it shows to the glyphs if they are seen.
+    /// Handles a text operator and adds the letters that it shows to `glyphs`, if given.
     pub(super) fn follow(
         &mut self,
         step: &TypedInstruction<'_, '_>,
@@ -291,15 +290,15 @@ impl Setting<'_> {
         Line { setting: self, page, cursor, glyphs }
     }
 
-    /// The glyph of a code that is set at this place, whatever its letters are.
+    /// Returns the glyph of a code at this place, without its letters.
     fn glyph(&self, face: &Face<'_>, code: u32, whole: Affine) -> Glyph {
         let [a, b, c, d, ..] = whole.as_coeffs().map(|number| number as f32);
         let advance = face.advance(code) * self.size;
-        // A size below nothing turns letters round, and widths below nothing set them backwards.
+        // A negative size rotates letters, and negative widths set them backwards.
         let stretch = self.stretch * self.size.signum();
         let (along, width) = ((a * stretch, b * stretch), if face.is_vertical { self.size } else { advance }.abs());
         let back = if !face.is_vertical && advance < 0.0 && self.size > 0.0 { -width * stretch } else { 0.0 };
-        // Distance from the place of the code to that at which its glyph begins.
+        // Offset from the origin of the code to the start of its glyph.
         let shift = face.font.as_ref().map(|font| font.origin_displacement(code)).unwrap_or_default();
         let (right, up) = (shift.x as f32 / UNITS * self.size, shift.y as f32 / UNITS * self.size);
         let (right, up) = (right * self.stretch + back, up + self.rise);
@@ -318,7 +317,7 @@ impl Setting<'_> {
     }
 }
 
-/// A line of text that is shown.
+/// Line of text that is being shown.
 struct Line<'l> {
     setting: &'l Setting<'l>,
     page: Affine,
@@ -327,7 +326,7 @@ struct Line<'l> {
 }
 
 impl Line<'_> {
-    /// Shows strings with gaps between them, which are told in thousandths of the size.
+    /// Shows strings separated by gaps, in thousandths of the font size.
     fn show_all(&mut self, texts: &Array<'_>) {
         for part in texts.iter::<Object<'_>>() {
             match part {
@@ -342,8 +341,9 @@ impl Line<'_> {
         }
     }
 
-    /// Notes a gap of this many thousandths of the size, which begins at a place, if it is one between words: some programs write no
-    /// other spaces. It is as wide as the gap, so that it stands between the same letters whichever way the line is read.
+    /// Adds a [`GAP`] if the gap is wide enough to separate words, since some programs write no spaces. `gap` is in
+    /// thousandths of the font size and starts at `before`. The glyph is as wide as the gap, so that it is between the
+    /// same letters in either reading direction.
     fn space(&mut self, gap: f32, before: Affine) {
         const BETWEEN_WORDS: f32 = 200.0;
         let (true, Some(face), Some(glyphs)) = (gap > BETWEEN_WORDS, &self.setting.face, self.glyphs.as_deref_mut())
@@ -357,7 +357,6 @@ impl Line<'_> {
         glyphs.pop_if(|glyph| !glyph.is_somewhere());
     }
 
-    /// Goes on along the line.
     fn go_on(&mut self, by: f32) {
         let is_vertical = self.setting.face.as_ref().is_some_and(|face| face.is_vertical);
         let by = f64::from(by);
@@ -382,7 +381,6 @@ impl Line<'_> {
     }
 }
 
-/// The transformation that six numbers tell.
 pub(super) fn affine(numbers: [Number; 6]) -> Affine {
     Affine::new(numbers.map(|number| number.as_f64()))
 }

@@ -1,46 +1,46 @@
-//! Letters as they are drawn on a page and as they are seen, with their places, and strings that are not drawn; and letters that stand beside
-//! each other as pieces of lines, with the accents that are printed over them; pure.
+//! Letters with their places, as drawn and as laid out, and their grouping into pieces of lines. Also accents printed
+//! separately from their letters, and string decoding. Pure.
 
 use hayro_font::kurbo::Point;
 use unicode_normalization::char::{canonical_combining_class, compose};
 
 use super::direction;
 
-/// Distance that a letter may stand above or below its line, as a part of its size: notes and indexes do.
+/// Maximum distance of a letter from its line, relative to the font size, as for footnote marks and indexes.
 const OFF_LINE: f32 = 0.4;
-/// From this gap on there is a space between letters, as a part of their size.
+/// Minimum gap between words, relative to the font size.
 const WORD_GAP: f32 = 0.16;
-/// From this gap on a space that is written counts.
+/// Minimum gap at which a stored space counts, relative to the font size.
 const SPACE_GAP: f32 = 0.01;
-/// The same as [`WORD_GAP`] between letters from the right, where spaces are written.
+/// Like [`WORD_GAP`], between right-to-left letters on pages that store spaces.
 const SPACED_GAP: f32 = 0.3;
-/// From this gap on what follows may belong to another column.
+/// Gap above which the next letter may belong to another column, relative to the font size.
 const GUTTER_GAP: f32 = 0.6;
-/// From this gap on what follows is likely to belong to something else, such as another cell.
+/// Gap above which the next letter likely belongs to something else, such as another cell, relative to the font size.
 const WIDE_GAP: f32 = 1.2;
 
-/// A part of a line in which no gap is large.
+/// Part of a line without large gaps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Piece {
     pub(super) text: String,
     pub(super) left: f32,
     pub(super) right: f32,
     pub(super) base: f32,
-    /// Of most of its letters.
+    /// Size of most of its letters.
     pub(super) size: f32,
     pub(super) is_bold: bool,
     pub(super) is_mono: bool,
-    /// Set if it is a table, ready as it is.
+    /// True if the text is a finished table.
     pub(super) is_table: bool,
 }
 
 impl Piece {
-    /// Returns whether there is a wide gap between this one and the next one in its line.
+    /// Returns true if a wide gap separates this piece from the next one in its line.
     pub(super) fn is_far_from(&self, next: &Self) -> bool {
         next.left - self.right > WIDE_GAP * self.size.max(next.size)
     }
 
-    /// Amount of text; letters of scripts without spaces count more.
+    /// Returns the amount of text. Letters of scripts without spaces count twice.
     pub(super) fn weight(&self) -> usize {
         self.text.chars().map(|letter| if is_wide(letter) { 2 } else { 1 }).sum()
     }
@@ -49,7 +49,7 @@ impl Piece {
 /// Lines from top to bottom, each from left to right.
 pub(super) type Rows = Vec<Vec<Piece>>;
 
-/// The pieces of a page.
+/// Groups the letters of a page into pieces.
 pub(super) fn pieces(letters: Vec<Letter>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for row in rows_of_letters(letters) {
@@ -58,7 +58,7 @@ pub(super) fn pieces(letters: Vec<Letter>) -> Vec<Piece> {
     pieces
 }
 
-/// Letters that stand on the same line, lines from top to bottom.
+/// Groups letters into lines from top to bottom.
 fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     letters.retain(|letter| letter.size > 0.0);
     letters.sort_by(|one, other| other.base.total_cmp(&one.base));
@@ -66,7 +66,7 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     for letter in letters {
         match rows.last_mut() {
             Some((base, size, row)) if *base - letter.base <= off_line(*size, letter.size) => {
-                // The largest letters tell where the line is.
+                // The largest letters determine the baseline.
                 if letter.is_ink() && letter.size > *size {
                     (*base, *size) = (letter.base, letter.size);
                 }
@@ -78,13 +78,14 @@ fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
     rows.into_iter().map(|(_, _, row)| row).collect()
 }
 
-/// Distance that a letter of one size may stand above or below a line of another. What is much smaller belongs to a line of its own.
+/// Returns the maximum distance between a letter and a line of different sizes. Much smaller letters get a separate
+/// line.
 fn off_line(one: f32, other: f32) -> f32 {
     const MUCH: f32 = 2.5;
     OFF_LINE * one.max(other).min(MUCH * one.min(other))
 }
 
-/// Cuts a line at its large gaps.
+/// Splits a line at its large gaps.
 fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     row.sort_by(|one, other| one.left.total_cmp(&other.left));
     let mut open: Option<OpenPiece> = None;
@@ -107,11 +108,11 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
                     direction::is_from_right(current.last.letter) && direction::is_from_right(letter.letter);
                 let word_gap = if is_joined { letter.word_gap.unwrap_or(SPACED_GAP) } else { WORD_GAP };
                 let is_gap = gap > word_gap * size;
-                // Chinese is set with small gaps here and there, which mean nothing.
-                // The spaces at the end of a cell may lie under the letters of the next one.
+                // Small gaps between Chinese letters have no meaning. Trailing spaces of a cell may overlap the letters
+                // of the next one.
                 let is_free = gap > SPACE_GAP * size;
                 let is_space = has_space && (is_free || is_joined);
-                // Where spaces are written, a gap within a word from the right only stretches it.
+                // On pages that store spaces, a gap inside a right-to-left word only stretches it.
                 let is_told_gap = has_gap && is_free && !(is_joined && letter.word_gap.is_none());
                 let is_apart =
                     if is_wide_pair { (has_space || has_gap) && is_gap } else { is_space || is_told_gap || is_gap };
@@ -127,13 +128,13 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     pieces.extend(open.map(OpenPiece::done));
 }
 
-/// A piece to which letters are added.
+/// Piece that is being built.
 struct OpenPiece {
     piece: Piece,
     last: Letter,
     bold: usize,
     mono: usize,
-    /// Sizes with how many letters have them.
+    /// Sizes with their number of letters.
     sizes: Vec<(f32, usize)>,
 }
 
@@ -146,7 +147,7 @@ impl OpenPiece {
         open
     }
 
-    /// Fat letters are drawn twice by some programs, a little apart.
+    /// Returns true if the letter repeats the last one. Some programs draw bold letters twice with a small offset.
     fn has_just_had(&self, letter: &Letter) -> bool {
         self.last.letter == letter.letter
             && (letter.left - self.last.left).abs() < 0.15 * letter.size
@@ -171,7 +172,7 @@ impl OpenPiece {
             Some((_, count)) => *count += 1,
             None => self.sizes.push((letter.size, 1)),
         }
-        // Of a base and its indexes the larger one tells where the line is.
+        // The larger of a letter and its index determines the baseline.
         if letter.size > self.last.size {
             *base = letter.base;
         }
@@ -186,7 +187,7 @@ impl OpenPiece {
     }
 }
 
-/// Letters that printers join.
+/// Expands ligatures of Latin letters.
 const fn plain(letter: char) -> Option<&'static str> {
     Some(match letter {
         '\u{fb00}' => "ff",
@@ -199,7 +200,7 @@ const fn plain(letter: char) -> Option<&'static str> {
     })
 }
 
-/// Pieces as lines, from top to bottom.
+/// Groups pieces into lines from top to bottom.
 pub(super) fn rows(mut pieces: Vec<Piece>) -> Rows {
     pieces.sort_by(|one, other| other.base.total_cmp(&one.base));
     let mut rows: Rows = Vec::new();
@@ -223,7 +224,7 @@ pub(super) fn rows(mut pieces: Vec<Piece>) -> Rows {
     rows
 }
 
-/// Joins accents with the letters that they stand above or below. The letters are those of one line, from left to right.
+/// Merges accents with the letters above or below them. Expects the letters of one line from left to right.
 pub(super) fn joined(row: Vec<Letter>) -> Vec<Letter> {
     if !row.iter().any(|letter| mark(letter.letter).is_some()) {
         return row;
@@ -250,7 +251,7 @@ pub(super) fn joined(row: Vec<Letter>) -> Vec<Letter> {
     joined
 }
 
-/// The letter with its accent, where the accent stands over it.
+/// Returns the accented letter if the accent overlaps the letter.
 fn accented(accent: &Letter, letter: &Letter, mark: char) -> Option<char> {
     let shared = accent.right.min(letter.right) - accent.left.max(letter.left);
     let width = (accent.right - accent.left).min(letter.right - letter.left);
@@ -262,7 +263,7 @@ fn accented(accent: &Letter, letter: &Letter, mark: char) -> Option<char> {
     (width > 0.0 && shared > 0.5 * width).then(|| compose(base, mark)).flatten()
 }
 
-/// The mark that goes with a letter, for one that stands by itself.
+/// Returns the combining mark for a stand-alone accent.
 const fn mark(accent: char) -> Option<char> {
     Some(match accent {
         '`' => '\u{300}',
@@ -282,27 +283,27 @@ const fn mark(accent: char) -> Option<char> {
     })
 }
 
-/// A letter on a page. The y axis goes up, and lengths are points.
+/// Letter in the layout of a page. The y axis points up; lengths are in points.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Letter {
     pub(super) letter: char,
     pub(super) left: f32,
     pub(super) right: f32,
-    /// Where it stands on.
+    /// Y coordinate of the baseline.
     pub(super) base: f32,
     pub(super) size: f32,
     pub(super) is_bold: bool,
-    /// Set if all letters of its font are as wide, as in listings.
+    /// True if the font is monospaced.
     pub(super) is_mono: bool,
-    /// Set if its place is counted leftwards, because the page is read from the right.
+    /// True if the x axis is mirrored, because the page reads from the right.
     pub(super) from_right: bool,
-    /// From this gap on, as a part of their size, words from the right of its page end, where it has no spaces between them. Where it
-    /// has, gaps say little: programs stretch letters instead of the spaces, and tell little of how wide they are then.
+    /// Minimum gap between right-to-left words, relative to the font size, on a page without stored spaces. `None` on
+    /// pages with stored spaces, where gaps are unreliable: programs stretch letters and report incorrect widths.
     pub(super) word_gap: Option<f32>,
 }
 
 impl Letter {
-    /// The letter of a glyph whose line begins at this place once it is level.
+    /// Creates the letter of a glyph whose start is at this place in the layout.
     pub(super) fn of(glyph: &Glyph, (left, base): Place) -> Self {
         Self {
             letter: glyph.letter,
@@ -316,53 +317,53 @@ impl Letter {
         }
     }
 
-    /// Returns whether it says something.
+    /// Returns true if the letter is visible.
     pub(super) fn is_ink(&self) -> bool {
         !self.letter.is_whitespace()
     }
 }
 
-/// Letters of scripts that are written without spaces, and their punctuation.
+/// Returns true for letters of scripts without spaces, and their punctuation.
 pub(super) fn is_wide(letter: char) -> bool {
     matches!(letter,
         '\u{2e80}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe4f}' | '\u{ff00}'..='\u{ff9f}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// A point of the stored page. Its y axis goes up, and lengths are points.
+/// Point on the stored page. The y axis points up; lengths are in points.
 pub(super) type Place = (f32, f32);
 
-/// Letter that stands for a gap between words where no space is written: a thin space.
+/// Letter that represents a gap between words without a stored space: a thin space.
 pub(super) const GAP: char = '\u{2009}';
 
-/// Returns true for a combining mark, above or below another letter.
+/// Returns true for a combining mark.
 pub(super) fn is_mark(letter: char) -> bool {
     canonical_combining_class(letter) != 0
 }
 
-/// A letter as it is drawn on the stored page.
+/// Letter as drawn on the stored page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Glyph {
     pub(super) letter: char,
-    /// Point of its line at which it begins.
+    /// Start point on the baseline.
     pub(super) start: Place,
-    /// Its length along the line.
+    /// Length along the line.
     pub(super) width: f32,
     pub(super) size: f32,
-    /// Degrees by which its line is turned counterclockwise, from 0 to 360.
+    /// Counterclockwise rotation of the line in degrees, from 0 to 360.
     pub(super) angle: f32,
-    /// Set if it is seen as in a mirror.
+    /// True if the letter is mirrored.
     pub(super) is_mirrored: bool,
     pub(super) is_bold: bool,
     pub(super) is_mono: bool,
-    /// Set if the glyph of the letter before stands for this one, too.
+    /// True if it shares a glyph with the previous letter.
     pub(super) is_joined: bool,
-    /// Set if it can be found and not be seen: programs lay what they recognised under or over a picture.
+    /// True if the letter is invisible, as in an OCR layer over or under an image.
     pub(super) is_hidden: bool,
 }
 
 impl Glyph {
-    /// The letters of a text that this glyph stands for, side by side; marks stand where their letters do.
+    /// Distributes the letters of a text over the width of this glyph. Combining marks share the place of their letter.
     pub(super) fn shared(self, text: &str) -> impl Iterator<Item = Self> {
         let letters: Vec<char> = text.chars().filter_map(shown).collect();
         let width = self.width / letters.iter().filter(|letter| !is_mark(**letter)).count().max(1) as f32;
@@ -374,19 +375,19 @@ impl Glyph {
         })
     }
 
-    /// A point of its line at a distance from its start.
+    /// Returns the point at a distance along the line.
     fn along(&self, by: f32) -> Place {
         let (sin, cos) = self.angle.to_radians().sin_cos();
         (self.start.0 + by * cos, self.start.1 + by * sin)
     }
 
-    /// Returns whether its place is a place.
+    /// Returns true if all coordinates are finite.
     pub(super) fn is_somewhere(&self) -> bool {
         [self.start.0, self.start.1, self.width, self.size, self.angle].iter().all(|number| number.is_finite())
     }
 }
 
-/// The letter as it is told: spaces of all kinds are spaces, and what is not a letter is left out.
+/// Normalises spaces, and drops control and replacement characters.
 fn shown(letter: char) -> Option<char> {
     match letter {
         '\t' | '\n' | '\r' | '\u{a0}' | GAP => Some(' '),
@@ -394,7 +395,7 @@ fn shown(letter: char) -> Option<char> {
     }
 }
 
-/// The letters of a text at the places of the glyphs that it stands for.
+/// Distributes a replacement text over the glyphs that it replaces.
 pub(super) fn instead(glyphs: &[Glyph], text: &str) -> Vec<Glyph> {
     let letters: Vec<char> = text.chars().filter_map(shown).collect();
     let (count, places) = (letters.len(), glyphs.len());
@@ -405,24 +406,23 @@ pub(super) fn instead(glyphs: &[Glyph], text: &str) -> Vec<Glyph> {
     glyphs.iter().enumerate().flat_map(told).collect()
 }
 
-/// The place of a point.
 pub(super) const fn place(point: Point) -> Place {
     (point.x as f32, point.y as f32)
 }
 
-/// The text of a string: UTF-16 or UTF-8 where a mark says so, and otherwise the encoding of its own that the format has.
+/// Decodes a text string: UTF-16 or UTF-8 with a byte order mark, otherwise `PDFDocEncoding`.
 pub(super) fn string(bytes: &[u8]) -> String {
     match bytes {
         [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [0xef, 0xbb, 0xbf, ..] => {
             crate::extract::clean::decode(bytes, None).replace('\u{1b}', "")
         }
-        // Some programs forget the mark, and no other encoding is right by chance.
+        // Some programs omit the mark, and other encodings are rarely valid UTF-8 by chance.
         bytes if !bytes.is_ascii() && std::str::from_utf8(bytes).is_ok() => String::from_utf8_lossy(bytes).into_owned(),
         bytes => bytes.iter().map(|byte| latin(*byte)).collect(),
     }
 }
 
-/// A letter of `PDFDocEncoding`, which is Latin-1 but for these.
+/// Decodes a byte of `PDFDocEncoding`, which extends Latin-1.
 fn latin(byte: u8) -> char {
     const LOW: [char; 8] = ['˘', 'ˇ', 'ˆ', '˙', '˝', '˛', '˚', '˜'];
     const HIGH: [char; 33] = [
@@ -442,7 +442,7 @@ fn latin(byte: u8) -> char {
 pub(super) mod tests {
     use super::*;
 
-    /// Letters of a text that begins there, each half as wide as it is high.
+    /// Sets a text from this place on, with letters half as wide as they are high.
     pub(crate) fn set(text: &str, left: f32, base: f32, size: f32) -> Vec<Letter> {
         let mut at = left;
         text.chars()
@@ -462,19 +462,19 @@ pub(super) mod tests {
     #[test]
     fn letters_make_words_and_pieces() {
         check(set("one two", 0.0, 0.0, 10.0), &["one two"]);
-        // Without a space between, but with a gap.
+        // Without a space, but with a gap.
         check([set("one", 0.0, 0.0, 10.0), set("two", 18.0, 0.0, 10.0)].concat(), &["one two"]);
         check([set("kern", 0.0, 0.0, 10.0), set("ed", 20.5, 0.0, 10.0)].concat(), &["kerned"]);
         check([set("left", 0.0, 0.0, 10.0), set("right", 60.0, 0.0, 10.0)].concat(), &["left", "right"]);
         check([set("below", 0.0, -14.0, 10.0), set("above", 0.0, 0.0, 10.0)].concat(), &["above", "below"]);
-        // A note above the line, and an index below.
+        // A footnote mark above the line, and an index below it.
         check([set("word", 0.0, 0.0, 10.0), set("1", 20.0, 3.5, 7.0)].concat(), &["word1"]);
         check([set("x", 0.0, 0.0, 10.0), set("i", 5.0, -1.5, 7.0), set("y", 12.0, 0.0, 10.0)].concat(), &["xi y"]);
         check([set("fat", 0.0, 0.0, 10.0), set("fat", 0.3, 0.0, 10.0)].concat(), &["fat"]);
         check(set("oﬃce ﬂoor", 0.0, 0.0, 10.0), &["office floor"]);
-        // Spaces of the cell before.
+        // Trailing spaces of the previous cell.
         check([set("      ", 1.0, 0.0, 10.0), set("3/2016", 0.0, 0.0, 10.0)].concat(), &["3/2016"]);
-        // There are none within Chinese but those that were written.
+        // Chinese text has only the spaces that are stored.
         check([set("港口", 0.0, 0.0, 10.0), set("管理", 23.0, 0.0, 10.0)].concat(), &["港口管理"]);
         check(set("港口 PDF 文件", 0.0, 0.0, 10.0), &["港口 PDF 文件"]);
         check(set("第一章 总则", 0.0, 0.0, 10.0), &["第一章 总则"]);

@@ -1,12 +1,12 @@
-//! PDF: page by page, in reading order, with headings and tables.
+//! PDF: text page by page in reading order, with headings and tables.
 //!
-//! Libraries read the file and its fonts. What is drawn, and what it makes, is told here:
+//! Libraries parse the file and its fonts. These modules interpret and lay out the content:
 //!
-//! - [`drawing`]: what is drawn on a page: the operators; [`font`]: their fonts, and the operators that set text.
-//! - [`turn`]: which letters stand upright together. [`direction`]: scripts that are not read from the left.
-//! - [`line`](mod@line): letters, and pieces of lines. `recognised`: letters that were recognised, laid out.
-//! - [`field`]: what was filled in, comments and attached files. [`ruled`]: tables that are drawn with lines. [`text`]: in which order pieces
-//!   are read; paragraphs, headings, lists and listings.
+//! - [`drawing`]: content interpreter. [`font`]: fonts and text operators.
+//! - [`turn`]: rotated text. [`direction`]: right-to-left and vertical scripts.
+//! - [`line`](mod@line): letters and pieces of lines. `recognised`: layout of recognised text.
+//! - [`field`]: form values, comments and attachments. [`ruled`]: tables drawn with lines. [`text`]: reading order,
+//!   paragraphs, headings, lists and listings.
 
 mod direction;
 mod drawing;
@@ -43,7 +43,7 @@ use crate::{
     kind::Kind,
 };
 
-/// Mark that must stand near the end of every PDF that came whole.
+/// Marker near the end of every complete PDF.
 const END_MARK: &[u8] = b"%%EOF";
 const END_MARK_WITHIN: usize = 4096;
 
@@ -52,12 +52,12 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
     const CUT_OFF: &str = "it ends early, as if it was not copied whole";
     let cut_off = || broken(Kind::Pdf, CUT_OFF);
-    // Many are encrypted without a password, only to forbid things to programs that ask.
+    // Many files are encrypted with an empty password, only to restrict what programs allow.
     let data = PdfData::from(bytes);
     let is_locked = |opened: &Result<Pdf, LoadPdfError>| {
         match opened {
             Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected)) => true,
-            // Where its table is damaged, too, nothing else tells that a password is missing.
+            // If the cross-reference table is damaged as well, only this key indicates a missing password.
             Err(LoadPdfError::Invalid) => memmem::find(data.as_ref(), b"/Encrypt").is_some(),
             _ => false,
         }
@@ -96,7 +96,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     }
 }
 
-/// Tells the pages that are wanted. What is wrong with the first page that could not be read is returned; the others are read nevertheless.
+/// Emits the requested pages. Returns the problem of the first unreadable page; the others are read nevertheless.
 fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<Option<String>, Failure> {
     let mut first_error = None;
     let (fonts, layers) = (Fonts::new(), Layers::of(document));
@@ -111,9 +111,9 @@ fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<Option<String>, Failu
         let recognised = if is_looked_at { Some(teller.scanner.page(number, page)?) } else { None };
         let (mut place, mut texts, mut unread) = (DocumentPlace::Page(number), Vec::new(), None);
         match recognised {
-            // A picture below the letters of the page, which says nothing.
+            // A background image without text.
             Some(Ok(RecognisedText { text, .. })) if !is_scan && text.trim().is_empty() => {}
-            // What another program recognised before says the same.
+            // The recognised text replaces another program's OCR layer, unless that has more text.
             Some(Ok(RecognisedText { text, is_cut })) if content.hidden_letters() <= letters(&text) => {
                 if is_cut {
                     teller.leave_out(format!("page {number} has {MORE_TEXT}"));
@@ -143,12 +143,12 @@ fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<Option<String>, Failu
     Ok(first_error)
 }
 
-/// Number of letters of a text.
+/// Returns the number of letters and digits in a text.
 fn letters(text: &str) -> usize {
     text.chars().filter(|letter| letter.is_alphanumeric()).count()
 }
 
-/// The content of a page, which may be stored in parts. None if there is some and nothing of it can be unpacked.
+/// Returns the content of a page, which may be stored in several streams. `None` if none of them can be decompressed.
 fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
     let parts: Vec<Stream<'_>> = match page.raw().get::<Object<'_>>("Contents") {
         Some(Object::Stream(whole)) => vec![whole],
@@ -159,7 +159,7 @@ fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
     for part in &parts {
         if let Ok(part) = part.decoded_data() {
             stored.extend_from_slice(&part);
-            // No word goes on from one part to the next.
+            // Tokens never continue in the next stream.
             stored.push(b'\n');
         }
     }
@@ -167,13 +167,13 @@ fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
     (!stored.trim_ascii().is_empty() || !has_some()).then_some(stored)
 }
 
-/// The texts of a page itself: what is upright or most, then what is turned, then comments.
+/// Returns the texts of a page: its views, remaining rotated letters, then comments.
 fn own_texts(beside: Beside, content: &Content) -> Vec<String> {
     let mut texts = Vec::new();
     for view in turn::views(content) {
         let mut letters = view.letters.clone();
         let mut pieces = line::pieces(letters.clone());
-        // Some lines have gaps as between cells, so that it is worth while to look for a table.
+        // Only look for a table if some lines have gaps as between cells.
         let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
         if line::rows(pieces.clone()).iter().filter(has_gap).count() > 1 {
             let tables = ruled::tables(&mut letters, &ruled::strokes(content, &view));

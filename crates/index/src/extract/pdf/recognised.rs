@@ -1,4 +1,4 @@
-//! Recognised lines laid out as those of any page: columns, paragraphs, headings.
+//! Layout of recognised text with columns, paragraphs and headings, as for any other page.
 
 use agentd_ocr::Line;
 
@@ -7,20 +7,20 @@ use super::{
     text,
 };
 
-/// Sizes of letters that differ less from those of most are the same: a box around a line tells them only about.
+/// Range of relative sizes that count as the usual size, because text boxes are imprecise.
 const SAME: std::ops::Range<f32> = 0.7..1.3;
-/// Larger and smaller ones are told in steps of this share of it.
+/// Step to which other sizes are rounded, relative to the usual size.
 const STEP: f32 = 0.25;
 
-/// The text of lines as Markdown.
+/// Formats recognised lines as Markdown.
 pub(in crate::extract) fn recognised(lines: &[Line]) -> String {
     let usual = usual_size(lines);
-    // A line is one piece at least: between columns there may be no more than between two words.
+    // Split each line separately: the gap between columns may be as small as between words.
     let pieces = lines.iter().flat_map(|line| line::pieces(letters(line, size(line.size, usual)).collect()));
     text::markdown(&text::regions(pieces.collect()))
 }
 
-/// The size of most letters: that in the middle of all.
+/// Returns the median size, weighted by letters.
 fn usual_size(lines: &[Line]) -> f32 {
     let mut sizes: Vec<(f32, usize)> = lines.iter().map(|line| (line.size, line.letters.len())).collect();
     sizes.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -38,7 +38,7 @@ fn size(size: f32, usual: f32) -> f32 {
     if SAME.contains(&times) { usual } else { usual * (times / STEP).round().max(1.0) * STEP }
 }
 
-/// The letters of a line. The y axis of a page goes up.
+/// Converts the letters of a line. The y axis of a PDF page points up.
 fn letters(line: &Line, size: f32) -> impl Iterator<Item = Letter> {
     line.letters.iter().map(move |letter| Letter {
         letter: letter.letter,
@@ -69,7 +69,7 @@ mod tests {
                 line(&format!("{side} words of the column {number}"), left, 26.0 * number as f32, 20.0)
             })
         };
-        // 27 letters of 10 each, and a gutter as wide as a space and a half.
+        // 27 letters with a width of 10, and a gutter of one and a half spaces.
         let lines: Vec<Line> = of("left", 0.0).chain(of("next", 285.0)).collect();
         let text = recognised(&lines);
         let (left, next) = (text.find("left words of the column 5"), text.find("next words of the column 0"));

@@ -1,4 +1,4 @@
-//! Tables that are drawn with lines, as Markdown; pure.
+//! Tables drawn with ruling lines, as Markdown. Pure.
 
 use super::{
     drawing::Content,
@@ -7,14 +7,14 @@ use super::{
     turn::View,
 };
 
-/// Lines that are looked at; drawings have more.
+/// Maximum number of lines. Pages with more are drawings.
 const MOST_STROKES: usize = 2000;
-/// Distance up to which lines count as touching.
+/// Maximum distance in points at which lines count as touching.
 const NEAR: f32 = 3.0;
-/// Cells that a table has at most.
+/// Maximum number of cells in a table.
 const MOST_CELLS: usize = 4000;
 
-/// A drawn line from one corner to the other. Its y axis goes up.
+/// Horizontal or vertical line, given by its corners. The y axis points up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RulingLine {
     left: f32,
@@ -24,7 +24,7 @@ pub(super) struct RulingLine {
 }
 
 impl RulingLine {
-    /// The line between two points, where it is level or upright.
+    /// Returns the line between two points if it is horizontal or vertical.
     fn between(one: (f32, f32), other: (f32, f32)) -> Option<Self> {
         let stroke = Self {
             left: one.0.min(other.0),
@@ -66,14 +66,14 @@ fn middle(letter: &Letter) -> (f32, f32) {
     ((letter.left + letter.right) / 2.0, letter.base + letter.size * 0.3)
 }
 
-/// The lines that are drawn on a page, level and upright ones as the view shows them; a box is four.
+/// Returns the horizontal and vertical lines of a page in the coordinates of a view. A box counts as four.
 pub(super) fn strokes(content: &Content, view: &View) -> Vec<RulingLine> {
     let seen = content.lines.iter().filter_map(|(from, to)| RulingLine::between(view.point(*from), view.point(*to)));
     let strokes: Vec<RulingLine> = seen.take(MOST_STROKES + 1).collect();
     if strokes.len() > MOST_STROKES { Vec::new() } else { strokes }
 }
 
-/// Takes the letters of tables out, and gives each table as one piece.
+/// Removes the letters of tables, and returns each table as one piece.
 pub(super) fn tables(letters: &mut Vec<Letter>, strokes: &[RulingLine]) -> Vec<Piece> {
     let mut tables = Vec::new();
     for grid in grids(strokes) {
@@ -87,17 +87,17 @@ pub(super) fn tables(letters: &mut Vec<Letter>, strokes: &[RulingLine]) -> Vec<P
     tables
 }
 
-/// Where the columns and rows of a table begin and end.
+/// Borders of a table's columns and rows.
 #[derive(Debug)]
 struct Grid {
     edge: RulingLine,
-    /// From left to right.
+    /// Borders from left to right.
     columns: Vec<f32>,
-    /// From bottom to top.
+    /// Borders from bottom to top.
     rows: Vec<f32>,
 }
 
-/// Lines that touch each other, where they make at least two columns and two rows.
+/// Groups touching lines and returns the groups that form at least two columns and two rows.
 fn grids(strokes: &[RulingLine]) -> Vec<Grid> {
     let mut groups: Vec<(RulingLine, Vec<RulingLine>)> = Vec::new();
     for stroke in strokes {
@@ -130,7 +130,8 @@ fn grids(strokes: &[RulingLine]) -> Vec<Grid> {
     grids
 }
 
-/// Places of lines that are drawn over a good part of the table, each told by its place and length.
+/// Returns the positions of lines that extend over a sufficient part of the table. `told` returns the position and
+/// length of a line.
 fn ruled(strokes: &[&RulingLine], whole: f32, told: fn(&RulingLine) -> (f32, f32)) -> Vec<f32> {
     const LEAST: f32 = 0.15;
     let mut lines: Vec<(f32, f32)> = strokes.iter().map(|stroke| told(stroke)).collect();
@@ -140,14 +141,14 @@ fn ruled(strokes: &[&RulingLine], whole: f32, told: fn(&RulingLine) -> (f32, f32
     long.filter_map(|lines| lines.first()).map(|line| line.0).collect()
 }
 
-/// In order, those that are near each other as one.
+/// Sorts the positions and merges neighbours.
 fn places(mut places: Vec<f32>) -> Vec<f32> {
     places.sort_by(f32::total_cmp);
     places.dedup_by(|next, before| *next - *before < NEAR);
     places
 }
 
-/// Returns whether a letter is of the same word as the one before.
+/// Returns true if a letter continues the word of the previous one.
 fn goes_on(before: &Letter, letter: &Letter) -> bool {
     const NO_GAP: f32 = 0.1;
     (before.base - letter.base).abs() < NO_GAP * letter.size
@@ -156,13 +157,14 @@ fn goes_on(before: &Letter, letter: &Letter) -> bool {
         && before.letter.is_ascii_alphanumeric()
 }
 
-/// Between which two of the places a point is.
+/// Returns the index of the interval that contains a position.
 fn between(places: &[f32], at: f32) -> usize {
     places.partition_point(|place| *place <= at).saturating_sub(1).min(places.len().saturating_sub(2))
 }
 
 impl Grid {
-    /// None where there is too little in it for a table: boxes and drawings have lines as well.
+    /// Fills the table with its letters. `None` if it has too few filled cells, since boxes and drawings have lines as
+    /// well.
     fn table(&self, mut letters: Vec<Letter>) -> Option<Piece> {
         let (width, height) = (self.columns.len() - 1, self.rows.len() - 1);
         let size = letters.first()?.size;
@@ -172,7 +174,7 @@ impl Grid {
         for letter in letters {
             let (x, y) = middle(&letter);
             let own = (height - 1 - between(&self.rows, y)) * width + between(&self.columns, x);
-            // Words that are too long for their cell stay whole.
+            // A word that is too long for its cell stays whole.
             let place = last.filter(|(before, _)| goes_on(before, &letter)).map_or(own, |(_, place)| place);
             if let Some(cell) = cells.get_mut(place) {
                 cell.push(letter);
@@ -180,7 +182,7 @@ impl Grid {
             last = Some((letter, place));
         }
         let cells: Vec<String> = cells.into_iter().map(|letters| text::joined(&rows(pieces(letters)))).collect();
-        // A row whose cells were joined to one says as little of the others.
+        // Empty rows, such as those of merged cells, do not count as missing text below.
         let is_filled = |row: &[String]| row.iter().any(|cell| !cell.is_empty());
         let rows = cells.chunks(width).filter(|row| is_filled(row)).map(<[String]>::to_vec);
         let rows: Vec<Vec<String>> = rows.collect();
@@ -190,7 +192,7 @@ impl Grid {
         }
         let text = super::super::table(rows)?;
         let RulingLine { left, right, top, .. } = self.edge;
-        // It is read where its first line stands.
+        // Placed at its first line in the reading order.
         let base = top - size;
         Some(Piece { text, left, right, base, size, is_table: true, ..Piece::default() })
     }

@@ -1,12 +1,12 @@
-//! Lines as Markdown: paragraphs, headings, lists and listings; and in which order the pieces of a page are read: columns one after the other;
-//! pure.
+//! Lines as Markdown with paragraphs, headings, lists and listings, and reading order with columns one after the other.
+//! Pure.
 //!
-//! A gutter is a gap at the same place in many lines. Lines that cross it, such as a title above two columns, are read where they
-//! stand. Cells of tables have gaps at the same place, too: a gutter counts only between what looks like running text.
+//! A gutter is a gap at the same place in many lines. Lines that cross it, such as a title above two columns, keep
+//! their position. Table cells also have aligned gaps, so a gutter only counts between what looks like running text.
 
 use super::line::{Piece, Rows, is_wide, rows};
 
-/// A line with all its pieces.
+/// Line of several pieces.
 #[derive(Debug)]
 struct Line {
     text: String,
@@ -17,9 +17,9 @@ struct Line {
     is_bold: bool,
     is_mono: bool,
     is_table: bool,
-    /// Where its parts begin behind wide gaps: cells, or what a narrow column was stretched to.
+    /// Start of the parts after wide gaps: table cells, or words in a justified narrow column.
     cells: Vec<f32>,
-    /// Set if they are cells.
+    /// True if these parts are cells.
     is_parted: bool,
 }
 
@@ -59,14 +59,13 @@ impl Line {
     }
 }
 
-/// Text after the mark of a list item; nothing where there is no mark.
+/// Returns the text after the bullet of a list item. `None` if there is no bullet.
 fn bullet(text: &str) -> Option<&str> {
     const MARKS: [char; 12] = ['•', '◦', '▪', '▫', '‣', '●', '○', '■', '□', '–', '\u{f0b7}', '\u{f0a7}'];
     let rest = text.trim_start().strip_prefix(MARKS)?;
     (rest.is_empty() || rest.starts_with(' ')).then_some(rest.trim_start())
 }
 
-/// The lines of a cell as one text.
 pub(super) fn joined(rows: &Rows) -> String {
     let mut text = String::new();
     for line in rows.iter().filter_map(|row| Line::of(row)) {
@@ -75,14 +74,13 @@ pub(super) fn joined(rows: &Rows) -> String {
     text
 }
 
-/// The regions of a page as Markdown.
+/// Formats the regions of a page as Markdown.
 pub(super) fn markdown(regions: &[Rows]) -> String {
     let body = body_size(regions);
     let blocks: Vec<String> = regions.iter().flat_map(|rows| blocks(rows, body)).collect();
     blocks.join("\n\n")
 }
 
-/// The size that most letters have.
 fn body_size(regions: &[Rows]) -> f32 {
     let mut sizes: Vec<(f32, usize)> = Vec::new();
     for piece in regions.iter().flatten().flatten() {
@@ -95,7 +93,7 @@ fn body_size(regions: &[Rows]) -> f32 {
     sizes.into_iter().max_by_key(|(_, count)| *count).map_or(1.0, |(size, _)| size.max(0.1))
 }
 
-/// The paragraphs of a region, as Markdown.
+/// Splits a region into paragraphs in Markdown.
 fn blocks(rows: &Rows, body: f32) -> Vec<String> {
     let mut lines: Vec<Line> = rows.iter().filter_map(|row| Line::of(row)).collect();
     tell_cells(&mut lines);
@@ -115,7 +113,7 @@ fn blocks(rows: &Rows, body: f32) -> Vec<String> {
     blocks
 }
 
-/// Cells stand below each other. Gaps that do not are those of words.
+/// Marks lines with cells, which are aligned with those of a neighbouring line. Other gaps are between words.
 fn tell_cells(lines: &mut [Line]) {
     let are_below = |one: &Line, other: &Line| {
         let near = 0.8 * one.size;
@@ -133,7 +131,7 @@ fn tell_cells(lines: &mut [Line]) {
     }
 }
 
-/// Usual distance between lines of a paragraph.
+/// Returns the usual distance between lines of a paragraph.
 fn usual_distance(lines: &[Line]) -> f32 {
     let distance = |pair: &[Line]| match pair {
         [one, other] if one.base - other.base < 2.2 * one.size.max(other.size) => Some(one.base - other.base),
@@ -141,11 +139,11 @@ fn usual_distance(lines: &[Line]) -> f32 {
     };
     let mut distances: Vec<f32> = lines.windows(2).filter_map(distance).collect();
     distances.sort_by(f32::total_cmp);
-    // Where there are as many gaps between paragraphs as within them, those within are the smaller ones.
+    // The lower third excludes the gaps between paragraphs.
     distances.get(distances.len() / 3).copied().unwrap_or(f32::INFINITY)
 }
 
-/// Right edge of the lines around this one.
+/// Returns the right edge of the lines around this one.
 fn right_of(lines: &[Line], at: usize) -> f32 {
     const AROUND: usize = 4;
     let near = lines.get(at.saturating_sub(AROUND)..(at + AROUND).min(lines.len())).unwrap_or_default();
@@ -154,7 +152,7 @@ fn right_of(lines: &[Line], at: usize) -> f32 {
     like.map(|line| line.right).fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Width of a line's first word, or of its first letter where there are no spaces.
+/// Returns the width of a line's first word, or of its first letter in scripts without spaces.
 fn first_word(line: &Line) -> f32 {
     let letters = line.text.chars().count().max(1) as f32;
     let first = line.text.chars().next().is_none_or(is_wide);
@@ -162,7 +160,7 @@ fn first_word(line: &Line) -> f32 {
     (line.right - line.left) * word as f32 / letters
 }
 
-/// Returns whether a line begins something new.
+/// Returns true if a line starts a new paragraph.
 fn begins(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
     let distance = before.base - line.base;
     let size = before.size.max(line.size);
@@ -175,7 +173,7 @@ fn begins(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
     if is_far || is_other || bullet(&line.text).is_some() || before.is_parted != line.is_parted {
         return true;
     }
-    // What would have had room in the line before was put into a line of its own.
+    // The first word would have fitted into the previous line, so the break is intentional.
     let had_room = !is_cut && before.right + first_word(line) + 0.8 * size < right;
     let is_indented = line.left > before.left + 0.8 * size;
     let says_its_end = before.text.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '：', '；', '"', '”', '」']);
@@ -200,7 +198,7 @@ fn block(lines: &[Line], body: f32) -> String {
     }
 }
 
-/// Which level of heading it is.
+/// Returns the level if the lines are a heading.
 fn level(lines: &[Line], text: &str, body: f32) -> Option<usize> {
     const LONGEST: usize = 160;
     let size = lines.iter().map(|line| line.size).fold(f32::INFINITY, f32::min);
@@ -217,8 +215,7 @@ fn level(lines: &[Line], text: &str, body: f32) -> Option<usize> {
     }
 }
 
-/// Adds the next line of a paragraph: without a space between letters of scripts that have none, and without the hyphen that
-/// only the end of the line made.
+/// Appends the next line of a paragraph. Omits the space in scripts without spaces, and a hyphen at a line break.
 fn join(text: &mut String, line: &str) {
     let mut ends = text.chars().rev();
     let (last, before) = (ends.next(), ends.next());
@@ -235,14 +232,14 @@ fn join(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// Lines that a column has at least.
+/// Minimum number of lines in a column.
 const LINES: usize = 4;
-/// A gap between columns at least, as a part of the size of letters.
+/// Minimum width of a gutter, relative to the font size.
 const LEAST: f32 = 0.4;
-/// Columns in columns.
+/// Maximum nesting of columns in columns.
 const DEPTH: usize = 4;
 
-/// Regions in the order in which they are read, each as lines.
+/// Splits a page into regions in reading order.
 pub(super) fn regions(pieces: Vec<Piece>) -> Vec<Rows> {
     let mut regions = Vec::new();
     read(pieces, DEPTH, &mut regions);
@@ -270,7 +267,8 @@ fn read(pieces: Vec<Piece>, depth: usize, regions: &mut Vec<Rows>) {
     }
 }
 
-/// Lines that do not cross the gutter: two columns, or lines as those before them.
+/// Handles lines that do not cross the gutter: reads them as two columns if both sides are text, otherwise adds them to
+/// the lines before.
 fn columns(beside: Rows, gutter: f32, depth: usize, between: &mut Rows, regions: &mut Vec<Rows>) {
     let is_left = |piece: &Piece| piece.right <= gutter;
     let all = || beside.iter().flatten();
@@ -290,8 +288,8 @@ fn crosses(piece: &Piece, gutter: f32) -> bool {
     piece.left < gutter && piece.right > gutter
 }
 
-/// The place of the gap that most lines have. Lines of two columns need not stand beside each other, so a line is looked at
-/// together with the next one; that also closes the gaps between words.
+/// Returns the position of the gap that most lines share. Lines of two columns need not be aligned, so each line is
+/// combined with the next one. This also closes gaps between words.
 fn gutter(rows: &Rows) -> Option<f32> {
     let together = |pair: &[Vec<Piece>]| {
         let mut pieces: Vec<&Piece> = pair.iter().flatten().filter(|piece| !piece.is_table).collect();
@@ -313,7 +311,8 @@ fn gutter(rows: &Rows) -> Option<f32> {
     (count + 1 >= LINES).then_some(place)
 }
 
-/// Returns whether these look like running text, or like columns of it: one that is short leaves most of the lines beside it alone.
+/// Returns true if the pieces look like running text or columns of it. A short column leaves most lines next to it
+/// incomplete.
 fn has_text(pieces: Vec<&Piece>) -> bool {
     let in_columns = |pieces: Vec<&Piece>| {
         let Some(gutter) = gutter(&rows(pieces.iter().copied().cloned().collect())) else { return false };
@@ -324,8 +323,7 @@ fn has_text(pieces: Vec<&Piece>) -> bool {
     is_text(pieces.clone()) || in_columns(pieces)
 }
 
-/// Returns whether these look like lines of running text: most of them fill their column, and say more than a cell
-/// does.
+/// Returns true if the pieces look like running text: most lines fill their column and are longer than a cell.
 fn is_text(pieces: Vec<&Piece>) -> bool {
     const FILLS: f32 = 0.5;
     const SAYS: usize = 12;

@@ -1,5 +1,5 @@
-//! Text that stands upright as the page is seen, and text that was turned: titles at the margin, watermarks, tables on their side.
-//! Each way of standing is a view of its own, so that no line holds letters of two of them.
+//! Upright and rotated text, such as titles in the margin, watermarks and landscape tables. Each orientation is a
+//! separate view, so that no line mixes two of them.
 
 use super::{
     direction::{self, Writing},
@@ -7,12 +7,12 @@ use super::{
     line::{Glyph, Letter, Place},
 };
 
-/// Degrees by which letters of one view may differ: scans are a little askew, and so is what was recognised on them.
+/// Maximum angle in degrees between letters of one view, as scans and their OCR layers are slightly askew.
 const ASKEW: f32 = 3.5;
-/// Views of a page at most. Letters on a curve stand in a hundred ways.
+/// Maximum number of views per page. Letters on a curve have a hundred orientations.
 const MOST_VIEWS: usize = 6;
 
-/// A turn of the page, after which some of its text is upright.
+/// Rotation of the page that makes one orientation upright.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Turn {
     cos: f32,
@@ -21,10 +21,10 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// A turn that makes this way of standing upright.
+    /// Returns the rotation that makes an orientation upright.
     fn upright(way: Way) -> Self {
         let degrees = (-way.angle).rem_euclid(360.0);
-        // Exact, so that lines stay level.
+        // Exact values keep lines horizontal.
         let (cos, sin) = match degrees {
             0.0 => (1.0, 0.0),
             90.0 => (0.0, 1.0),
@@ -35,17 +35,17 @@ impl Turn {
         Self { cos, sin, is_mirrored: way.is_mirrored }
     }
 
-    /// Place of a point of the stored page after the turn.
+    /// Rotates a point of the stored page.
     fn point(&self, (x, y): Place) -> Place {
         let up = x * self.sin + y * self.cos;
         (x * self.cos - y * self.sin, if self.is_mirrored { -up } else { up })
     }
 }
 
-/// A way in which text stands.
+/// Orientation of some text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Way {
-    /// Degrees by which it is turned counterclockwise, from 0 to 360.
+    /// Counterclockwise rotation in degrees, from 0 to 360.
     angle: f32,
     is_mirrored: bool,
 }
@@ -60,24 +60,24 @@ impl Way {
     }
 }
 
-/// The text of a page that stands in one way.
+/// Text of a page in one orientation.
 #[derive(Debug)]
 pub(super) struct View {
     turn: Turn,
     writing: Writing,
     pub(super) letters: Vec<Letter>,
-    /// Set if it is upright as the page is seen.
+    /// True if the text is upright on the displayed page.
     pub(super) is_upright: bool,
 }
 
 impl View {
-    /// Place at which a point of the stored page is laid out.
+    /// Maps a point of the stored page to the layout.
     pub(super) fn point(&self, point: Place) -> Place {
         self.writing.point(self.turn.point(point))
     }
 }
 
-/// The views of a page, that of most letters first. There always is an upright one.
+/// Returns the views of a page, ordered by their number of letters. There is always an upright one.
 pub(super) fn views(content: &Content) -> Vec<View> {
     let home = home(content);
     let (mut ways, _) = ways(&content.glyphs);
@@ -96,8 +96,8 @@ fn home(content: &Content) -> Way {
     Way { angle: content.rotation, is_mirrored: false }
 }
 
-/// The letters that stand in none of the views, in the order in which they are drawn: those on a curve, of which each stands in
-/// its own way, read so.
+/// Returns the text of letters in no view, in drawing order. These are mostly on a curve, each with its own
+/// orientation.
 pub(super) fn others(content: &Content) -> String {
     let (mut ways, is_all) = ways(&content.glyphs);
     if is_all {
@@ -111,7 +111,7 @@ pub(super) fn others(content: &Content) -> String {
     };
     let mut last: Option<&Glyph> = None;
     for glyph in content.glyphs.iter().filter(is_other) {
-        // Letters of other words stand farther apart than one of them is large.
+        // Letters of different words are further apart than the size of a letter.
         let is_far = last.is_some_and(|last| {
             let (x, y) = (glyph.start.0 - last.start.0, glyph.start.1 - last.start.1);
             x.hypot(y) > last.width + last.size * 0.5
@@ -125,7 +125,7 @@ pub(super) fn others(content: &Content) -> String {
     text
 }
 
-/// The letters that stand in this way, upright, in the order in which they are drawn.
+/// Returns the letters in this orientation, rotated upright, in drawing order.
 fn standing(glyphs: &[Glyph], way: Way, turn: Turn) -> Vec<Letter> {
     let mut letters: Vec<Letter> = Vec::new();
     let mut first = 0;
@@ -140,7 +140,7 @@ fn standing(glyphs: &[Glyph], way: Way, turn: Turn) -> Vec<Letter> {
     letters
 }
 
-/// The ways in which letters stand, those of most letters first, and whether these are all.
+/// Returns the most frequent orientations, and true if these are all.
 fn ways(glyphs: &[Glyph]) -> (Vec<Way>, bool) {
     let mut counts: Vec<(Way, usize)> = Vec::new();
     for glyph in glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()) {
@@ -153,7 +153,7 @@ fn ways(glyphs: &[Glyph]) -> (Vec<Way>, bool) {
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let (mut ways, mut is_all): (Vec<Way>, bool) = (Vec::new(), true);
     for (mut way, _) in counts {
-        // A few letters askew among upright ones are upright.
+        // A few askew letters among upright ones count as upright.
         if distance(way.angle, 0.0) <= 1.0 {
             way.angle = 0.0;
         }

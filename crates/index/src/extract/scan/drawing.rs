@@ -1,5 +1,5 @@
-//! The pictures of a page of a PDF, drawn where they stand. Nothing else of a page is drawn: it has no letters, and lines and
-//! areas say nothing.
+//! Renders the images on a PDF page. Text, lines and areas are not drawn: text is extracted directly, and the rest
+//! contains none.
 
 use std::borrow::Cow;
 
@@ -13,20 +13,20 @@ use hayro_interpret::{
 };
 use hayro_syntax::page::Page;
 
-/// Pixels of a point: 200 of an inch, as offices scan.
+/// Pixels per point, for 200 pixels per inch as in office scans.
 const SCALE: f64 = 200.0 / 72.0;
-/// The longer side of a drawn page at the most, in pixels.
+/// Maximum length of the longer side of a rendered page, in pixels.
 const LONGEST: f64 = 2600.0;
-/// Pictures of a page that are drawn; scans have a few, or one for each strip.
+/// Maximum number of images per page. Scans have a few, or one per strip.
 const MOST_PICTURES: u32 = 4000;
-/// Pixels of all pictures that are drawn, with those that each covers.
+/// Maximum number of pixels drawn per page, including samples and overlapping images.
 const MOST_PIXELS: u64 = 400_000_000;
-/// Pixels of a picture to each side that make one of the page, at the most.
+/// Maximum number of samples per pixel in each direction.
 const FINEST: i32 = 4;
-/// Pixels by which a picture has more of them than the page, for one of the page, without being finer.
+/// Number of additional image pixels per page pixel, in each direction, that do not require another sample.
 const HARDLY_FINER: f64 = 0.2;
 
-/// The page as it is seen; none if it has no size.
+/// Renders a page in grey. `None` if it has no size.
 pub(super) fn page(page: &Page<'_>) -> Option<Picture> {
     let (width, height) = page.render_dimensions();
     let (width, height) = (f64::from(width), f64::from(height));
@@ -48,13 +48,13 @@ const fn size(pixels: f64) -> usize {
     pixels.max(1.0) as usize
 }
 
-/// A white page on which pictures are drawn, in grey.
+/// White page on which images are drawn in grey.
 struct Canvas {
     width: usize,
     height: usize,
     pixels: Vec<u8>,
     pictures: u32,
-    /// Pixels that may still be drawn.
+    /// Number of pixels that may still be drawn.
     left: u64,
 }
 
@@ -64,7 +64,7 @@ impl Canvas {
         Self { width, height, pixels, pictures: 0, left: MOST_PIXELS }
     }
 
-    /// Draws what has, at a point of itself, a brightness and a share to which it covers what is below.
+    /// Draws an image. `at` returns the brightness and the coverage at a point in image coordinates.
     fn draw(&mut self, place: Affine, (width, height): (u32, u32), at: impl Fn(Point) -> Option<(u32, u32)>) {
         let whole = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
         let seen = Rect::new(0.0, 0.0, self.width as f64, self.height as f64);
@@ -124,7 +124,7 @@ impl Canvas {
     }
 }
 
-/// Places within a pixel of the page where a picture is looked at. One that is hardly finer than the page is looked at once.
+/// Returns the sample positions within a pixel of the page. An image of about the same resolution is sampled once.
 fn parts(back: Affine) -> Vec<(f64, f64)> {
     let [a, b, c, d, ..] = back.as_coeffs();
     let step = a.hypot(b).max(c.hypot(d));
@@ -133,10 +133,11 @@ fn parts(back: Affine) -> Vec<(f64, f64)> {
     (0..fine * fine).map(|part| (within(part % fine), within(part / fine))).collect()
 }
 
-/// Mixes what so many places of a pixel show with what was there: the sum of their brightness times their shares, and of the shares.
+/// Returns a function that blends the samples of a pixel with its previous value. Its arguments are the sum of
+/// brightness times coverage, the sum of coverage, and the previous value.
 fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
     let whole = 255 * u32::try_from(parts).unwrap_or(1);
-    // A division of numbers takes longer than all else of a pixel.
+    // A multiplication is faster than an integer division, which would dominate the cost per pixel.
     let scale = 1.0 / whole as f32;
     move |brightness, share, below| {
         let sum = brightness + u32::from(below) * (whole - share.min(whole));
@@ -144,14 +145,14 @@ fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
     }
 }
 
-/// Pixels of the page from one edge to the other.
+/// Returns the range of pixels between two edges.
 fn span(from: f64, to: f64, most: usize) -> std::ops::Range<usize> {
     (from.floor().max(0.0) as usize).min(most)..(to.ceil().max(0.0) as usize).min(most)
 }
 
-/// Brightness of the pixel at a point; none outside.
+/// Returns the brightness at a point. `None` outside the image.
 fn grey(greys: &[u8], (width, height): (u32, u32), point: Point) -> Option<u32> {
-    // Written without ranges, since it is asked for each pixel of a page.
+    // Avoids range checks by iterators, as it runs for every pixel of a page.
     if point.x < 0.0 || point.y < 0.0 {
         return None;
     }
@@ -162,13 +163,12 @@ fn grey(greys: &[u8], (width, height): (u32, u32), point: Point) -> Option<u32> 
     greys.get(y as usize * width as usize + x as usize).map(|grey| u32::from(*grey))
 }
 
-/// Brightness of pixels of three colours.
 fn greys(colours: &[u8]) -> Vec<u8> {
     let pixels = colours.chunks_exact(3);
     pixels.map(|pixel| if let [red, green, blue] = *pixel { brightness(red, green, blue) } else { u8::MAX }).collect()
 }
 
-/// Brightness of a colour, as eyes weigh it.
+/// Returns the perceived brightness of a colour.
 const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
     // 299, 587 and 114 thousandths (ITU-R BT.601), in parts of 65,536.
     ((19_595 * red as u32 + 38_470 * green as u32 + 7_471 * blue as u32 + 32_768) >> 16) as u8
@@ -201,7 +201,7 @@ impl<'a> Device<'a> for Canvas {
 mod tests {
     use super::*;
 
-    /// A picture of so many pixels on a page of 4 by 4, from edge to edge.
+    /// Draws an image with `side` pixels per side on a page of 4 by 4 pixels, from edge to edge.
     fn drawn(side: u32, at: impl Fn(u32, u32) -> (u32, u32)) -> Vec<u8> {
         let mut canvas = Canvas::new(4, 4);
         let place = Affine::scale(4.0 / f64::from(side));

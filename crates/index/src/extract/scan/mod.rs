@@ -1,9 +1,9 @@
-//! Pages that are pictures: their letters are recognised, within a budget for the whole document.
+//! Recognition of pages that are images, within a budget for the whole document.
 //!
-//! - [`Scanner`]: what is left of the budget, and the models, which are loaded for the first page that needs them.
-//! - `drawing`: a page of a PDF as a picture, in builds with recognition only.
+//! - [`Scanner`]: remaining budget, and the models, which are loaded for the first page that needs them.
+//! - `drawing`: rendering of a PDF page, only in builds with recognition.
 //!
-//! Pictures may have several pages: of a TIFF file the library reads the first only.
+//! TIFF files may have several pages, but the library reads only the first. This module finds the others.
 
 #[cfg(feature = "ocr")]
 mod drawing;
@@ -20,23 +20,22 @@ use crate::{
 #[cfg(feature = "ocr")]
 pub(crate) use self::present::Scanner;
 
-/// Text that was recognised on a page.
+/// Text recognised on a page.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition makes none"))]
 pub(super) struct RecognisedText {
-    /// As Markdown.
     pub(super) text: String,
-    /// Set if there may be more lines than are recognised.
+    /// True if the page may have more lines than the limit.
     pub(super) is_cut: bool,
 }
 
-/// The text of a page, or why it is not known; an error where it would have to be recognised and that is deferred, or there is no page.
+/// Recognised text or the reason why there is none. An error if recognition is deferred or the page cannot be read.
 type Reading = Result<Result<RecognisedText, UnreadReason>, Failure>;
 
-/// Words for a page on which there may be more.
+/// Description of a page with more text than the limit.
 pub(super) const MORE_TEXT: &str = "more text than is recognised on one page (5000 lines)";
 
-/// Tells of a picture what it says, page by page where it has some.
+/// Reads an image, page by page if it has several.
 pub(super) fn picture(mut bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let pages: Vec<Option<u32>> = match is_tiff(&bytes) {
         true => pages(&bytes).into_iter().map(Some).collect(),
@@ -62,7 +61,7 @@ pub(super) fn picture(mut bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(),
             }
             Ok(Err(why)) => teller.text(DocumentPlace::Page(number), String::new(), None, Some(why))?,
             Err(failure) if count == 1 || failure == Failure::NeedsRecognition => return Err(failure),
-            // The others are read all the same.
+            // Continue with the other pages.
             Err(failure) => {
                 damage.get_or_insert(failure);
                 teller.text(DocumentPlace::Page(number), String::new(), None, None)?;
@@ -78,7 +77,7 @@ pub(super) fn picture(mut bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(),
     }
 }
 
-/// Recognition in a build that has none.
+/// Placeholder in builds without recognition.
 #[cfg(not(feature = "ocr"))]
 #[derive(Debug, Default)]
 pub(crate) struct Scanner(UnreadReason);
@@ -105,18 +104,17 @@ impl Scanner {
     }
 }
 
-/// Pages that are looked at.
 const MOST_PAGES: usize = 10_000;
-/// Fields of a page that are looked at.
+/// Maximum number of fields per page.
 const MOST_FIELDS: usize = 4096;
 
-/// Returns whether bytes begin as a TIFF file does that is no photograph as a camera keeps it.
+/// Returns true for a TIFF file that is not a raw photograph of a camera.
 pub(in crate::extract) fn is_tiff(bytes: &[u8]) -> bool {
     let is_camera = bytes.get(8..10) == Some(b"CR");
     (bytes.starts_with(b"II*\0") || bytes.starts_with(b"MM\0*")) && !is_camera
 }
 
-/// Places at which the pages of a file are described, in order; previews are no pages. Empty where nothing is.
+/// Returns the offsets of the page directories in order, without previews. Empty if there are none.
 pub(super) fn pages(bytes: &[u8]) -> Vec<u32> {
     let file = File(bytes);
     let (mut pages, mut seen) = (Vec::new(), Vec::new());
@@ -132,7 +130,7 @@ pub(super) fn pages(bytes: &[u8]) -> Vec<u32> {
     pages
 }
 
-/// The bytes of a file.
+/// Reader of numbers in a TIFF file.
 struct File<'a>(&'a [u8]);
 
 impl File<'_> {
@@ -146,7 +144,7 @@ impl File<'_> {
         Some(if self.0.starts_with(b"II") { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
     }
 
-    /// Returns true if a page is a preview of another page; `None` if the file has no such page.
+    /// Returns true if a page is a preview of another page. `None` if the file has no such page.
     fn is_preview(&self, page: u32) -> Option<bool> {
         let page = usize::try_from(page).ok()?;
         let count = usize::from(self.short(page)?).min(MOST_FIELDS);
@@ -163,7 +161,7 @@ impl File<'_> {
         Some((0..count).filter_map(is_sign).any(|is_sign| is_sign))
     }
 
-    /// Place at which the page behind this one is described; 0 behind the last.
+    /// Returns the offset of the next page directory, or 0 after the last one.
     fn next(&self, page: u32) -> Option<u32> {
         let page = usize::try_from(page).ok()?;
         self.long(page + 2 + usize::from(self.short(page)?) * 12)
@@ -176,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// A file with as many pages without fields as there are of these, each where it says.
+    /// Builds a file with pages without fields. Each entry is the offset of the next page.
     fn file(pages: &[u32]) -> Vec<u8> {
         let mut bytes = b"II*\0\x08\0\0\0".to_vec();
         for next in pages {

@@ -1,4 +1,4 @@
-//! Recognition in a build that has it, of pages of a PDF and of the picture that a file is.
+//! Recognition of PDF pages and image files, in builds that include it.
 
 use std::{
     fs::File,
@@ -21,18 +21,18 @@ use crate::{
     recognition::Recognition,
 };
 
-/// Size of a model's file at the most, in bytes.
+/// Maximum size of a model file in bytes.
 const MODEL_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Recognises pages of one document.
 pub(crate) struct Scanner {
     models: Models,
     pages: u32,
-    /// Time that is left.
+    /// Time that remains for recognition.
     time: Duration,
 }
 
-/// The models, as far as they are needed.
+/// Models, loaded on first use.
 enum Models {
     Missing(UnreadReason),
     Deferred,
@@ -47,7 +47,7 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// A scanner with the models' files, opened as long as files can be.
+    /// Creates a scanner. Opens the model files, because the worker cannot open files later.
     pub(crate) fn new(recognition: Recognition) -> Self {
         let (folder, budget) = match recognition {
             Recognition::Missing(why) => return Self::without(Models::Missing(why)),
@@ -66,29 +66,29 @@ impl Scanner {
         Self { models, pages: 0, time: Duration::ZERO }
     }
 
-    /// Returns whether letters are recognised, so that it is worth while to look at what may have some.
+    /// Returns true if recognition is available or deferred, so that looking for images is worthwhile.
     pub(in crate::extract) const fn is_wanted(&self) -> bool {
         !matches!(self.models, Models::Missing(_))
     }
 
-    /// The text of a page of a PDF, or why it is not known.
+    /// Recognises a PDF page.
     ///
     /// # Errors
-    /// When it would have to be recognised, and that is deferred.
+    /// If recognition is necessary but deferred.
     pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> Reading {
         self.read(number, || drawing::page(page))
     }
 
-    /// The same of the picture that a file is, or of the page of it that is described at this place.
+    /// Recognises an image file, or the page whose directory is at `page`.
     pub(super) fn photo(&mut self, number: u32, bytes: &mut [u8], page: Option<u32>) -> Reading {
-        // One that is too large or damaged is so whether or not anybody can read its letters.
+        // An unreadable image is reported even if recognition is unavailable.
         let mut failure = None;
         let read = self.read(number, || photo(bytes, page).map_err(|why| failure = Some(why)).ok());
         failure.map_or(read, Err)
     }
 
     fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Reading {
-        // Of each document in an archive it is another page from which on none was recognised.
+        // Each document in an archive has its own first unrecognised page.
         let (spent, late) = (UnreadReason::Spent { first: number }, UnreadReason::OutOfTime { first: number });
         match self.models {
             Models::Deferred => return Err(Failure::NeedsRecognition),
@@ -99,7 +99,7 @@ impl Scanner {
         }
         let begun = Instant::now();
         let deadline = begun + self.time;
-        // A page whose drawing panics is one that cannot be drawn.
+        // A panic while drawing means that the page cannot be rendered.
         let text = catch_unwind(AssertUnwindSafe(|| {
             let recogniser = self.recogniser()?;
             let picture = draw().ok_or(UnreadReason::Undrawn)?;
@@ -141,21 +141,21 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
     Recogniser::load(files, threads).ok()
 }
 
-/// The longer side of what is recognised, in pixels; letters of larger pictures are larger, too.
+/// Maximum length of the longer side for recognition, in pixels. Larger images have larger text.
 const SIDE: u32 = 2600;
 
-/// Decodes a picture, turns it upright and makes it small enough: of a file with pages that which is described there.
+/// Decodes an image or one of its pages upright and scales it down.
 fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
     let is_little = bytes.starts_with(b"II");
     if let (Some(page), Some(first)) = (page, bytes.get_mut(4..8)) {
-        // Its header names the first page, which is all that the library reads.
+        // The library only reads the first page, so the header is pointed to the requested one.
         first.copy_from_slice(&if is_little { page.to_le_bytes() } else { page.to_be_bytes() });
     }
     let opened = picture::opened(Cursor::new(&*bytes));
     let decoded = opened.and_then(|(_, decoder)| picture::decoded(decoder, SIDE));
     let decoded = decoded.map_err(|error| match error {
         ImageError::Limits(_) => Failure::too_large("its picture", picture::MAX_DECODED),
-        // It is whole, and of a kind that few programs write.
+        // The file is intact, but in a rare format.
         ImageError::Unsupported(_) => Failure::Foreign {
             found: "it has a picture in an unsupported form, such as a group 3 fax; save it as PNG".to_owned(),
         },

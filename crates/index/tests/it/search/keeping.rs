@@ -1,4 +1,4 @@
-//! What stays, and what goes.
+//! Tests of persistence and eviction.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ async fn what_is_indexed_stays_and_what_was_cut_off_was_never_there() {
     let id = id_of("half", &[]);
     let mut half = begin(&shelf.index, &id, None).await.unwrap().unwrap();
     half.add((1..200).map(|number| page(number, None, "kept half".to_owned())).collect()).await.unwrap();
-    // Written for good together with another one, and still not there.
+    // Committed together with another document, and still not visible.
     let other = shelf.add("other.pdf", &["kept as well"]).await;
     let all = [whole.clone(), other.clone(), agentd_index::Visible { id, name: "half.pdf".to_owned() }];
     let answer = shelf.search(&all, "kept").await;
@@ -46,7 +46,7 @@ async fn what_nobody_used_for_thirty_days_goes_and_what_was_used_stays() {
     assert_eq!(shelf.index.stats().await.unwrap().stale, 1);
     assert_eq!(shelf.index.sweep().await.unwrap(), 0, "stale ones stay while there is room");
 
-    // What was used is remembered by the next process.
+    // Times of last use survive a restart.
     let shelf = shelf.reopened().await;
     shelf.clock.store(START + 721 * HOUR, Ordering::Relaxed);
     assert_eq!(shelf.index.sweep().await.unwrap(), 1);
@@ -85,7 +85,7 @@ async fn a_second_writer_is_told_so() {
     assert!(matches!(error, IndexError::Busy), "{error}");
 }
 
-/// Chunks and entries of each segment, those of removed documents among them.
+/// Returns the number of chunks and entries per segment, including removed ones.
 fn segments(folder: &std::path::Path) -> Vec<u64> {
     let version = std::fs::read_dir(folder.join("index")).unwrap().next().unwrap().unwrap().path();
     let meta = std::fs::read(version.join("meta.json")).unwrap();
@@ -93,7 +93,7 @@ fn segments(folder: &std::path::Path) -> Vec<u64> {
     meta["segments"].as_array().unwrap().iter().map(|segment| segment["max_doc"].as_u64().unwrap()).collect()
 }
 
-/// Waits until a rest has left this many segments and chunks at the most.
+/// Waits until a rest has left at most this many segments and chunks.
 async fn rested(folder: &std::path::Path, few: usize, chunks: u64) {
     let is_rested = || {
         let kept = segments(folder);
@@ -108,7 +108,7 @@ async fn rested(folder: &std::path::Path, few: usize, chunks: u64) {
     assert!(waited.is_ok(), "{:?}", segments(folder));
 }
 
-/// A search looks into each segment, and each document is one where they come one by one.
+/// Every document added on its own is a segment, and a search looks into each segment.
 #[tokio::test]
 async fn a_rest_leaves_few_segments_and_little_of_what_was_removed() {
     let shelf = Shelf::with(|config| config.rest_after = std::time::Duration::ZERO).await;

@@ -1,4 +1,4 @@
-//! The index is deleted or damaged under those who use it.
+//! Tests of an index that is deleted or damaged while in use.
 
 use agentd_index::{IndexError, IndexHandle};
 use tokio_util::sync::CancellationToken;
@@ -7,7 +7,7 @@ use super::support::{Shelf, cited, config, index_files, words};
 
 #[tokio::test]
 async fn whatever_is_damaged_the_index_opens_and_works() {
-    // Every file in turn: emptied, cut in half, and with other bytes in it.
+    // Each file is emptied, truncated and overwritten in turn.
     let count = {
         let shelf = Shelf::new().await;
         shelf.add("a.pdf", &["some text"]).await;
@@ -32,7 +32,7 @@ async fn whatever_is_damaged_the_index_opens_and_works() {
 
             let index = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
             let shelf = Shelf { index, ..shelf };
-            // What is damaged may show when it is used first; after that it works.
+            // Damage may only show at first use. After that the index works.
             let first = shelf.index.search(words(&[document], "text"), CancellationToken::new()).await;
             if let Err(error) = first {
                 assert!(matches!(error, IndexError::Lost(_)), "{file:?} {damage}: {error}");
@@ -47,7 +47,7 @@ async fn whatever_is_damaged_the_index_opens_and_works() {
 
 #[tokio::test]
 async fn files_that_are_cut_short_under_a_reader_are_an_error_also_where_parts_of_them_are_kept() {
-    // So many chunks that what queries read again and again is kept.
+    // Enough chunks that the library caches what queries read repeatedly.
     let pages: Vec<String> = (0..3000).map(|page| format!("common word{page} {}", "filler ".repeat(30))).collect();
     for is_searched_before in [false, true] {
         let shelf = Shelf::new().await;

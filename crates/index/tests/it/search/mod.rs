@@ -1,4 +1,4 @@
-//! The index and what is found in it.
+//! Tests of the index and its searches.
 
 mod keeping;
 mod loss;

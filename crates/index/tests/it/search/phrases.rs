@@ -1,4 +1,4 @@
-//! Whatever is indexed is found by what it says, and whatever is asked is answered.
+//! Property tests: indexed text is found by its phrases, and every query gets an answer.
 
 use agentd_index::{Query, Request, Visible};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::support::Shelf;
 
-/// Words of several scripts, and what stands between them.
+/// Generates words of several scripts, and separators.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-zA-Z]{1,9}",
@@ -45,8 +45,8 @@ async fn a_phrase_of_a_text_finds_it() {
         for (from, count) in [(0, 5), (4, 3), (7, 12)] {
             let phrase: String = words.iter().skip(from).take(count).map(String::as_str).collect();
             let phrase = phrase.replace(|letter| "\"\\“”„＂".contains(letter), " ");
-            // A word that goes on beyond the phrase is another word, unless its script has no words.
-            // There may be nothing between two of them.
+            // A word that continues beyond the phrase does not match, except in scripts without spaces. There may be
+            // nothing between two words.
             let beside = |words: Option<&[String]>| words.unwrap_or_default().concat();
             let (before, next) = (beside(words.get(..from)), beside(words.get(from + count..)));
             let is_whole = !joins(&phrase, &next) && !joins(&before, &phrase);
@@ -105,7 +105,7 @@ async fn no_query_fails() {
 #[tokio::test]
 async fn words_that_begin_so_are_all_found_however_many_there_are() {
     let shelf = Shelf::new().await;
-    // Terms that lie one behind the other in the files, each in one place, and some between them in many.
+    // Terms that are adjacent in the index, some in one chunk and others in many.
     let page = |page: usize| match page % 7 {
         0 => format!("part{page} partly"),
         _ => format!("part{page} parted {}", "partial ".repeat(page % 3)),

@@ -1,4 +1,4 @@
-//! What is found, what comes first, and how it is shown.
+//! Tests of matching, ranking and snippets.
 
 use agentd_core::knowledge::SearchedBy;
 use agentd_index::{About, Answer, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, Kind, Request, Visible};
@@ -111,7 +111,7 @@ async fn what_the_next_paragraph_of_the_page_has_counts_in_part() {
     let (whole, mut of_whole) = begun("whole.pdf").await;
     let (other, mut of_other) = begun("other.pdf").await;
     let (alone, mut of_alone) = begun("alone.pdf").await;
-    // The pages of documents that come in at once stand between each other.
+    // Chunks of documents that are indexed concurrently are interleaved.
     of_alone.add(vec![page(1, None, "A lighthouse stands at the mouth of it.".to_owned())]).await.unwrap();
     let text = "The keeper of a lighthouse wears a vermilion hat.".to_owned();
     of_other.add(vec![page(1, None, text)]).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_title_counts_for_every_chunk() {
 
 #[tokio::test]
 async fn places_are_cited_as_people_write_them_and_neighbours_are_of_the_same_place() {
-    // What stands on another page would be cited as this one.
+    // Chunks on another page would be cited incorrectly.
     let range = CellRange { first: (0, 2), last: (5, 20) };
     let mut places = vec![
         DocumentPlace::Page(12),
@@ -258,19 +258,19 @@ async fn words_of_scripts_without_spaces_are_found_within_their_sentences() {
     }
 }
 
-/// There are two segments at the least, and what is as good as the best of one is not skipped in the next: equals come in the order in
-/// which they are asked about, and what is better comes first wherever it lies.
+/// With at least two segments, ties are in the order of the request and better chunks come first, regardless of their
+/// segment.
 #[tokio::test]
 async fn equals_of_many_segments_come_in_the_order_of_the_request() {
     let shelf = Shelf::new().await;
     let mut documents = vec![shelf.add("best.txt", &["The heron: heron, harbour, heron."]).await];
     for number in 0..5 {
-        // Other bytes, and the same words: the marks at the end are no letters.
+        // The content differs but the words are equal, as the dots at the end are not terms.
         let page = format!("The harbour of the heron lies east {}", ".".repeat(number + 1));
         documents.push(shelf.add(&format!("{number}.txt"), &[&page]).await);
     }
     let names = ["best.txt", "0.txt", "1.txt", "2.txt", "3.txt", "4.txt"];
-    // With what is better and without it, in both orders; of equals the last one comes first in the second.
+    // With and without the best document, in both orders.
     let orders = [vec![0, 1, 2, 3, 4, 5], vec![1, 2, 3, 4, 5], vec![0, 5, 4, 3, 2, 1], vec![5, 4, 3, 2, 1]];
     for order in orders {
         let asked: Vec<Visible> = order.iter().map(|at| documents[*at].clone()).collect();
@@ -284,7 +284,7 @@ async fn equals_of_many_segments_come_in_the_order_of_the_request() {
     }
 }
 
-/// Enough chunks with a rare word end the search for more, but not if they are those that nobody wants.
+/// Many excluded chunks with a rare word must not end the search early.
 #[tokio::test]
 async fn what_is_left_out_takes_no_place_of_what_is_not() {
     let shelf = Shelf::new().await;

@@ -1,4 +1,4 @@
-//! Regular expressions find what they match, whatever the index makes of them.
+//! Tests that regular expressions find what they match, independent of index terms.
 
 use agentd_core::knowledge::SearchedBy;
 use agentd_index::{Query, Request};
@@ -67,7 +67,7 @@ async fn case_and_limits_are_kept_and_matches_are_marked() {
     let limited = |pattern, limit| Request { limit, ..Request::new(documents.clone(), query(pattern)) };
     let first = shelf.ask(limited("error", 1)).await;
     assert!(cited(&first) == ["r.pdf p. 1"] && first.complete && first.more, "a limit is no lack of time: {first:?}");
-    // Behind the last match there are chunks, but none that matches.
+    // There are chunks after the last match, but none of them matches.
     let all = shelf.ask(limited("parser|printer", 2)).await;
     assert_eq!((cited(&all).len(), all.complete, all.more), (2, true, false));
 

@@ -1,4 +1,4 @@
-//! An index in a folder of its own, and documents made of a few lines.
+//! Helpers: an index in a temporary folder, and small documents.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use agentd_index::{
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// An index by a clock that stands still until it is moved.
+/// Index with a manual clock.
 pub(crate) struct Shelf {
     pub(crate) folder: TempDir,
     pub(crate) index: IndexHandle,
@@ -24,14 +24,14 @@ pub(crate) struct Shelf {
 
 pub(crate) const START: u64 = 1_700_000_000;
 
-/// The files of the index in this folder.
+/// Returns the index files in this folder.
 pub(crate) fn index_files(folder: &Path) -> Vec<PathBuf> {
     let versions = std::fs::read_dir(folder.join("index")).unwrap();
     let folder = versions.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Defaults in this folder.
+/// Default settings for this folder.
 pub(crate) fn config(folder: &Path, clock: &Arc<AtomicU64>) -> IndexConfig {
     let clock = Arc::clone(clock);
     IndexConfig::new(folder.join("index"), Arc::new(move || clock.load(Ordering::Relaxed)))
@@ -51,20 +51,19 @@ impl Shelf {
         Self { folder, index, clock }
     }
 
-    /// The same folder, opened once more.
     pub(crate) async fn reopened(self) -> Self {
         self.index.close().await.unwrap();
         let index = IndexHandle::open(config(self.folder.path(), &self.clock)).await.unwrap();
         Self { index, ..self }
     }
 
-    /// Indexes a document with a chunk a page.
+    /// Indexes a document with one chunk per page.
     pub(crate) async fn add(&self, name: &str, pages: &[impl AsRef<str>]) -> Visible {
         let pages = pages.iter().map(|page| (None, page.as_ref().to_owned())).collect();
         put(&self.index, name, None, pages).await.unwrap()
     }
 
-    /// Indexes a document of these chunks.
+    /// Indexes a document with these chunks.
     pub(crate) async fn add_chunks(&self, name: &str, chunks: Vec<Chunk>) -> Visible {
         let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
         let mut indexing = begin(&self.index, &id, None).await.unwrap().unwrap();
@@ -77,7 +76,7 @@ impl Shelf {
         self.ask(words(documents, query)).await
     }
 
-    /// So many at the most.
+    /// Returns at most `limit` hits.
     pub(crate) async fn first(&self, documents: &[Visible], query: &str, limit: usize) -> Answer {
         self.ask(Request { limit, ..words(documents, query) }).await
     }
@@ -91,12 +90,12 @@ pub(crate) fn words(documents: &[Visible], query: &str) -> Request {
     Request::new(documents.to_vec(), Query::Words(query.to_owned()))
 }
 
-/// The key of a document with this text.
+/// Returns the key of a document with this text.
 pub(crate) fn id_of(name: &str, pages: &[(Option<&str>, String)]) -> DocumentId {
     DocumentId::new(ContentHash::of(format!("{name} {pages:?}").as_bytes()), Kind::Pdf, 1)
 }
 
-/// Begins to index a document; none where it is there.
+/// Starts to index a document. `None` if it is already indexed.
 pub(crate) async fn begin(
     index: &IndexHandle,
     id: &DocumentId,
@@ -108,7 +107,7 @@ pub(crate) async fn begin(
     }
 }
 
-/// Indexes a document with a chunk a page, each under its heading.
+/// Indexes a document with one chunk per page, each with its heading.
 pub(crate) async fn put(
     index: &IndexHandle,
     name: &str,
@@ -128,7 +127,7 @@ pub(crate) fn page(number: u32, heading: Option<&str>, text: String) -> Chunk {
     Chunk { place: DocumentPlace::Page(number), heading: heading.map(str::to_owned), bytes: 0..text.len(), text }
 }
 
-/// Citations and what is marked in them.
+/// Returns citations with the highlighted text.
 pub(crate) fn told(answer: &Answer) -> Vec<String> {
     let hit = |hit: &agentd_index::Hit| {
         let marks: Vec<&str> = hit.snippet.hits.iter().map(|mark| &hit.snippet.text[mark.clone()]).collect();

@@ -1,4 +1,4 @@
-//! A session sees what it was given.
+//! Tests that a session only finds its own documents.
 
 use agentd_index::{Query, Request};
 
@@ -45,7 +45,7 @@ async fn what_others_have_does_not_decide_what_is_a_typo() {
     shelf.add("theirs.pdf", &wrong).await;
     let mine = shelf.add("mine.pdf", &["the harbour is closed", "nothing of it"]).await;
     assert_eq!(cited(&shelf.search(&[mine], "harbuor").await), ["mine.pdf p. 1"]);
-    // Nor are words of others what was meant.
+    // Corrections of typos are not taken from other documents either.
     let other = shelf.add("other.pdf", &["a harbor on the hill"]).await;
     let answer = shelf.search(&[other], "harbuor hill").await;
     assert_eq!(cited(&answer), ["other.pdf p. 1"]);
