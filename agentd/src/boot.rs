@@ -73,13 +73,13 @@ pub struct Parts {
     pub audit: Arc<AuditLog>,
     /// Log of requests to models and their answers. Flushed after the last turn has ended.
     pub exchanges: ExchangeLog,
-    /// The time source.
+    /// Time source of the engine.
     pub clock: Arc<dyn Clock>,
-    /// Sandbox of commands.
+    /// Sandbox for commands of tools.
     pub sandbox: Arc<Sandbox>,
     /// The models in use. Replaced at a reload.
     pub models: Arc<ReloadableModels>,
-    /// Factory for `models`.
+    /// Factory for `models` at a reload.
     pub makers: ModelMaker,
     /// All skills. Their settings are updated at a reload.
     pub skills: SkillStore,
@@ -91,9 +91,9 @@ pub struct Parts {
     pub mcp: Arc<McpPool>,
     /// MCP servers that belong to a session. Each is closed with its session.
     pub session_servers: Arc<SessionServers>,
-    /// Replays recorded sessions.
+    /// Replays sessions from recordings.
     pub player: Arc<Player>,
-    /// Removes unused data.
+    /// Removes unused data as configured.
     pub retention: Arc<Retention>,
     /// Warnings about settings that have no effect.
     pub notes: Vec<String>,
@@ -347,7 +347,6 @@ fn snapshot_config(config: &Config, env: &Environment) -> SnapshotConfig {
     }
 }
 
-/// The system clock.
 struct SystemClock;
 
 impl Clock for SystemClock {

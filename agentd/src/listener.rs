@@ -144,7 +144,7 @@ impl<'a> Presence<'a> {
         Ok(())
     }
 
-    /// Stops accepting connections.
+    /// Stops accepting new connections.
     pub(crate) fn close(&self) {
         self.accepting.abort();
     }

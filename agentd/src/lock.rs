@@ -61,7 +61,6 @@ fn is_at(file: &File, found: io::Result<fs::Metadata>) -> bool {
 /// Lock of the data folder and of its lock file.
 #[derive(Debug)]
 pub struct FolderLock {
-    /// The data folder.
     path: PathBuf,
     folder: File,
     lock: File,

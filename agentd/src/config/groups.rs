@@ -107,7 +107,7 @@ groups! {
         turns: TurnSettings, TurnLayer {
             /// Maximum number of model calls.
             max_steps: Auto<u32>,
-            /// Maximum working time.
+            /// Maximum working time of a turn.
             time_limit: Limit<Span>,
             /// Maximum number of tokens of requests and answers.
             token_budget: Limit<u64>,
@@ -139,7 +139,7 @@ groups! {
             /// Maximum size of all files in bytes.
             max_total_bytes: Within<256, 4_194_304>,
         }
-        /// Settings of skills.
+        /// Settings of skills in requests.
         skills: SkillSettings, SkillLayer {
             /// True if the list of skills is added to requests.
             enabled: bool,
@@ -153,7 +153,7 @@ groups! {
             /// Answer to an expired question.
             on_deadline: OnDeadline,
         }
-        /// Limits of tools.
+        /// Limits of tools and their results.
         tools: ToolLimits, ToolLayer {
             /// Time limit of a command.
             command_timeout: Span,
@@ -205,7 +205,7 @@ groups! {
             /// Names in addition to those that are always passed.
             pass: Vec<String>,
         }
-        /// Sandbox of commands.
+        /// Sandbox and limits of commands.
         sandbox: SandboxSettings, SandboxLayer {
             /// Behaviour if the kernel lacks sandbox features.
             mode: SandboxMode,
@@ -239,7 +239,7 @@ groups! {
             /// Maximum number of changes of one call.
             max_changes: Within<100, 50_000>,
         }
-        /// The audit log.
+        /// Settings of the audit log.
         audit: AuditSettings, AuditLayer {
             /// Size in bytes at which the log is rotated.
             max_file_bytes: Within<4096, 1_099_511_627_776>,
@@ -290,7 +290,7 @@ groups! {
             /// Maximum number of files of a session.
             max_files: Within<1, 100>,
         }
-        /// The daemon's process.
+        /// Settings of the daemon's process.
         service: ServiceSettings, ServiceLayer {
             /// Time limit for running turns at a stop.
             drain_deadline: Span,
@@ -327,7 +327,7 @@ pub enum OnDeadline {
 pub struct FilePath {
     /// The path as written.
     pub text: String,
-    /// The resolved path.
+    /// The path, resolved against the file's folder.
     pub path: PathBuf,
     /// The text with its location, until the path is resolved against its file.
     written: Option<Spanned<String>>,

@@ -56,7 +56,7 @@ subjects! {
     Web = "web.yaml": include_str!("../../../config/web.yaml"),
     /// Language servers and limits: `languages.yaml`.
     Languages = "languages.yaml": include_str!("../../../config/languages.yaml"),
-    /// MCP servers: `mcp_servers.yaml`.
+    /// Settings of MCP servers: `mcp_servers.yaml`.
     Mcp = "mcp_servers.yaml": include_str!("../../../config/mcp_servers.yaml"),
     /// Variables for MCP servers: `mcp_secrets.env`.
     McpSecrets = "mcp_secrets.env": include_str!("../../../config/mcp_secrets.env"),
@@ -106,7 +106,7 @@ pub fn exposed(files: &[PathBuf]) -> Vec<String> {
     files.iter().filter(holds_keys).filter(is_open).map(note).collect()
 }
 
-/// The built-in files.
+/// The built-in files, one per subject.
 pub fn built_in() -> Vec<SourceFile> {
     let file =
         |&subject: &Subject| SourceFile { subject, origin: Origin::BuiltIn, text: subject.built_in().to_owned() };
@@ -262,7 +262,7 @@ pub struct ConfigError {
 pub enum ErrorPlace {
     /// A file. Line and column count from 1; `None` if the whole file is meant.
     File(PathBuf, Option<(u64, u64)>),
-    /// An environment variable.
+    /// A variable of the environment.
     Variable(String),
     /// An option of the command line.
     Flag(String),
@@ -319,7 +319,7 @@ pub struct Sources {
     pub files: Vec<SourceFile>,
     /// The plugins. Their agents and servers have lower precedence than all files.
     pub plugins: Arc<[InstalledPlugin]>,
-    /// The environment.
+    /// The environment of the daemon.
     pub env: Environment,
     /// Value of `--log-level`, if any.
     pub log_level: Option<String>,

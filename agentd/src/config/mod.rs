@@ -59,11 +59,11 @@ mod tests;
 /// The merged configuration of all layers.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Settings of `agentd.yaml`.
+    /// Settings of the daemon in `agentd.yaml`.
     pub daemon: DaemonSettings,
     /// Slots of `models.yaml` and `MODEL_*`.
     pub models: ModelSettings,
-    /// Settings of `tools.yaml`.
+    /// Settings of tools in `tools.yaml`.
     pub tools: ToolSettings,
     /// Agents of `agents.yaml` and of plugins.
     pub agents: Agents,
@@ -71,27 +71,27 @@ pub struct Config {
     pub agent_plugins: BTreeMap<String, String>,
     /// Plugins by server, for MCP servers that a plugin provides, including broken ones.
     pub server_plugins: BTreeMap<String, String>,
-    /// Settings of `skills.yaml`.
+    /// Settings of skills in `skills.yaml`.
     pub skills: SkillSettings,
-    /// Settings of `web.yaml`.
+    /// Settings of the web tools in `web.yaml`.
     pub web: WebConfig,
     /// Language servers of `languages.yaml`.
     pub languages: LanguageConfig,
     /// MCP servers of `mcp_servers.yaml` and of plugins.
     pub mcp: McpConfig,
-    /// Rules of `hitl_rules.yaml`.
+    /// Rules for approvals in `hitl_rules.yaml`.
     pub rules: RuleSettings,
-    /// Text of `prompts/system.md`.
+    /// The main agent's prompt, from `prompts/system.md`.
     pub system_prompt: String,
-    /// Text of `prompts/subagent.md`.
+    /// The subagents' prompt, from `prompts/subagent.md`.
     pub subagent_prompt: String,
-    /// Text of `prompts/compact.md`.
+    /// The prompt for compactions, from `prompts/compact.md`.
     pub compact_prompt: String,
     /// Variables of `.env` files.
     pub dotenv: Environment,
     /// Origin of each value.
     pub origins: Origins,
-    /// Values for display.
+    /// Values of all keys, for display.
     pub values: ConfigValues,
     /// Files that were read, lowest layer first.
     pub files: Vec<PathBuf>,

@@ -4,7 +4,6 @@
 //! They are read a second time on request, as plain YAML: the typed settings know neither their keys nor how a secret
 //! was written. Secrets are detected in three ways: by the name of the key, by the typed settings that store them as
 //! secrets, and by their form.
-//! one, and by its form.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 

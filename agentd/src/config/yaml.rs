@@ -242,7 +242,7 @@ impl Scalar for Span {
     }
 }
 
-/// Implements [`Scalar`] for positive numbers, and for types in which a keyword means `None`.
+/// Implements `Scalar` for positive numbers, and for types in which a keyword means `None`.
 macro_rules! scalars {
     ($($number:ty),*; $($absent:ident: $word:literal),*) => {
         $(impl Scalar for $number {

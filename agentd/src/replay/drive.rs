@@ -171,7 +171,6 @@ impl PlayedClock {
         Self(is_played.then(|| Mutex::new(Timestamp::UNIX_EPOCH)))
     }
 
-    /// Sets the time.
     pub(super) fn set(&self, now: Timestamp) {
         if let Some(time) = &self.0 {
             *time.lock().unwrap_or_else(PoisonError::into_inner) = now;

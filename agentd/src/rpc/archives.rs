@@ -103,7 +103,7 @@ fn write(exporter: &Exporter, form: ExportForm, outlet: &Outlet<Piece>) -> Resul
     } else {
         exporter.archive(PieceWriter::new(outlet, |data| Ok(piece(export_piece::Part::Data(data)))))?
     };
-    // A missing summary tells the client that the export is incomplete.
+    // Without a summary, the client knows that the export is incomplete.
     Ok(outlet.send(Ok(piece(export_piece::Part::Summary((&content).into()))))?)
 }
 
@@ -198,7 +198,7 @@ async fn tell(
                 break;
             }
         }
-        // Dropping the receiver tells the player that the client is gone.
+        // Dropping the receiver ends the replay.
         drop(heard);
     };
     let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news, &stop), hand_on);
@@ -318,7 +318,7 @@ fn write_exchanges(kept: &KeptExchanges, outlet: &Outlet<Result<v1::TracePiece, 
         writer.write_all(b"\n")?;
     }
     writer.flush()?;
-    // A missing summary tells the client that the output is incomplete.
+    // Without a summary, the client knows that the output is incomplete.
     let summary = v1::TraceSummary { remarks: kept.remarks.clone() };
     outlet.send(Ok(v1::TracePiece { part: Some(trace_piece::Part::Summary(summary)) }))
 }

@@ -24,7 +24,7 @@ pub(crate) struct Home {
     notify: UnixDatagram,
 }
 
-/// Running daemon process.
+/// Process of a running daemon.
 pub(crate) struct Daemon {
     child: Child,
 }

@@ -30,10 +30,10 @@ pub enum Wire {
     /// llama.cpp's own `/completion`, with tools in the text.
     #[serde(alias = "llama.cpp", alias = "completion")]
     LlamaCpp,
-    /// Anthropic's Messages API.
+    /// Anthropic's Messages API, `/messages`.
     #[serde(alias = "messages")]
     Anthropic,
-    /// OpenAI's Responses API.
+    /// OpenAI's Responses API, `/responses`.
     Responses,
 }
 
@@ -64,7 +64,7 @@ pub enum Thinking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// The lowest effort.
+    /// The lowest possible effort.
     Low,
     /// Lower effort than usual.
     Medium,
@@ -72,7 +72,7 @@ pub enum Effort {
     High,
     /// Higher effort than usual.
     Xhigh,
-    /// The highest effort.
+    /// The highest possible effort.
     Max,
 }
 
@@ -109,7 +109,7 @@ pub struct ModelConfig {
     /// True if the server is asked for the reason of a cache miss. `None` to ask only Anthropic's own server. For
     /// `anthropic` and `responses`.
     pub cache_reasons: Option<bool>,
-    /// Prices of tokens.
+    /// Prices of the model's tokens.
     pub prices: Option<Prices>,
     /// Time limit of a connection, in milliseconds.
     pub connect_timeout_ms: u64,

@@ -48,7 +48,7 @@ const MAX_NAMED: usize = 64;
 #[derive(Debug, thiserror::Error)]
 #[error("the model of slot {slot} cannot be used")]
 pub struct SlotError {
-    /// The affected slot.
+    /// Slot with the invalid configuration.
     pub slot: Slot,
     /// The reason of the error.
     #[source]

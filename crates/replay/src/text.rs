@@ -24,8 +24,8 @@ pub const MAX_RECORDING: usize = 64 << 20;
 /// Maximum number of messages of one request, far more than fit into a model's window.
 const MAX_MESSAGES: usize = 100_000;
 
-/// Maximum number of messages of all requests in a recording. Each request is expanded in memory, so a short text could
-/// otherwise take up a lot of it.
+/// Maximum number of messages that all requests of a recording share with earlier ones. Each request is expanded in
+/// memory, so a short text could otherwise take up a lot of it.
 const MAX_VALUES: usize = 4_000_000;
 
 /// Reason why a text is not a valid recording.

@@ -17,9 +17,9 @@ const MOST: usize = 128;
 /// Kind of exported data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Spans of turns.
+    /// Spans of turns and their parts.
     Traces,
-    /// Metrics of turns.
+    /// Counters and histograms of turns.
     Metrics,
 }
 

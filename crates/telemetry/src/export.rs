@@ -44,7 +44,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(250);
 
-/// The journal.
+/// The journal, from which turns are exported.
 pub type TurnSource = Arc<dyn Store>;
 
 /// File with the position of a signal.
@@ -210,8 +210,7 @@ impl Export {
         Ok(position)
     }
 
-    /// Turns after the position. If the place may belong to another turn, for example after restoring a journal, the
-    /// time decides.
+    /// Turns after the position. If its place may belong to another turn by now, the time decides.
     async fn find(&mut self, position: Position) -> Result<Vec<EndedTurn>, Delay> {
         let page = self.source.ended_turns(position.place.saturating_sub(1), BATCH).await?;
         let is_kept = match position.turn_id {

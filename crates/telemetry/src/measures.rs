@@ -22,7 +22,7 @@ const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 5
 /// Attributes of a series.
 type Attributes = Vec<(&'static str, String)>;
 
-/// Measurements so far.
+/// Measurements since a start time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measures {
     series: BTreeMap<(&'static str, Attributes), SeriesValue>,

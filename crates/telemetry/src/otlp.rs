@@ -48,7 +48,7 @@ messages! {
         /// Reason of the rejection.
         message: String = (string, tag = "2"),
     }
-    /// Export of spans.
+    /// Request that exports spans.
     ExportTraces {
         /// Spans, grouped by process.
         resource_spans: Vec<ResourceSpans> = (message, repeated, tag = "1"),
@@ -64,7 +64,7 @@ messages! {
     ScopeSpans {
         /// The instrumentation that produced them.
         scope: Option<Scope> = (message, optional, tag = "1"),
-        /// The spans themselves.
+        /// Spans produced by the instrumentation.
         spans: Vec<Span> = (message, repeated, tag = "2"),
     }
     /// Span of a trace.
@@ -106,7 +106,7 @@ messages! {
         /// Code of the outcome.
         code: i32 = (enumeration = "StatusCode", tag = "3"),
     }
-    /// Export of metrics.
+    /// Request that exports metrics.
     ExportMetrics {
         /// Metrics, grouped by process.
         resource_metrics: Vec<ResourceMetrics> = (message, repeated, tag = "1"),
@@ -122,7 +122,7 @@ messages! {
     ScopeMetrics {
         /// The instrumentation that produced them.
         scope: Option<Scope> = (message, optional, tag = "1"),
-        /// The metrics themselves.
+        /// Metrics produced by the instrumentation.
         metrics: Vec<Metric> = (message, repeated, tag = "2"),
     }
     /// Metric with its data points.
@@ -161,13 +161,13 @@ messages! {
         /// Attributes of the point.
         attributes: Vec<KeyValue> = (message, repeated, tag = "7"),
     }
-    /// Distribution of values.
+    /// Distribution of values over buckets.
     HistogramPoint {
         /// Start of the counted period in nanoseconds since 1970.
         start_ns: u64 = (fixed64, tag = "2"),
         /// Time of the value in nanoseconds since 1970.
         time_ns: u64 = (fixed64, tag = "3"),
-        /// Number of values.
+        /// Number of values in all buckets.
         count: u64 = (fixed64, tag = "4"),
         /// Sum of the values.
         sum: Option<f64> = (double, optional, tag = "5"),
@@ -241,9 +241,9 @@ pub enum SpanKind {
 pub enum StatusCode {
     /// The outcome is unspecified.
     Unset = 0,
-    /// The operation succeeded.
+    /// The operation was successful.
     Ok = 1,
-    /// The operation failed.
+    /// The operation has failed.
     Error = 2,
 }
 

@@ -3,7 +3,6 @@
 //! Also the servers of plugins, which have lower precedence than those of all files. Entries in `mcp_servers.yaml` can
 //! adjust a plugin's server: whether it is enabled, its tools and their effects, additional variables and headers. An
 //! entry that sets a command or an address defines another server, and the plugin's is not used.
-//! is another server, and the plugin's is not used.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

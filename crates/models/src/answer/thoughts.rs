@@ -57,14 +57,14 @@ pub(crate) struct Splitter {
 
 #[derive(Debug, Clone, Copy, Default)]
 enum State {
-    /// Reasoning may start.
+    /// At the start, where reasoning may begin.
     #[default]
     Start,
     /// After reasoning. Blanks are dropped.
     Behind,
     /// In reasoning up to `end`. `begun` is true once it is not blank.
     Thoughts { end: &'static str, begun: bool },
-    /// In text.
+    /// In text outside of reasoning.
     Words,
     /// In the head of a channel.
     Head,

@@ -43,7 +43,6 @@ const MAX_GULP: usize = 64 << 10;
 /// Hint for an answer that broke off.
 const CONNECTION_CLOSED: &str = "the server or something on the way to it closed the connection; try again";
 
-/// Progress of reading.
 pub(super) enum Progress {
     More,
     /// The server has paused. The answer continues once this content is sent back.
@@ -59,7 +58,7 @@ enum Form {
     Whole(Vec<u8>),
 }
 
-/// Answer in progress.
+/// Answer that is being read.
 pub(super) struct Reading {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     says_html: bool,

@@ -66,7 +66,7 @@ pub(crate) struct ModelFacts {
     told: OnceCell<()>,
     /// Initialised once the server was queried about pictures.
     sight: OnceCell<()>,
-    /// True while a server that must be queried for the model's name lists none, and accepts requests all the same.
+    /// True while the server lists no models although requests must name one, and accepts requests all the same.
     unlisted: AtomicBool,
     /// Time from which the server may be queried again.
     rests_until: Mutex<Option<Instant>>,

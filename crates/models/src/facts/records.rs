@@ -345,7 +345,7 @@ impl ModelRecord {
         (!self.is_empty()).then_some(self)
     }
 
-    /// Removes expired facts.
+    /// Removes facts that have expired.
     fn forget_old(&mut self, now: i64) {
         let is_fresh = |at: i64, seconds: i64| now.saturating_sub(at) < seconds;
         self.limit = self.limit.filter(|limit| is_fresh(limit.at, BELIEVED));

@@ -26,11 +26,11 @@ use crate::{
 pub(crate) struct ServerFacts {
     /// ID of the model.
     pub(crate) id: Option<String>,
-    /// Its context window.
+    /// Context window of the model.
     pub(crate) window: WindowFacts,
-    /// Its abilities.
+    /// Abilities of the model.
     pub(crate) abilities: ModelAbilities,
-    /// Its prices.
+    /// Prices of the model, if the server lists them.
     pub(crate) prices: Option<Prices>,
     /// True if the server reports the window only once the model is loaded, and it is not loaded yet.
     pub(crate) loads_later: bool,
@@ -51,7 +51,7 @@ pub(crate) struct ModelAbilities {
 /// Facts about a window, in tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WindowFacts {
-    /// Its exact size.
+    /// Exact size of the window.
     exact: Option<u64>,
     /// Size for which the model was trained. The server may have configured less, and some then truncate requests
     /// silently, so this is only an upper bound.

@@ -44,7 +44,7 @@ pub(crate) enum Change {
     WithoutField(String),
     /// Leaves out the tool of that name.
     WithoutTool(String),
-    /// Sends no pictures.
+    /// Leaves out all pictures.
     WithoutPictures,
     /// Leaves out the picture with that hash.
     WithoutPicture(u64),
@@ -342,7 +342,7 @@ pub(crate) struct SentParts {
     pub(crate) pictures: Vec<u64>,
     /// Fields of the body that are not part of the conversation.
     pub(crate) fields: Vec<String>,
-    /// Those fields that are not configured.
+    /// Subset of `fields` that is not configured.
     pub(crate) extras: Vec<String>,
 }
 

@@ -166,7 +166,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Writes a field.
+    /// Writes a field of the body.
     pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.set_raw(name, &serde_json::to_string(value).map_err(unwritable)?);
         Ok(())

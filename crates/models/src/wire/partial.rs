@@ -64,7 +64,7 @@ pub(crate) struct CallBounds {
 }
 
 impl CallBounds {
-    /// Counts another call.
+    /// Counts another call of the answer.
     pub(crate) fn begin(&mut self, target: &Target) -> Result<(), Failure> {
         self.calls += 1;
         if self.calls <= MAX_CALLS {

@@ -118,7 +118,7 @@ pub(super) struct ServerError {
     pub(super) wait: Option<Duration>,
     /// Time at which an exhausted quota is renewed.
     pub(super) reset: Option<Timestamp>,
-    /// Anthropic's request ID.
+    /// Request ID in Anthropic's error body.
     pub(super) request_id: Option<String>,
 }
 

@@ -277,7 +277,6 @@ enum Body {
 }
 
 impl PartialBlocks {
-    /// Starts a block.
     fn begin(&mut self, target: &Target, index: u64, raw: &RawValue, answer: &mut Answer) -> Result<(), Failure> {
         let Ok(head) = serde_json::from_str::<BlockHead<'_>>(raw.get()) else {
             self.is_odd = true;

@@ -113,7 +113,6 @@ fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value
     json!({"type": "function", "function": {"name": name, "description": description, "parameters": parameters}})
 }
 
-/// Host of OpenRouter.
 const OPENROUTER: &str = "openrouter.ai";
 
 /// The cache mark, as a field that a server may refuse.

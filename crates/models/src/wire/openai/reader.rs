@@ -145,7 +145,7 @@ fn account(target: &Target, chunk: &Chunk<'_>, answer: &mut Answer) {
 struct Chunk<'a> {
     choices: Option<Vec<Choice<'a>>>,
     usage: Option<Value>,
-    /// llama.cpp's own usage.
+    /// Usage as sent by llama.cpp.
     timings: Option<Timings>,
     /// Usage as sent by Groq.
     x_groq: Option<Value>,

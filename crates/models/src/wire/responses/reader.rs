@@ -162,7 +162,7 @@ struct Event<'a> {
     delta: Text<'a>,
     /// Complete arguments of a call.
     arguments: Option<&'a RawValue>,
-    /// The item itself.
+    /// Item that starts or is complete.
     item: Option<&'a RawValue>,
     /// The answer so far, or the whole one.
     response: Option<&'a RawValue>,
@@ -263,7 +263,7 @@ enum Numbering {
 /// Position of an event in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventPlace {
-    /// The expected event.
+    /// The event with the expected number.
     Next,
     /// An event that has already arrived.
     Repeated,
