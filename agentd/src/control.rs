@@ -315,7 +315,6 @@ const UNREADABLE: &str = "the plugins could not be looked at";
 
 /// Names of a plugin's parts that are already in use.
 struct Clashes {
-    /// Name of the plugin.
     name: String,
     found: Vec<ProjectProblem>,
 }

@@ -158,7 +158,6 @@ impl<'a> Presence<'a> {
         }
     }
 
-    /// Current socket path of the daemon.
     pub(crate) fn socket(&self) -> watch::Receiver<PathBuf> {
         self.socket.subscribe()
     }

@@ -444,7 +444,6 @@ impl Reader<'_> {
     }
 }
 
-/// The address in an environment variable.
 fn url_in(variable: &str, text: &str) -> Result<String, ConfigError> {
     check_url(text).map_err(|why| {
         ConfigError::new(ErrorPlace::Variable(variable.to_owned()), why.replace("base_url", "the address"))

@@ -18,7 +18,6 @@ use crate::config::{
     yaml,
 };
 
-/// Mask of a secret.
 const MASK: &str = "•••";
 
 /// Suffixes of names of secrets, in lower case without punctuation.
@@ -192,7 +191,6 @@ fn expand(tree: &mut Value, variables: &HashMap<String, String>) {
     }
 }
 
-/// Masks secrets in values.
 struct Mask<'a> {
     secrets: &'a [&'a str],
     clean: &'a dyn Fn(&str) -> String,

@@ -97,7 +97,6 @@ pub(super) fn text(
     expand(&value.value, variables).map_err(|message| ConfigError::new(place(file, value.defined), message))
 }
 
-/// Place of a value.
 pub(super) fn place(file: &SourceFile, location: Location) -> ErrorPlace {
     let known = location.line() > 0;
     ErrorPlace::File(file.origin.path(), known.then(|| (location.line(), location.column())))

@@ -18,7 +18,6 @@ use agentd_engine::ProbedModel;
 
 use self::questions::{CODE_WORD, COLOUR, HeardAnswer, LongQuestion, hear};
 
-/// Number of requests of a test.
 const REQUESTS: u32 = 6;
 
 /// Approximate tokens of all short requests and their answers.
@@ -46,7 +45,6 @@ pub(crate) struct ModelTest {
     calls: bool,
     /// First answer to the long question.
     read: Option<HeardAnswer>,
-    /// Usage of all requests so far.
     spent: Usage,
 }
 

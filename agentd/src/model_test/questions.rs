@@ -48,7 +48,6 @@ const RED_SQUARE: &[u8] = &[
 /// Colour of the picture, as expected in the answer.
 pub(super) const COLOUR: &str = "red";
 
-/// Filler words of the long question.
 const FILLER: [&str; 12] = [
     "river", "stone", "letter", "window", "garden", "paper", "silver", "market", "bridge", "winter", "engine", "island",
 ];
@@ -91,7 +90,6 @@ pub(super) fn greeting(session: SessionId) -> ModelRequest {
     request(session, vec![said("Answer with the word OK, and nothing else.")], Vec::new())
 }
 
-/// Request for a tool call.
 pub(super) fn one_call(session: SessionId) -> ModelRequest {
     request(session, vec![said(format!("Call the tool {TOOL} with the word {WORD}."))], vec![tool()])
 }
@@ -155,7 +153,6 @@ impl LongQuestion {
         Self { text }
     }
 
-    /// Estimated number of tokens.
     pub(super) fn tokens(&self) -> u64 {
         tokens::estimate(&self.text)
     }
@@ -174,7 +171,6 @@ const MAX_CALLS: usize = 8;
 /// Maximum length of an excerpt in characters.
 const SHOWN: usize = 120;
 
-/// Answer of the model.
 #[derive(Debug, Default)]
 pub(super) struct HeardAnswer {
     pub(super) text: String,

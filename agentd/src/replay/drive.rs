@@ -248,7 +248,6 @@ impl Snapshots for NoSnapshots {
     }
 }
 
-/// Temporary folder of one replay.
 pub(super) struct PlayFolder(PathBuf);
 
 impl PlayFolder {

@@ -192,7 +192,6 @@ async fn resident_bytes() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Default number of sessions in a snapshot.
 const DEFAULT_SESSIONS: usize = 100;
 
 /// Maximum number of sessions in a snapshot.

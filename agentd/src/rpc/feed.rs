@@ -212,7 +212,6 @@ impl ClientCalls {
         (Self { tools: Line::new(requests), files: Line::new(questions) }, lines)
     }
 
-    /// The next request to the client.
     pub(super) async fn next(&mut self) -> ClientQuestion {
         tokio::select! {
             request = self.tools.next() => ClientQuestion::Tool(request),

@@ -71,10 +71,8 @@ use crate::{boot::Parts, control::DaemonControl, failure::Refusal, health::Healt
 /// Receive window of uploads on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
 
-/// Answer of a method.
 type Reply<T> = Result<Response<T>, Status>;
 
-/// Answer stream of a method.
 type ReplyStream<T> = BoxStream<'static, Result<T, Status>>;
 
 /// Error of a method: a status, or a refusal converted to one.

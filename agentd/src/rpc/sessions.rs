@@ -16,7 +16,6 @@ use super::Refusal;
 /// Default number of listed sessions.
 const DEFAULT_SESSIONS: usize = 100;
 
-/// Default number of items.
 const DEFAULT_ITEMS: usize = 1000;
 
 /// Default number of search results.

@@ -17,14 +17,12 @@ use nix::{
 /// Time limit of every wait. Never reached in a passing test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Folders of one daemon.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
     /// Socket for the daemon's notifications to its supervisor, which is the test.
     notify: UnixDatagram,
 }
 
-/// Process of a running daemon.
 pub(crate) struct Daemon {
     child: Child,
 }
@@ -61,7 +59,6 @@ impl Home {
         fs::read_to_string(self.path().join("log")).unwrap_or_default()
     }
 
-    /// Writes a configuration file.
     pub(crate) fn configure(&self, name: &str, text: &str) {
         let file = self.path().join("config").join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -101,7 +98,6 @@ impl Home {
         daemon
     }
 
-    /// Starts a daemon without waiting.
     pub(crate) fn spawn(&self, command: &mut Command) -> Daemon {
         Daemon { child: command.spawn().unwrap() }
     }
@@ -133,7 +129,6 @@ impl Daemon {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
 
-    /// Waits until the daemon exits.
     pub(crate) fn ended(mut self) -> Ended {
         let mut status = None;
         wait_until("the daemon ends", || {
@@ -178,7 +173,6 @@ impl Ended {
     }
 }
 
-/// Polls until the condition holds.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -140,7 +140,6 @@ impl Model for HttpModel {
     }
 }
 
-/// Phase of a call.
 enum Phase {
     Opening,
     Waiting(Duration),
@@ -166,7 +165,6 @@ struct Call {
     pauses: u32,
     /// Number of attempts, including the current one.
     attempts: u32,
-    /// Recording of the current attempt.
     recording: Recording,
     chunks: VecDeque<ModelChunk>,
 }

@@ -19,9 +19,7 @@ pub type Redaction = Arc<dyn Fn(&str) -> String + Send + Sync>;
 const SHOWN_LINES: usize = 80;
 /// Maximum length of a compared text in bytes.
 const LONGEST: usize = 256 << 10;
-/// Time limit for computing a difference.
 const DIFF_TIME: Duration = Duration::from_millis(200);
-/// Length of a UUID as text.
 const UUID: usize = 36;
 
 /// First difference between two requests.

@@ -60,13 +60,11 @@ pub struct Script {
 #[derive(Default)]
 struct State {
     recording: Recording,
-    /// Index of the current turn.
     turn: usize,
     /// True for the facts of the turn that were replayed.
     played: Vec<bool>,
     /// Sessions with their voice numbers in the recording.
     voices: HashMap<SessionId, u32>,
-    /// The last request of each session.
     requests: HashMap<SessionId, CanonicalRequest>,
     /// Previews of calls in the current turn.
     previews: HashMap<CallId, Option<String>>,

@@ -285,7 +285,6 @@ pub(crate) fn nanoseconds(at: Timestamp) -> u64 {
 /// Maximum length of a text in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// Input and answer of a turn.
 fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
     let said = |span: &Span| match &span.kind {
         SpanKind::Input { text, .. } => Some(message("user", vec![part("text", text)])),
@@ -328,7 +327,6 @@ fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyV
     vec![KeyValue::new(names::OUTPUT_MESSAGES, json!([said_by_model(parts, finish)]).to_string())]
 }
 
-/// Arguments and result of a tool call.
 fn tool_content(tool: &ToolSpan) -> Vec<KeyValue> {
     let arguments = tool.ran_with.as_ref().unwrap_or(&tool.arguments);
     vec![

@@ -8,7 +8,6 @@ use serde::{Deserialize as _, de::IntoDeserializer as _};
 use super::{MIN_WINDOW, SlotLayer, url_in};
 use crate::config::{ConfigError, ErrorPlace, Sources};
 
-/// Settings of a slot from its variables.
 pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigError> {
     let text = |key| sources.env.text(variable(slot, key)).map(|text| text.trim().to_owned());
     let some = |key| text(key).filter(|text| !text.is_empty());

@@ -48,7 +48,6 @@ impl Line {
 }
 
 impl CodeSpans {
-    /// Processes the next piece.
     pub(crate) fn add(&mut self, text: &str) {
         for character in text.chars() {
             if character == '`' && self.fence.is_none_or(|(mark, _)| mark == '`') {
@@ -104,7 +103,6 @@ impl CodeSpans {
         if self.fence.is_some() { !(is_mark && self.opens) } else { is_mark }
     }
 
-    /// The most recent character.
     pub(crate) fn last(&self) -> Option<char> {
         self.last
     }

@@ -24,14 +24,12 @@ pub(crate) const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 /// it stays far below the protocol's message limit (16 MiB). Longer texts are always mistakes of a model.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// Kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
     Reasoning,
 }
 
-/// Call as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RawCall {
     pub(crate) name: String,
@@ -52,7 +50,6 @@ pub(crate) struct Answer {
     pub(crate) usage: Option<Usage>,
     /// Tokens written to the cache for an hour.
     pub(crate) hour_writes: u64,
-    /// Remarks of the server on the request.
     pub(crate) remarks: Vec<ServerRemark>,
     /// Measure of all content. An event that does not change it is only a keep-alive.
     pub(crate) size: usize,

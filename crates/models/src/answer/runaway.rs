@@ -52,7 +52,6 @@ impl Guard {
         Self { limits, last: None, run: 0, recent: Vec::new(), seen: 0 }
     }
 
-    /// Checks the next piece.
     pub(crate) fn check(&mut self, piece: &str) -> Option<Runaway> {
         let (character, phrase) = (self.check_characters(piece), self.check_phrases(piece));
         // The earlier one, so that the cut does not depend on how the answer is split into pieces.

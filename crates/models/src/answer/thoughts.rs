@@ -32,7 +32,6 @@ const CHANNEL_ENDS: [&str; 5] = ["<|channel|>", "<|start|>", "<|end|>", "<|retur
 /// Maximum length of a channel's head, in bytes.
 const MAX_HEAD: usize = 256;
 
-/// Part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     Text(String),
@@ -75,7 +74,6 @@ enum State {
 }
 
 impl Splitter {
-    /// Processes the next piece.
     pub(crate) fn push(&mut self, piece: &str) -> Vec<Part> {
         self.held.push_str(piece);
         self.run(false)

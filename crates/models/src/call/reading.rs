@@ -58,7 +58,6 @@ enum Form {
     Whole(Vec<u8>),
 }
 
-/// Answer that is being read.
 pub(super) struct Reading {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     says_html: bool,

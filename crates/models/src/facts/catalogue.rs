@@ -64,7 +64,6 @@ pub(crate) struct PublishedModel {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Catalogue {
-    /// Date of the catalogue.
     date: String,
     /// Table that the catalogue was generated from.
     source: String,
@@ -87,7 +86,6 @@ impl Catalogue {
     }
 }
 
-/// Name of the provider with this host.
 fn provider(host: &str) -> Option<&'static str> {
     HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known)).map(|(_, provider)| *provider)
 }

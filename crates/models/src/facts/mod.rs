@@ -51,16 +51,13 @@ const REFUTED_BY: u64 = 20;
 /// Maximum number of states of the facts per run. They rarely change, and each is stored as long as the model.
 const MAX_STATES: u32 = 256;
 
-/// Facts about one model.
 pub(crate) struct ModelFacts {
-    /// Configuration of the model.
     pub(crate) config: ModelConfig,
     /// Address and client of its server.
     pub(crate) target: Target,
     /// First state of a linked list. References to older states stay valid.
     first: KnownFacts,
     states: AtomicU32,
-    /// Record of facts learnt about the model.
     pub(crate) record: RecordHandle,
     /// Initialised once the server was queried.
     told: OnceCell<()>,
@@ -119,7 +116,6 @@ impl ModelFacts {
         }
     }
 
-    /// Current facts about the model.
     pub(crate) fn info(&self) -> &ModelInfo {
         &self.first.last().info
     }

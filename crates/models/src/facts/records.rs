@@ -99,7 +99,6 @@ impl ModelRecords {
     }
 }
 
-/// Handle to the record of one model.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordHandle {
     all: Arc<ModelRecords>,
@@ -290,7 +289,6 @@ pub(crate) struct WindowLimit {
     at: i64,
 }
 
-/// Everything learnt about one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelRecord {
     #[serde(flatten)]
@@ -320,7 +318,6 @@ impl ModelRecord {
         Self { key, used: now, id: None, told: None, abilities: None, prices: None, limit: None, changes: Vec::new() }
     }
 
-    /// Returns true if nothing is recorded.
     fn is_empty(&self) -> bool {
         *self == Self::new(self.key.clone(), self.used)
     }

@@ -24,11 +24,8 @@ use crate::{
 /// Facts that a server reported about a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ServerFacts {
-    /// ID of the model.
     pub(crate) id: Option<String>,
-    /// Context window of the model.
     pub(crate) window: WindowFacts,
-    /// Abilities of the model.
     pub(crate) abilities: ModelAbilities,
     /// Prices of the model, if the server lists them.
     pub(crate) prices: Option<Prices>,

@@ -23,7 +23,6 @@ use crate::http::{learning::Refusal, target::Target};
 /// Status of an error within an answer that does not name one.
 const UNKNOWN: u16 = 0;
 
-/// Failed attempt of a call.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: ModelError,

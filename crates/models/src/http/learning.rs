@@ -125,7 +125,6 @@ fn hash_of(part: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Hash of a picture.
 pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
     shown.content.as_ref().map(hash_of)
 }
@@ -133,7 +132,6 @@ pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
 /// Note in place of pictures that are not sent.
 const UNSEEN: &str = "(Not all of these pictures are shown: the server of the model refused them.)";
 
-/// Hash of an answer schema.
 pub(crate) fn fingerprint(schema: &AnswerSchema) -> u64 {
     hash_of(&schema.text())
 }
@@ -236,10 +234,8 @@ const RENAMED_LIMIT: &str = "max_completion_tokens";
 /// Minimum number in a refusal that can be an answer's limit, in tokens.
 const MIN_ANSWER: u64 = 256;
 
-/// Refusal of a request by its server.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
-    /// HTTP status of the refusal.
     pub(crate) status: u16,
     /// Start of the body.
     words: String,
@@ -338,7 +334,6 @@ pub(crate) struct SentParts {
     pub(crate) chosen_limit: bool,
     /// Hash of the answer schema, if it is sent in a separate field.
     pub(crate) schema: Option<u64>,
-    /// Hashes of the pictures.
     pub(crate) pictures: Vec<u64>,
     /// Fields of the body that are not part of the conversation.
     pub(crate) fields: Vec<String>,
@@ -421,12 +416,10 @@ pub(crate) struct Trials {
     current: Vec<Change>,
     /// All sets that were tried. The last one may still help.
     tried: Vec<Vec<Change>>,
-    /// The most recent refusal.
     last: Option<Refusal>,
 }
 
 impl Trials {
-    /// Changes of the next attempt.
     pub(crate) fn current(&self) -> &[Change] {
         &self.current
     }

@@ -60,7 +60,6 @@ impl Target {
         Err(Failure::status(self, status, &headers, &body))
     }
 
-    /// Gets a JSON document.
     pub(crate) async fn get(&self, path: &str, deadline: &Deadline) -> Document {
         self.document(self.client.get(self.at(path)), deadline).await
     }
@@ -137,7 +136,6 @@ async fn capped_body(mut response: Response, deadline: &Deadline, target: &Targe
 /// Maximum size of a recorded body in bytes.
 const MAX_BODY: usize = 4 << 20;
 
-/// Mask of a header's value.
 const MASK: &str = "[redacted]";
 
 /// Response headers that are recorded.
@@ -165,7 +163,6 @@ impl Recording {
         Self(Some(Box::new(OpenRecording { recorder, key, begun, answer: ReceivedAnswer::default() })))
     }
 
-    /// Records the head of the answer.
     pub(crate) fn head(&mut self, response: &Response) {
         let Some(open) = &mut self.0 else { return };
         open.answer.status = Some(response.status().as_u16());
@@ -176,7 +173,6 @@ impl Recording {
         open.answer.headers = HEADERS.iter().filter_map(header).collect();
     }
 
-    /// Records bytes of the body.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let Some(open) = &mut self.0 else { return };
         let since = open.begun.elapsed();

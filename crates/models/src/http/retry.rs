@@ -53,7 +53,6 @@ struct LoadingWait {
     next: Duration,
 }
 
-/// Next attempt of a call.
 #[derive(Debug)]
 pub(crate) struct Retry {
     pub(crate) wait: Duration,

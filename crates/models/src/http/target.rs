@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use crate::config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire};
 
-/// Version of the Messages API.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// HTTP clients, one for all models with the same connection settings, so that they share connections and certificates.
@@ -25,7 +24,6 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Creates clients that connect by these routes.
     pub(crate) fn new(routes: Routes) -> Self {
         Self { routes, made: HashMap::new() }
     }
@@ -89,7 +87,6 @@ impl Target {
         if route.proxy().is_some() { format!(" [{route}]") } else { String::new() }
     }
 
-    /// Host of the address.
     pub(crate) fn host(&self) -> &str {
         self.base.host_str().unwrap_or_default()
     }
@@ -226,7 +223,6 @@ pub(super) const LAST_LOOK: Duration = Duration::from_secs(2);
 /// Time limit of a list of models.
 const LISTING: Duration = Duration::from_secs(3);
 
-/// Timeouts of one model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
     first_byte: Duration,

@@ -59,11 +59,9 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 /// Request to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Order<'a> {
-    /// Configuration of the model.
     pub(crate) config: &'a ModelConfig,
     /// The server to ask.
     pub(crate) target: &'a Target,
-    /// Facts about the model.
     pub(crate) info: &'a ModelInfo,
     /// Abilities of the model, as far as its server reported them.
     pub(crate) abilities: ModelAbilities,
@@ -204,7 +202,6 @@ pub(crate) fn parsed<'a, T: Deserialize<'a>>(target: &Target, data: &'a str) -> 
     })
 }
 
-/// Failure to write a request.
 pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
     Failure::new(ErrorKind::Internal, format!("could not write the request: {error}"))
 }

@@ -42,7 +42,6 @@ impl Dialect for LlamaCpp {
     }
 }
 
-/// Reader of one answer.
 struct Reader;
 
 #[derive(Default, Deserialize)]

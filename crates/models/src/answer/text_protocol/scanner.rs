@@ -34,7 +34,6 @@ pub(crate) struct Scanner {
     doubtful: Option<String>,
 }
 
-/// Result at the end of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct ScanResult {
     /// Text that was still held back.

@@ -19,7 +19,6 @@ use crate::wire::{
     },
 };
 
-/// One message of the wire.
 #[derive(Debug)]
 pub(super) struct WireMessage {
     pub(super) role: Role,
@@ -29,9 +28,7 @@ pub(super) struct WireMessage {
 /// Conversation in the wire's format.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    /// System instructions of the conversation.
     pub(super) system: Vec<Block>,
-    /// Messages of the conversation.
     pub(super) messages: Vec<WireMessage>,
     /// Hash of the whole conversation.
     pub(super) behind: String,
@@ -227,14 +224,12 @@ fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> 
     Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
 }
 
-/// Role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     User,
     Assistant,
 }
 
-/// Part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) json: String,
@@ -294,7 +289,6 @@ impl Prefix {
         prefix
     }
 
-    /// Hash of the prefix.
     fn fingerprint(&self) -> String {
         format!("{:032x}", self.0.finish128().as_u128())
     }

@@ -19,7 +19,6 @@ use crate::{
     wire::dialect::{Dialect, Memory, Order, Outgoing, judged},
 };
 
-/// Host of Anthropic's own server.
 const ANTHROPIC: &str = "api.anthropic.com";
 
 /// Default maximum tokens of an answer, if the window has room for four such answers.

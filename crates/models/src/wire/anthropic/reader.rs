@@ -21,7 +21,6 @@ use crate::{
     },
 };
 
-/// Reader of one answer.
 pub(super) struct Reader {
     /// Hash of the request.
     behind: String,
@@ -173,7 +172,6 @@ struct Delta<'a> {
     partial_json: Text<'a>,
     thinking: Text<'a>,
     signature: Text<'a>,
-    /// Reason why the answer ended.
     stop_reason: Text<'a>,
 }
 
@@ -223,7 +221,6 @@ fn remark_on_request(transformations: Option<&RawValue>, answer: &mut Answer) {
     }
 }
 
-/// The usage from all counts.
 fn usage(told: &Value) -> (Usage, u64) {
     let hour_writes = counted(told, ["/cache_creation/ephemeral_1h_input_tokens"]);
     let cached_tokens = counted(told, ["/cache_read_input_tokens"]);

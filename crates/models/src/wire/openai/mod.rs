@@ -364,7 +364,6 @@ const NO_SIGNATURE: &str = r#"{"google":{"thought_signature":"skip_thought_signa
 /// Model for which a conversation is written.
 #[derive(Debug, Clone, Copy)]
 struct Recipient<'a> {
-    /// ID of the model.
     id: &'a str,
     /// Its name in the origin of answers.
     origin: &'a str,

@@ -33,7 +33,6 @@ use crate::{
     },
 };
 
-/// Reader of one answer.
 #[derive(Default)]
 pub(super) struct Reader {
     calls: Calls,
@@ -244,7 +243,6 @@ pub(crate) struct Timings {
     cache_n: Count,
     /// Computed tokens of the request.
     prompt_n: Count,
-    /// Tokens of the answer.
     predicted_n: Count,
 }
 
@@ -271,7 +269,6 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 /// Pieces of a detail, with its number and type. `None` if it has no number and is thus complete.
 type DetailPieces = (Option<(u64, String)>, Vec<Box<RawValue>>);
 
-/// Reasoning details of one answer.
 #[derive(Debug, Default)]
 struct ReasoningDetails {
     details: Vec<DetailPieces>,
@@ -364,7 +361,6 @@ struct FunctionDelta<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// Calls of one answer.
 #[derive(Debug, Default)]
 struct Calls {
     calls: Vec<NumberedCall>,
@@ -384,7 +380,6 @@ struct NumberedCall {
 }
 
 impl Calls {
-    /// Adds a piece of a call.
     fn add(&mut self, target: &Target, delta: &CallDelta<'_>, answer: &mut Answer) -> Result<(), Failure> {
         let (id, function) = (&*delta.id, delta.function.as_ref());
         let name = function.map_or("", |function| &*function.name);

@@ -176,7 +176,6 @@ struct Recipient<'a> {
     wants_turns: bool,
 }
 
-/// Writes a conversation in the wire's format.
 fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<'a> {
     let (system, messages) = split_instructions(messages);
     let instructions = system.join("\n\n");
@@ -323,7 +322,6 @@ fn drop_thoughts(items: &mut Vec<InputItem<'_>>) {
     }
 }
 
-/// Item of the input.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum InputItem<'a> {
@@ -351,7 +349,6 @@ enum InputItem<'a> {
     AsItCame(&'a RawValue),
 }
 
-/// Role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Role {

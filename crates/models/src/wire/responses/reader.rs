@@ -17,7 +17,6 @@ use crate::{
     },
 };
 
-/// Reader of one answer.
 pub(super) struct Reader {
     note: AnswerNote,
     items: PartialItems,
@@ -158,9 +157,7 @@ struct Event<'a> {
     /// Number of the part within the item.
     summary_index: Count,
     content_index: Count,
-    /// Piece of the item.
     delta: Text<'a>,
-    /// Complete arguments of a call.
     arguments: Option<&'a RawValue>,
     /// Item that starts or is complete.
     item: Option<&'a RawValue>,
