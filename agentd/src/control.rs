@@ -142,7 +142,7 @@ impl DaemonControl {
         sources(&self.config())
     }
 
-    /// Keys of the configuration with the origin and the value of each. Secrets are left out.
+    /// Keys of the configuration with the origin and the value of each. Secrets are masked.
     pub(crate) fn config_origins(&self) -> Vec<ConfigOrigin> {
         let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.recipe.env).collect();
@@ -315,6 +315,7 @@ const UNREADABLE: &str = "the plugins could not be looked at";
 
 /// Names of a plugin's parts that are already in use.
 struct Clashes {
+    /// Name of the plugin.
     name: String,
     found: Vec<ProjectProblem>,
 }

@@ -1,5 +1,5 @@
 //! Inputs of the process: the environment, which is read once and passed on as a value, and the command line. Also
-//! checks ownership: the daemon does not read configuration from a file that another user can write.
+//! checks ownership: the daemon never relies on a file or folder that another user can write.
 
 use std::{
     collections::{BTreeMap, HashMap},

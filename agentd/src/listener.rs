@@ -38,7 +38,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 pub struct SocketPlaces {
     /// The path that clients try first.
     pub first: PathBuf,
-    /// Alternatives if the first is taken.
+    /// Alternatives if the first is not available.
     pub others: Vec<PathBuf>,
     /// True if the user has named the first.
     pub is_named: bool,

@@ -61,6 +61,7 @@ fn is_at(file: &File, found: io::Result<fs::Metadata>) -> bool {
 /// Lock of the data folder and of its lock file.
 #[derive(Debug)]
 pub struct FolderLock {
+    /// Path of the data folder.
     path: PathBuf,
     folder: File,
     lock: File,

@@ -54,7 +54,7 @@ struct MadeCatalogue {
 }
 
 impl DaemonTools {
-    /// Creates the toolbox. `idle` tools cannot work in this run, `now` tools cannot work at the moment; neither are
+    /// Creates the toolbox. `idle` tools cannot work in this run, `now` tools cannot work at the moment; neither is
     /// offered. Names in `ours` never occur in `pool`, and names in either never occur in `servers`.
     pub fn new(
         ours: Arc<dyn Toolbox>,

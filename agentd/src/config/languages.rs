@@ -190,6 +190,7 @@ fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
 /// Hint on the right place for a search engine's key.
 const INSTEAD: &str = "put a key into the variable that api_key_env names";
 
+/// Search engine that answers web searches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Provider {

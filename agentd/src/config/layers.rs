@@ -179,7 +179,7 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     }
 }
 
-/// Origin of a value. Later variants override earlier ones.
+/// Origin of a value. Later variants override earlier ones, except that plugins have lower precedence than all files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Default value of agentd.

@@ -169,7 +169,7 @@ impl SlotLayer {
         self.has_address() || self.id.is_some() || self.gguf.is_some()
     }
 
-    /// Returns true if the layer determines the model's address. Anthropic's wire has a default address.
+    /// Returns true if the layer determines the model's address. A key and Anthropic's wire imply a default address.
     fn has_address(&self) -> bool {
         self.base_url.is_some() || self.api_key.is_some() || self.wire == Some(Wire::Anthropic)
     }

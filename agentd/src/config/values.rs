@@ -60,7 +60,7 @@ impl ConfigValues {
         let clean = |text: &str| patterns.clean(&clean(text)).replace(redact::MASK, MASK);
         let mask = Mask { secrets, clean: &clean };
         let value = |key: &str, origin: &Origin| {
-            // A server's name must not be matched: it tells nothing about the values below it.
+            // A server's name is not checked for the names of secrets: it does not describe the values below it.
             let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
             mask.of(name, self.value(&trees, key, origin)?).into()
         };

@@ -25,7 +25,7 @@ pub(super) const CODE_WORD: &str = "heron-4127";
 /// Maximum tokens of each answer. A reasoning model needs some before its text.
 const ANSWER_TOKENS: u64 = 1_024;
 
-/// Approximate tokens of the long question, more than the default window of servers that need a window configured.
+/// Approximate tokens of the long question. More than the default window of servers on which the window is configured.
 const LONG_TOKENS: u64 = 7_000;
 
 /// Tool that the model is asked to call, and its argument.

@@ -39,6 +39,7 @@ use crate::replay::drive::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 /// Maximum number of simultaneous replays. Each has its own journal.
 pub const PLAYS: usize = 8;
 
+/// Number of events read at a time.
 const PAGE: usize = 1000;
 
 /// Maximum number of events of a recording, including those of subagents.

@@ -1,4 +1,4 @@
-//! Extensions: projects and trust in them; plugins and skills, with their problems.
+//! Extensions: projects and trust in them; plugins and skills: listing them with their problems, adding and removing.
 //!
 //! Also MCP servers: those of the configuration, and those that clients bring for sessions.
 

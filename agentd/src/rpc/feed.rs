@@ -46,8 +46,8 @@ pub(super) enum Until {
     Current,
 }
 
-/// Message from the reader of a client's commands to the client's own stream. There are few of them, so they are kept
-/// small: every turn reserves capacity for many.
+/// Message from the reader of a client's commands to the client's own stream. The contents are boxed, as every turn
+/// reserves capacity for many notices and few are ever sent.
 #[derive(Debug)]
 pub(super) enum ClientNotice {
     /// A command was refused. The turn continues.
@@ -100,7 +100,7 @@ impl Feed {
         }
         let end = |refusal: Refusal| Some((Err(refusal.into()), false));
         tokio::select! {
-            // Events that have occurred are sent before errors and requests.
+            // Events that have occurred are sent before requests, errors and the end at a shutdown.
             biased;
             event = self.subscription.next() => match event? {
                 Ok(event) => Some(self.show(&event)),

@@ -98,6 +98,7 @@ impl Home {
         daemon
     }
 
+    /// Starts a daemon without waiting until it is ready.
     pub(crate) fn spawn(&self, command: &mut Command) -> Daemon {
         Daemon { child: command.spawn().unwrap() }
     }

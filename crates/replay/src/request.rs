@@ -20,6 +20,7 @@ const SHOWN_LINES: usize = 80;
 /// Maximum length of a compared text in bytes.
 const LONGEST: usize = 256 << 10;
 const DIFF_TIME: Duration = Duration::from_millis(200);
+/// Length of a UUID as text, in bytes.
 const UUID: usize = 36;
 
 /// First difference between two requests.

@@ -8,6 +8,7 @@ use url::Url;
 
 use crate::otlp::Temporality;
 
+/// Default time limit of one export.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of resource attributes, and of headers.

@@ -70,7 +70,7 @@ impl PositionFile {
         fs::rename(draft, &self.0)
     }
 
-    /// Removes the position. The next export starts with turns that end afterwards.
+    /// Removes the position. The next export starts at the end of the journal at that time.
     ///
     /// # Errors
     /// Fails if the file cannot be removed.

@@ -44,8 +44,7 @@ const REST: Duration = Duration::from_secs(60);
 /// Maximum number of repeated queries to a server that reports the window only once the model is loaded.
 const MAX_ASKED_AGAIN: u32 = 3;
 
-/// Divisor of a window for the tolerance by which a request must exceed it to refute it, as servers' counts vary
-/// slightly.
+/// A request refutes a window if it exceeds it by more than a twentieth, as servers' counts vary slightly.
 const REFUTED_BY: u64 = 20;
 
 /// Maximum number of states of the facts per run. They rarely change, and each is stored as long as the model.

@@ -262,7 +262,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
     Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_sound)
 }
 
-/// Prices above a number of tokens. Missing ones are those of the base tier.
+/// Prices from a number of tokens on. Missing ones are those of the base tier.
 fn tier(over: &Value, base: &Value) -> Option<Prices> {
     let from = number(over.get("min_prompt_tokens")?)?;
     let rates = rates(|name| dollars(over.get(name).or_else(|| base.get(name))?))?;

@@ -1,4 +1,5 @@
-//! Retry policy: a call is only retried before its first token, with exponential backoff and jitter.
+//! Retry policy with exponential backoff and jitter. A call is retried before its first token; `call` discards an answer
+//! that broke off later before it is retried.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const MAX_MINUTE: Duration = Duration::from_secs(90);
 const LOADING: Duration = Duration::from_secs(5 * 60);
 const MAX_LOADING_WAIT: Duration = Duration::from_secs(5);
 
-/// Interval after which such a wait is announced again.
+/// Interval after which a wait for a loading server is announced again.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// Maximum wait before the only retry of a call that has a fallback model.

@@ -1,6 +1,6 @@
 //! Decoder of server-sent events from arbitrary chunks of bytes.
 //!
-//! This is not a library because models send hundreds of thousands of events per second and are not trusted. Whole
+//! The decoder is our own because models send hundreds of thousands of events per second and are not trusted. Whole
 //! lines are borrowed from the network's buffer, and the size of an event is limited. Unknown lines are skipped, as the
 //! format requires, but counted to detect a body of another format.
 

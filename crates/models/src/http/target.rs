@@ -214,7 +214,7 @@ pub(crate) const USAGE_TAIL: Duration = Duration::from_millis(1_500);
 /// Time limit for the end of the transfer after all data. Waiting for it allows the connection to be reused.
 pub(crate) const LAST_BYTES: Duration = Duration::from_millis(100);
 
-/// Factor of the longer timeout for which a server may send only keep-alives.
+/// Time for which a server may send only keep-alives, as a multiple of the longer of its two timeouts.
 const KEEP_ALIVE_TIMES: u32 = 5;
 
 /// Maximum time for reading data that already arrived, after a deadline was noticed late.

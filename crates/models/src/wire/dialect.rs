@@ -312,9 +312,9 @@ const MAX_SESSIONS: usize = 1024;
 /// Maximum length of an answer's ID in bytes.
 const MAX_ID: usize = 256;
 
-/// The server's IDs of the last answers of sessions. With this ID, the server can report why its cache missed. Requests
-/// that do not allow calls end a turn or a summary, and requests without tools are not part of a conversation: neither
-/// are remembered.
+/// The server's IDs of the last answers of sessions. Given the last one, the server can report why its cache missed. A
+/// request that does not allow calls is a summary or the last one of a turn, and one without tools is not part of a
+/// conversation: neither is remembered.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastAnswers(Arc<Mutex<HashMap<SessionId, String>>>);
 

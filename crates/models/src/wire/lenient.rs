@@ -148,8 +148,8 @@ pub(crate) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && is_json(text)
 }
 
-/// Returns true if the text is JSON that every parser accepts: without unpaired surrogates, numbers beyond a double,
-/// and excessive nesting.
+/// Returns true if the text is JSON that every parser accepts: without unpaired surrogates, numbers beyond a double
+/// or excessive nesting.
 pub(crate) fn is_json(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok()
 }

@@ -123,7 +123,7 @@ async fn the_last_request_of_a_turn_begins_as_the_one_before_it() {
     assert_eq!((&asked["tool_choice"], &last["tool_choice"]), (&json!(null), &json!("none")));
     assert_eq!(asked["tools"], last["tools"]);
     assert_eq!(body_of(|_| {}, ModelRequest { may_call: false, ..request("Hi") }).await["tool_choice"], json!(null));
-    // If tools are part of the system message, the request starts the same.
+    // If tools are part of the system message, they stay in it, so that the request starts the same.
     let in_text = |config: &mut ModelConfig| config.native_tools = Some(false);
     let (asked, last) = (body_of(in_text, request_with_tools("Hi")).await, body_of(in_text, last_request()).await);
     assert_eq!(asked, last);

@@ -1,4 +1,4 @@
-//! Queries to servers about their models, and their time.
+//! Queries to servers about their models, and when they are sent.
 
 use std::collections::BTreeMap;
 

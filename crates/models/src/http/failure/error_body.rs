@@ -191,7 +191,7 @@ impl ServerError {
         let is_it = |(cause, codes, wordings): &&(Cause, &str, &str)| {
             let text = if *cause == Cause::Window { &self.message } else { &self.plain };
             let is_known = has(&self.codes, codes) || has(text, wordings);
-            // Gemini calls a limit per minute a quota too. Only that one names a wait.
+            // Gemini calls a limit per minute a quota too. Only that one names a wait, and ends without user action.
             is_known
                 && cause.fits(status)
                 && (*cause != Cause::Spent || self.wait.is_none())

@@ -143,7 +143,7 @@ fn asks_for_reasons(order: &Order<'_>) -> bool {
 }
 
 /// The messages. Cache positions are after the tools, after the instructions, and after the last two user messages: the
-/// second one is where the previous request stored its prefix.
+/// earlier one is where the previous request stored its prefix.
 fn written(conversation: &Conversation, paused: Option<&str>, is_cached: bool) -> String {
     let marked = marked(&conversation.messages);
     let message = |(at, WireMessage { role, blocks }): (usize, &WireMessage)| {

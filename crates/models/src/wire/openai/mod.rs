@@ -1,8 +1,8 @@
 //! OpenAI-compatible chat completions, as offered by OpenAI, DeepSeek, Moonshot, GLM, vLLM, Ollama and llama.cpp.
 //!
 //! - this file: the body, and cache marks for servers that accept them. Also the conversation in the form that the
-//!   strictest chat templates accept: one system message first, then user and assistant alternate, and results only
-//!   follow their calls. Additional data of an answer is sent back unchanged to the model that gave it, and to no
+//!   strictest chat templates accept: one system message first, then user and assistant alternate, and results come
+//!   only after their calls. Additional data of an answer is sent back unchanged to the model that gave it, and to no
 //!   other.
 //! - `reader`: events into the answer, usage, and signed reasoning; native tool calls, assembled from their pieces.
 
@@ -128,7 +128,7 @@ fn wants_marks(host: &str, id: &str) -> bool {
     is_openrouter(host) && id.trim_start_matches('~').starts_with("anthropic/")
 }
 
-/// Marks the cache after the instructions and after the last two positions before an answer. Each request finds what
+/// Marks the cache after the instructions and at the last two places where the model answers. Each request finds what
 /// the previous one stored there.
 fn mark(messages: &mut [WireMessage<'_>]) {
     let is_answer = |message: &WireMessage<'_>| matches!(message, WireMessage::Assistant { .. });

@@ -243,6 +243,7 @@ pub(crate) struct Timings {
     cache_n: Count,
     /// Computed tokens of the request.
     prompt_n: Count,
+    /// Tokens of the answer.
     predicted_n: Count,
 }
 
