@@ -1,4 +1,4 @@
-//! Linking of the daemon, and bundling of its skills.
+//! Links the daemon, and bundles its skills.
 
 use std::{
     fmt::Write as _,
@@ -7,19 +7,20 @@ use std::{
     process::Command,
 };
 
-/// The first C library that understands packed relocations.
+/// First version of the C library that supports packed relocations.
 const PACKS_RELOCATIONS: (u32, u32) = (2, 36);
 
-/// The skills that come with the daemon, seen from this crate.
+/// Folder of the bundled skills, relative to this crate.
 const SKILLS: &str = "../skills";
 
-/// Leftovers of tools in a checkout.
+/// Leftovers of tools in a checkout, which are skipped.
 const PASSED_OVER: [&str; 4] = ["__pycache__", ".pytest_cache", ".venv", ".DS_Store"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Every pointer to code or text in the program's constants is a relocation of 24 bytes, read when it starts and in
-    // memory from then on. Packed they are two orders of magnitude smaller, which is a sixteenth of the memory at rest.
+    // Every pointer to code or text in the program's constants is a relocation of 24 bytes, which is read at the start
+    // and stays in memory. Packed ones are two orders of magnitude smaller, which saves a sixteenth of the memory at
+    // rest.
     if is_native() && glibc().is_some_and(|version| version >= PACKS_RELOCATIONS) {
         println!("cargo::rustc-link-arg-bin=agentd=-Wl,-z,pack-relative-relocs");
     }
@@ -28,14 +29,14 @@ fn main() {
     }
 }
 
-/// Writes down the files of all skills, each with its content, and a word that is another for other files.
+/// Generates a list of the files of all skills with their content, and a hash that identifies the edition.
 fn bundle() -> io::Result<()> {
     let root = fs::canonicalize(SKILLS)?;
     let mut files = Vec::new();
     visit(&root, &mut files)?;
     files.sort();
     let mut list = String::new();
-    // FNV-1a: it has to tell editions apart, and to be the same wherever it is built.
+    // FNV-1a: the hash must distinguish editions, and be the same on every build machine.
     let mut edition: u64 = 0xcbf2_9ce4_8422_2325;
     for path in &files {
         let name = path.strip_prefix(&root).map_err(io::Error::other)?.to_string_lossy().into_owned();
@@ -64,7 +65,7 @@ fn visit(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         if is_folder {
             visit(&entry.path(), files)?;
         } else if fs::metadata(entry.path())?.is_file() {
-            // A link to a module that skills share: each gets the file itself. One that leads nowhere ends the build.
+            // Follows a link to a module that skills share, so each skill gets a copy. A broken link fails the build.
             println!("cargo::rerun-if-changed={}", entry.path().display());
             files.push(entry.path());
         }
@@ -72,13 +73,13 @@ fn visit(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether the program is built for the machine that builds it, whose C library can be asked.
+/// Returns true if host and target are the same, so that the C library's version can be queried.
 fn is_native() -> bool {
     let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
     is_gnu && std::env::var_os("HOST") == std::env::var_os("TARGET")
 }
 
-/// The version of this machine's C library: `getconf` tells it as `glibc 2.36`.
+/// Version of this machine's C library, from the output of `getconf`: `glibc 2.36`.
 fn glibc() -> Option<(u32, u32)> {
     let told = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
     let told = String::from_utf8(told.stdout).ok()?;

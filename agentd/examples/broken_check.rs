@@ -1,5 +1,5 @@
-//! The daemon with one more check, which is broken, for tests: it fails on every call whose arguments have the word
-//! `brittle`. All else is as in the daemon itself.
+//! The daemon with one additional, broken check for tests. The check panics on every call whose arguments contain
+//! `brittle`.
 
 use std::{env, process::ExitCode, sync::Arc};
 
@@ -12,7 +12,7 @@ use agentd::{
 use agentd_policy::{CallContext, Check, Policy, Rules};
 use agentd_sandbox::{host::HELPER_ARGUMENT, run_helper};
 
-/// A check as it is with a mistake in it.
+/// Check that contains a bug.
 #[derive(Debug)]
 struct Broken;
 
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     start::start(&Args::default(), Environment::capture(), Supervisor::default(), |config| {
-        // They were compiled before.
+        // The rules were already compiled once.
         if let Ok(rules) = Rules::compile(&config.rules.file) {
             config.rules.policy = Arc::new(Policy::new(rules).with_check(Arc::new(Broken)));
         }

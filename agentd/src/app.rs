@@ -1,4 +1,4 @@
-//! The running daemon: it serves until it is stopped, and then shuts everything down in order.
+//! The running daemon: it serves until it is stopped, then shuts everything down in order.
 
 use std::{
     sync::Arc,
@@ -32,34 +32,34 @@ use crate::{
     service::{Signals, Supervisor},
 };
 
-/// After the turns have ended, how long connections may take to read their ends.
+/// Time for connections to read the ends of their streams, after the turns have ended.
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
 
-/// Time limit for closing the index of documents. It can be made anew from the documents.
+/// Time limit for closing the index of documents, which can be rebuilt from the documents.
 const CLOSING_INDEX: Duration = Duration::from_secs(3);
 
-/// Time limit for MCP and language servers to end. Their guards end them also without us.
+/// Time limit for stopping MCP and language servers. Their guards stop them even if the daemon is gone.
 const CLOSING_SERVERS: Duration = Duration::from_secs(5);
 
-/// Time limit for closing the audit log. What somebody waited for is on the disk already.
+/// Time limit for closing the audit log. Entries that a caller waited for are already on disk.
 const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 
-/// Time limit for writing requests to models that wait for it.
+/// Time limit for flushing the log of requests to models.
 const CLOSING_TRACES: Duration = Duration::from_secs(2);
 
-/// Time limit for closing the journal. What it was given is durable already.
+/// Time limit for closing the journal. All acknowledged writes are already durable.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 
-/// Signals that come so soon after a reload share the next one.
+/// Minimum time between two reloads. Signals that arrive within it share one reload.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 
-/// Serves until a signal or a client says stop: on the first of the sockets, unless the supervisor passes one. The
-/// configuration can be read again. The lock is the data folder's, held until all is over.
+/// Serves until a signal or a client requests a stop. Listens on the first of the sockets, unless the supervisor passes
+/// one. `recipe` is read again at each reload. `lock` belongs to the data folder and is held until the end.
 ///
 /// # Errors
-/// Something that is needed cannot be had, or the stop was cut short.
+/// Fails if a required part cannot be started or ends unexpectedly, or if a second signal cuts the shutdown short.
 pub async fn run(
     started: Instant,
     config: Config,
@@ -69,7 +69,7 @@ pub async fn run(
     log: LogHandle,
     lock: &mut FolderLock,
 ) -> Result<(), Failure> {
-    // First of all, so that no signal finds the default, which is to die without a word.
+    // Must come first: the default action of a signal is to kill the process without any output.
     let mut signals = Signals::listen()?;
     let had_audit_log = recipe.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);
     let parts = Arc::new(boot::assemble(&config, &recipe, &sockets, log.redactor()).await?);
@@ -137,7 +137,7 @@ pub async fn run(
     }
 }
 
-/// Logs which language servers are there, and how to have those that are not.
+/// Logs which language servers are installed, and how to install the missing ones.
 fn log_language_servers(languages: &LanguagePool) {
     let (found, missing): (Vec<_>, Vec<_>) = languages.found().into_iter().partition(|server| server.program.is_some());
     let found: Vec<String> = found.into_iter().map(|server| server.name).collect();
@@ -147,7 +147,7 @@ fn log_language_servers(languages: &LanguagePool) {
     }
 }
 
-/// Finds out what the kernel offers before the first command needs it, and tells the operator what is missing.
+/// Detects the kernel's sandbox features before the first command needs them, and logs the missing ones.
 async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
     let status = sandbox.status().await;
     for weakness in &status.weaknesses {
@@ -155,14 +155,14 @@ async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
     }
 }
 
-/// Reports sessions that the journal has lost to the operator.
+/// Logs sessions that are missing from the journal.
 async fn look_for_lost(health: Arc<Health>) {
     for finding in health.cut_off().into_iter().chain(health.lost().await) {
         tracing::warn!(hint = finding.hint, "{}", finding.message);
     }
 }
 
-/// Removes the files of deleted sessions that an earlier end left. It runs in the background: there may be many.
+/// Finishes removals that an earlier run left incomplete. Runs in the background, as there may be many files.
 async fn finish_removals(engine: Engine) {
     if let Err(error) = engine.settle_worktrees().await {
         tracing::warn!(hint = error.hint(), "worktrees are as the last run left them: {error}");
@@ -172,7 +172,7 @@ async fn finish_removals(engine: Engine) {
     }
 }
 
-/// Settles what an earlier run left unfinished.
+/// Settles imports and turns that an earlier run left unfinished.
 async fn recover(engine: &Engine) -> Result<(), Failure> {
     if let Err(error) = engine.settle_imports().await {
         tracing::warn!(hint = error.hint(), "what an import has left behind is still there: {error}");
@@ -194,8 +194,8 @@ async fn recover(engine: &Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns when a stop is asked for, with the time for it where the client named one. Follows reloads meanwhile,
-/// however many signals ask for them: one at once, and one more for all that come within a second.
+/// Waits for a request to stop, and returns the drain time if the client named one. Meanwhile it handles reloads: the
+/// first signal reloads at once, and all signals within the following second share one reload.
 async fn until_stop(
     signals: &mut Signals,
     stop_asked: &mut mpsc::Receiver<Option<Duration>>,
@@ -205,11 +205,11 @@ async fn until_stop(
     loop {
         let stops = tokio::select! {
             stops = signals.next() => stops,
-            // The sender is in `control`, which outlives this.
+            // The sender is in `control`, which outlives this future.
             drain = stop_asked.recv() => return drain.flatten(),
             () = reloads.due() => {
                 reloads.done();
-                // What came of it is told where people look.
+                // The outcome is in the log and the audit log.
                 drop(control.follow(false).await);
                 continue;
             }
@@ -221,7 +221,7 @@ async fn until_stop(
     }
 }
 
-/// When the next reload is, that signals have asked for.
+/// Rate limit for the reloads that signals request.
 #[derive(Default)]
 struct Reloads {
     asked: bool,
@@ -233,7 +233,7 @@ impl Reloads {
         *self = Self { asked: false, last: Some(tokio::time::Instant::now()) };
     }
 
-    /// Returns when one is to be made; never where none was asked for.
+    /// Waits until a requested reload is due. Never returns if none was requested.
     async fn due(&self) {
         if !self.asked {
             return std::future::pending().await;
@@ -244,7 +244,7 @@ impl Reloads {
     }
 }
 
-/// Reports the daemon as alive as long as the journal answers. Never returns.
+/// Reports to the supervisor's watchdog as long as the journal answers. Never returns.
 async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     let Some(period) = supervisor.watchdog.map(|limit| limit / 2) else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(period);
@@ -259,11 +259,11 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     }
 }
 
-/// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP
-/// servers, the index, the audit log and the journal, which has no writers any more; the name goes last, so that
-/// once it is gone nothing is half alive.
+/// Shuts down in order. Turns end first, so that every stream shows the end of its turn. Then the streams close, then
+/// the MCP servers, the index and the audit log, and then the journal, which has no writers left. The socket is removed
+/// last: once it is gone, nothing is half alive.
 ///
-/// The rest of the exporters is sent after the next start.
+/// Events that the exporters have not sent yet are sent after the next start.
 async fn finish(
     parts: Arc<Parts>,
     mut server: Server,

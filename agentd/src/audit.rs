@@ -1,8 +1,7 @@
-//! The daemon's own facts for the audit log, and how the log is opened and closed.
+//! The daemon's own facts for the audit log, and opening and closing the log.
 //!
-//! What is recorded for others than the session: turns for an OpenTelemetry collector, where a person names one, by tasks beside
-//! everything else, which nothing waits for; and requests to models as they are on the wire, where a session or the configuration
-//! says so.
+//! Also starts the other recorders. If a collector is configured, background tasks export turns over OpenTelemetry; no
+//! turn waits for them. Requests to models are logged as sent if a session or the configuration asks for it.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -29,15 +28,15 @@ use crate::{
     redact::Redactor,
 };
 
-/// Interval at which the journal stores the head of the log. Lines of that time can be cut off without a trace by an
-/// attacker who also removes the file that names the last one.
+/// Interval at which the journal stores the head of the log. An attacker who also removes the file that names the last
+/// line can cut off the lines of one interval without a trace.
 const TELLING: Duration = Duration::from_secs(10);
 
-/// Opens the log, which must hold as much as was noted of it. A damaged one is continued, and records that itself:
-/// `agentctl audit verify` shows what was found.
+/// Opens the log, which must contain at least the lines up to the noted head. A damaged log is continued and records
+/// the damage itself; `agentctl audit verify` shows it.
 ///
 /// # Errors
-/// It cannot be written. Without it nothing could run that changes anything, so the daemon does not begin.
+/// Fails if the log cannot be written. Nothing that changes anything may run without it, so the daemon does not start.
 pub async fn open(
     config: &Config,
     paths: &Paths,
@@ -57,7 +56,7 @@ pub async fn open(
     Ok(Arc::new(log))
 }
 
-/// Records the start of the daemon, with its rules.
+/// Records the start of the daemon and its rules.
 pub async fn tell_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSettings) {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let started = AuditFact::DaemonStarted { version, pid: std::process::id() };
@@ -65,12 +64,12 @@ pub async fn tell_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSettings)
     log.note(AuditEntry::general(clock.now(), rules_read(rules))).await;
 }
 
-/// The fact that rules were read and hold from now on.
+/// The fact that rules were read and are in force from now on.
 pub fn rules_read(rules: &RuleSettings) -> AuditFact {
     AuditFact::RulesRead { sources: rules.sources.clone(), sha256: Some(rules.sha256.clone()), problem: None }
 }
 
-/// Head of the log as the journal has it; none where that cannot be read.
+/// The head of the log as stored in the journal, or `None` if it cannot be read.
 pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
     store.audit_head().await.unwrap_or_else(|error| {
         tracing::warn!("the journal does not say how far the audit log was: {error}");
@@ -78,8 +77,8 @@ pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
     })
 }
 
-/// Records the log's durable position in the journal from time to time: so the journal knows less than
-/// the log, or as much, and never more. Never returns.
+/// Periodically stores the log's durable head in the journal, so the journal's position is never ahead of the log.
+/// Never returns.
 pub async fn keep_noted(log: &AuditLog, store: &SqliteStore) {
     let mut known = None;
     loop {
@@ -96,7 +95,7 @@ async fn note(store: &SqliteStore, known: &mut Option<AuditHead>, head: Option<A
     }
 }
 
-/// Records the orderly end of the daemon, closes the log, and records its end in the journal.
+/// Records the orderly stop of the daemon, closes the log, and stores its final head in the journal.
 pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
     let stopped = AuditFact::DaemonStopped { pid: std::process::id() };
     log.note(AuditEntry::general(clock.now(), stopped)).await;
@@ -104,12 +103,12 @@ pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
     note(store, &mut None, head).await;
 }
 
-/// The setting for no collector.
+/// Value of the setting that disables the collector.
 const NONE: &str = "none";
 
-/// Starts to send what ends from now on, or has ended since the last run and was not acknowledged, by tasks that end
-/// with what is returned. Where nobody asks for it, the position of an earlier run is forgotten: what happens now is not
-/// sent later.
+/// Starts the exporters. They send turns that end from now on, and turns that ended since the last run and were not
+/// acknowledged. The tasks stop when the returned set is dropped. If export is disabled, the stored position is
+/// removed, so that turns of the meantime are not sent later.
 pub(crate) async fn start(
     config: &Config,
     env: &Environment,
@@ -127,7 +126,7 @@ pub(crate) async fn start(
     let telemetry = match TelemetryConfig::read(|name| env.text(name), configured) {
         Ok(telemetry) => telemetry,
         Err(error) => {
-            // A slip in a variable forgets nothing: what is due is sent once it is mended.
+            // An invalid variable keeps the position: pending turns are sent once it is corrected.
             tracing::warn!("telemetry is off: {error}");
             return exporters;
         }
@@ -152,7 +151,7 @@ pub(crate) async fn start(
     exporters
 }
 
-/// The log of requests to models. Nothing is opened before there is something to keep.
+/// Creates the log of requests to models. No file is opened before the first entry.
 pub(crate) fn exchanges(config: &Config, folder: PathBuf, redactor: Redactor, clock: Arc<dyn Clock>) -> ExchangeLog {
     let settings = &config.daemon.trace;
     ExchangeLog::new(ExchangeLogConfig {

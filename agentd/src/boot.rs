@@ -1,4 +1,4 @@
-//! The only file that names every adapter: it plugs them into the engine.
+//! The only file that names every adapter and wires it into the engine.
 
 use std::{
     collections::BTreeMap,
@@ -45,8 +45,8 @@ use crate::{
     toolbox::{self, DaemonTools},
 };
 
-/// Variables of the daemon's environment that commands of tools see: where programs are, and how to speak. Everything
-/// else may be a secret, or belong to the terminal that the daemon was started from.
+/// Variables of the daemon's environment that are passed to commands of tools: program locations and locale. All others
+/// may be secrets, or belong to the terminal that started the daemon.
 const PASSED_TO_COMMANDS: [&str; 11] = [
     "PATH",
     "LANG",
@@ -61,48 +61,48 @@ const PASSED_TO_COMMANDS: [&str; 11] = [
     "RUSTUP_HOME",
 ];
 
-/// Everything that runs, plugged together.
+/// All running parts of the daemon.
 pub struct Parts {
-    /// The front.
+    /// The engine, which serves all requests of clients.
     pub engine: Engine,
-    /// Closed last.
+    /// The journal. Closed last.
     pub store: Arc<SqliteStore>,
-    /// Reads and finds documents. Closed when nothing runs any more.
+    /// Reads and searches documents. Closed after all turns have ended.
     pub library: Arc<Library>,
-    /// Closed when nothing runs any more.
+    /// The audit log. Closed after all turns have ended.
     pub audit: Arc<AuditLog>,
-    /// Requests to models and their answers. Flushed when no turn runs any more.
+    /// Log of requests to models and their answers. Flushed after the last turn has ended.
     pub exchanges: ExchangeLog,
-    /// The time.
+    /// Time source of the engine.
     pub clock: Arc<dyn Clock>,
-    /// Sandbox of commands.
+    /// Sandbox for commands of tools.
     pub sandbox: Arc<Sandbox>,
-    /// Exchanged at a reload.
+    /// The models in use. Replaced at a reload.
     pub models: Arc<ReloadableModels>,
-    /// Makes them.
+    /// Factory for `models` at a reload.
     pub makers: ModelMaker,
-    /// All skills; their settings are updated at a reload.
+    /// All skills. Their settings are updated at a reload.
     pub skills: SkillStore,
-    /// Told of new settings at a reload.
+    /// The tools. Reconfigured at a reload.
     pub toolbox: Arc<DaemonTools>,
-    /// The language servers. Closed when no turn runs any more.
+    /// The language servers. Closed after all turns have ended.
     pub languages: Arc<LanguagePool>,
-    /// The MCP servers. Closed when no turn runs any more.
+    /// The MCP servers. Closed after all turns have ended.
     pub mcp: Arc<McpPool>,
-    /// The MCP servers of sessions. Closed with them.
+    /// MCP servers that belong to a session. Each is closed with its session.
     pub session_servers: Arc<SessionServers>,
-    /// Plays recordings.
+    /// Replays sessions from recordings.
     pub player: Arc<Player>,
-    /// Removes unused data.
+    /// Removes unused data as configured.
     pub retention: Arc<Retention>,
-    /// Settings without effect.
+    /// Warnings about settings that have no effect.
     pub notes: Vec<String>,
 }
 
-/// Plugs everything together. The journal and the audit log are opened; nothing else is read, and no model is asked.
+/// Wires everything together. Opens the journal and the audit log; no model is called.
 ///
 /// # Errors
-/// The journal or the audit log cannot be opened, or a model's address cannot be used.
+/// Fails if the journal or the audit log cannot be opened, or if a model's address is invalid.
 pub async fn assemble(
     config: &Config,
     recipe: &ConfigSource,
@@ -128,7 +128,7 @@ pub async fn assemble(
     let projects = ProjectStore::beside(paths.data.join("projects"), Some(worktrees.clone()));
     let plugins = recipe.plugins.clone();
     let leftovers = plugins.clone();
-    // What cannot be removed only takes room.
+    // Files that cannot be removed only take up space.
     let _ = tokio::task::spawn_blocking(move || leftovers.sweep()).await;
     let skills = skills::shelf(config, paths, env, confinement, projects.clone(), plugins.clone()).await;
     let languages = Arc::new(language_pool(config, paths, env, Arc::clone(&sandbox)));
@@ -141,10 +141,10 @@ pub async fn assemble(
     let session_servers = skills::session_servers(env, redactor.clone());
     let mcp = skills::pool(&config.mcp, &paths.data, env, redactor, Arc::clone(&builtin), plugins);
     let (servers, now) = (Arc::clone(&session_servers), idle_now(&languages));
-    // What they need is read at the start, and so is this.
+    // The web settings are read only at the start, and so is this.
     let idle = if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) };
     let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), servers, &config.tools, idle, now);
-    // All that can be left out or described otherwise.
+    // All tools that can be disabled or given another description.
     let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(toolbox);
     let folders = {
@@ -166,8 +166,8 @@ pub async fn assemble(
         folder: paths.data.join("replays"),
         models: models.clone(),
         toolbox: toolbox.clone(),
-        // With skills and projects as sessions have them, but without what one person's machine remembers or draws, which no
-        // recording could hold on another.
+        // With skills and projects as in sessions. Personal memories and drafts are left out: a recording could not
+        // contain them on another machine.
         workspaces: Box::new(move |base| folders(base.to_owned(), None)),
         snapshots: snapshot_config(config, env),
         languages: languages.clone(),
@@ -176,7 +176,7 @@ pub async fn assemble(
         room: tokio::sync::Semaphore::new(PLAYS),
     });
     let (plays, drafts) = (Arc::clone(&player), workspaces.clone());
-    // One that fails does not keep the other from its work.
+    // Two tasks, so that a failure of one does not affect the other.
     let _ = tokio::task::spawn_blocking(move || plays.sweep()).await;
     let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
     let engine = Engine::new(
@@ -222,20 +222,21 @@ pub async fn assemble(
     })
 }
 
-/// Worktrees of sessions. Their git is the one that commands find, and has the person's name where commands have it.
+/// Creates the worktrees of sessions. They use the git that commands find, with the user's git identity if commands
+/// have it.
 fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
     let environment = env.only(&PASSED_TO_COMMANDS);
     let settings = sandbox::variables(config, env).get("GIT_CONFIG_GLOBAL").map(PathBuf::from);
     WorktreeFolders::new(paths.data.join("worktrees"), Some(sandbox), &environment, settings)
 }
 
-/// The tools that have nothing to work with now.
+/// Tools that cannot work at the moment because no language server is installed.
 pub fn idle_now(languages: &LanguagePool) -> Vec<&'static str> {
     let is_there = languages.found().iter().any(|server| server.program.is_some());
     if is_there { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
 }
 
-/// Opening may take a while after an unclean stop, and blocks.
+/// Opens the journal on a blocking thread. This may take a while after an unclean stop.
 async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
     let opened = tokio::task::spawn_blocking(move || {
         SqliteStore::open(StoreConfig { time_zone: TimeZone::system, ..StoreConfig::at(path) })
@@ -293,7 +294,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-/// The numbers that `tools.yaml` sets for tools.
+/// Numeric limits of tools from `tools.yaml`.
 fn tool_limits(config: &Config) -> BTreeMap<String, BTreeMap<String, u64>> {
     config.tools.iter().filter_map(|(name, tool)| Some((name.clone(), tool.limits.clone()?))).collect()
 }
@@ -320,7 +321,7 @@ fn toolbox_config(
     toolbox
 }
 
-/// The language servers, which run in the same environment as commands.
+/// Creates the language servers, which run in the same environment as commands.
 fn language_pool(config: &Config, paths: &Paths, env: &Environment, confined: Arc<Sandbox>) -> LanguagePool {
     let place = paths.data.join("languages");
     let variables = sandbox::variables(config, env);
@@ -346,7 +347,6 @@ fn snapshot_config(config: &Config, env: &Environment) -> SnapshotConfig {
     }
 }
 
-/// The machine's clock.
 struct SystemClock;
 
 impl Clock for SystemClock {

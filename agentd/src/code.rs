@@ -1,4 +1,4 @@
-//! The index of source code: the adapter that the feature `code` brings, or none.
+//! The index of source code: the adapter of the feature `code`, or a substitute without it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,26 +8,26 @@ use std::{
 
 use agentd_core::ports::CodeReader;
 
-/// The reader of code, whose workers are started from this program. Nothing runs before the first question.
+/// Creates the reader of code, which starts its workers from this program. Starts nothing before the first query.
 #[cfg(feature = "code")]
 pub(crate) fn reader(program: &str) -> Option<Arc<dyn CodeReader>> {
     Some(Arc::new(agentd_code::CodePool::new(agentd_code::PoolConfig::new(program.into()))))
 }
 
-/// Does the work of a reader of one folder, where the first argument says that this process is one.
+/// Runs the worker for one folder if the first argument requests it.
 #[cfg(feature = "code")]
 pub fn run_worker(first: &OsStr, rest: &[OsString]) -> Option<ExitCode> {
     let is_allowed = |path: &str| !agentd_policy::holds_secrets(path);
     (first == agentd_code::WORKER_ARGUMENT).then(|| agentd_code::run_worker(rest, is_allowed))
 }
 
-/// None: this build indexes no code, and offers no tools for it.
+/// Returns `None`: this build has no index of code and offers no tools for it.
 #[cfg(not(feature = "code"))]
 pub(crate) fn reader(_program: &str) -> Option<Arc<dyn CodeReader>> {
     None
 }
 
-/// Knows no workers.
+/// Returns `None`: this build has no workers for code.
 #[cfg(not(feature = "code"))]
 pub fn run_worker(_first: &OsStr, _rest: &[OsString]) -> Option<ExitCode> {
     None

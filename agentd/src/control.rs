@@ -1,6 +1,6 @@
-//! Operations on the running daemon for clients and signals: stop, and read its configuration again.
+//! Control of the running daemon by clients and signals: stop and reload, and inspecting, adding and removing plugins.
 //!
-//! Plugins for clients: looked at, added and removed, with a reload behind it, so that their parts are there at once.
+//! Adding or removing a plugin is followed by a reload, so that the change takes effect at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -34,34 +34,34 @@ use crate::{
     sandbox,
 };
 
-/// The daemon as clients and signals control it.
+/// Handle through which clients and signals control the daemon.
 pub struct DaemonControl {
     /// Source of the configuration.
     pub recipe: ConfigSource,
-    /// The configuration that holds. Also lets one reload in at a time.
+    /// The configuration in force. The lock also serialises reloads.
     pub config: Mutex<Config>,
-    /// Everything that follows the configuration.
+    /// All parts that follow the configuration.
     pub parts: Arc<Parts>,
-    /// The log, which follows its level and learns new secrets.
+    /// The log. A reload updates its level and the secrets that it redacts.
     pub log: LogHandle,
-    /// Asks for the stop. Room for one: a stop that was asked for twice is one stop.
+    /// Requests the stop. Capacity 1: a second request changes nothing.
     pub stop: mpsc::Sender<Option<Duration>>,
 }
 
 impl DaemonControl {
-    /// The configuration that holds.
+    /// Returns the configuration in force.
     pub(crate) fn config(&self) -> MutexGuard<'_, Config> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the configuration again and follows it, or says what is wrong and changes nothing.
+    /// Reads the configuration again and applies it. On an error, nothing changes.
     ///
     /// # Errors
-    /// The problem of the new configuration.
+    /// Returns the problem of the new configuration.
     pub fn reread(&self) -> Result<ReloadOutcome, Failure> {
         let mut current = self.config();
         let new = self.recipe.read()?;
-        // The last step that can fail comes before the first that changes anything.
+        // The last step that can fail must come before the first change.
         let parts = &*self.parts;
         let models = parts.makers.make(&new)?;
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.recipe.env));
@@ -79,17 +79,17 @@ impl DaemonControl {
         Ok(ReloadOutcome { config_sources: sources(&current), notes })
     }
 
-    /// Applies the current configuration, and reports the outcome to the operator; and to the audit log, if a person has asked for
-    /// it, the rules have changed, or they cannot be used.
+    /// Reloads the configuration and logs the outcome. The audit log gets an entry if a client asked for the reload, if
+    /// the rules changed, or if the configuration is invalid.
     ///
     /// # Errors
-    /// As of [`Self::reread`].
+    /// Same as [`Self::reread`].
     pub async fn follow(&self, is_asked_for: bool) -> Result<ReloadOutcome, Failure> {
         let before = self.config().rules.sha256.clone();
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
             Ok(_) => audit::rules_read(&self.config().rules),
-            // The old ones stay in force.
+            // The old rules stay in force.
             Err(failure) => {
                 AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(with_causes(failure)) }
             }
@@ -107,13 +107,13 @@ impl DaemonControl {
         outcome
     }
 
-    /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
+    /// Begins to stop, and returns at once. Running turns have `drain`, or the configured time, to end.
     pub(crate) fn stop(&self, drain: Option<Duration>) {
-        // Full means that a stop is asked for already.
+        // The channel is full if a stop was already requested.
         let _ = self.stop.try_send(drain);
     }
 
-    /// Reads the configuration again. A configuration with a mistake changes nothing.
+    /// Reloads the configuration at the request of a client. An invalid configuration changes nothing.
     pub(crate) async fn reload(&self) -> Result<ReloadOutcome, Refusal> {
         self.follow(true).await.map_err(|failure| {
             let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
@@ -121,15 +121,15 @@ impl DaemonControl {
         })
     }
 
-    /// Takes the values of variables that the client of a turn lends, for its session where that is known.
+    /// Stores the values of variables that the client of a turn lends, for its session if that is known.
     pub(crate) fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
         self.log.redactor().learn_lent(self.parts.mcp.lend(session, values));
     }
 
-    /// Shows every line of the audit log, oldest first.
+    /// Passes every line of the audit log to `see`, oldest first.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the audit log cannot be read.
     pub(crate) fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
         agentd_audit::read::each(&self.recipe.paths.data, see).map_err(|error| {
             Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))
@@ -137,12 +137,12 @@ impl DaemonControl {
         })
     }
 
-    /// The configuration that holds, weakest first: `built-in` and the paths of files.
+    /// Sources of the configuration in force, weakest first: `built-in` and the paths of files.
     pub(crate) fn config_sources(&self) -> Vec<String> {
         sources(&self.config())
     }
 
-    /// Its keys, with the origin and the value of each. No secret is among them.
+    /// Keys of the configuration with the origin and the value of each. Secrets are masked.
     pub(crate) fn config_origins(&self) -> Vec<ConfigOrigin> {
         let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.recipe.env).collect();
@@ -150,17 +150,17 @@ impl DaemonControl {
         config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text))
     }
 
-    /// The variables that the configuration lets clients pass to tools, besides those that always may.
+    /// Variables that the configuration lets clients pass to tools, in addition to those that are always allowed.
     pub(crate) fn passed_variables(&self) -> Vec<String> {
         self.config().daemon.environment.pass.clone()
     }
 
-    /// All plugins, after a look at their files.
+    /// Lists all plugins after checking their files again.
     pub(crate) async fn list_plugins(&self) -> Result<Vec<PluginReport>, Refusal> {
         let plugins = self.recipe.plugins.clone();
         let before = states(&plugins.installed());
         let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
-        // What has changed meanwhile is used no longer.
+        // A plugin that has changed since it was added is no longer used.
         if states(&installed) != before
             && let Err(failure) = self.follow(false).await
         {
@@ -170,14 +170,14 @@ impl DaemonControl {
         Ok(installed.iter().map(|plugin| self.checked(plugin.report.clone(), &skills)).collect())
     }
 
-    /// Describes a folder as a plugin. Nothing is added.
+    /// Describes the plugin in a folder without adding it.
     pub(crate) async fn look_at_plugin(&self, folder: PathBuf) -> Result<PluginReport, Refusal> {
         let plugins = self.recipe.plugins.clone();
         let report = blocking(UNREADABLE, move || plugins.look(&folder)).await??;
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
-    /// Adds the plugin in a folder, in a client's name, if it has this hash. Its parts can be used at once.
+    /// Adds the plugin in a folder if it has this hash. The audit log names `client`. Its parts can be used at once.
     pub(crate) async fn add_plugin(
         &self,
         folder: PathBuf,
@@ -185,7 +185,7 @@ impl DaemonControl {
         source: String,
         client: String,
     ) -> Result<PluginReport, Refusal> {
-        // A configuration that cannot be read would leave the plugin there and unused.
+        // With an invalid configuration, the plugin would be added but never loaded.
         tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
             let message = format!("nothing was added: {}", with_causes(&failure));
             Refusal::new(ErrorKind::Configuration, message).with_hint("mend the configuration first")
@@ -201,7 +201,7 @@ impl DaemonControl {
                 source: source.clone(),
                 by: client_of(&client),
             };
-            // What is not in the audit log is not allowed.
+            // A plugin is only added if the audit log has recorded it.
             let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
             recorded.map_err(|error| {
                 let message = format!("nothing was added, because the audit log cannot be written: {error}");
@@ -213,20 +213,20 @@ impl DaemonControl {
         Ok(self.checked(report, &self.parts.skills.reports(None).await))
     }
 
-    /// Removes a plugin, in a client's name. None where there is none of that name.
+    /// Removes a plugin; the audit log names `client`. Returns `None` if there is no plugin of this name.
     pub(crate) async fn remove_plugin(&self, name: String, client: String) -> Result<Option<PluginReport>, Refusal> {
         let plugins = self.recipe.plugins.clone();
         let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
             return Ok(None);
         };
         let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
-        // What is taken back must not wait for a log that cannot be written.
+        // A removal must not fail because the audit log cannot be written.
         self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
         self.follow(false).await.map_err(|failure| unread("removed", &failure))?;
         Ok(Some(report))
     }
 
-    /// The report with what the configuration, and other skills, have to say about its parts.
+    /// Adds the conflicts with the configuration and with other skills to a report.
     fn checked(&self, mut report: PluginReport, skills: &[SkillReport]) -> PluginReport {
         let config = self.config().clone();
         let mut clashes = Clashes { name: report.name.clone(), found: Vec::new() };
@@ -255,7 +255,7 @@ impl DaemonControl {
         }
         let tools: BTreeSet<String> = self.parts.engine.tools().into_iter().map(|tool| tool.name).collect();
         for card in &report.agents {
-            // Tools of servers are known when those were reached.
+            // Tools of MCP servers are only known once the server was reached.
             let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
             for name in card.named_tools().filter(|name| !is_there(name)) {
                 clashes.note(format!("the agent {} names the tool {name:?}, which is not there", card.id), false);
@@ -266,7 +266,7 @@ impl DaemonControl {
     }
 }
 
-/// All that the log must not show.
+/// All secrets that the log must not show.
 pub fn secrets<'a>(config: &'a Config, env: &'a Environment) -> impl Iterator<Item = &'a str> {
     config.secrets().chain(env.secrets())
 }
@@ -276,7 +276,7 @@ fn sources(config: &Config) -> Vec<String> {
     std::iter::once("built-in".to_owned()).chain(files).collect()
 }
 
-/// Changes in the files that take effect only with the next start.
+/// Warnings about changed settings that take effect only at the next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
     notes.extend(config::layers::exposed(&new.files));
@@ -307,21 +307,21 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     notes
 }
 
-/// Characters that are kept of a client's name.
+/// Maximum length of a client's name in characters. The rest is truncated.
 const MAX_NAME: usize = 100;
 
-/// Message of a failed look at plugins.
+/// Error message if the plugins could not be read.
 const UNREADABLE: &str = "the plugins could not be looked at";
 
-/// Names that others have already.
+/// Names of a plugin's parts that are already in use.
 struct Clashes {
-    /// The plugin.
+    /// Name of the plugin.
     name: String,
     found: Vec<ProjectProblem>,
 }
 
 impl Clashes {
-    /// Notes a name whose owner is not the plugin: another plugin, or a file of the person's where that is none.
+    /// Adds a problem if another plugin, or the user's own `file` (`Some(None)`), owns this name.
     fn look(&mut self, what: &str, part: &str, owner: Option<Option<&String>>, file: &str) {
         let whose = match owner {
             None => return,

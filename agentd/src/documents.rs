@@ -1,9 +1,9 @@
-//! Documents and pictures: the adapter that the feature `documents` brings, or one that reports what this
-//! build lacks.
+//! Documents and pictures: the adapter of the feature `documents`, or a substitute that reports that the build lacks
+//! it.
 
 #[cfg(feature = "documents")]
 mod present {
-    //! Documents read by workers and found in an index.
+    //! Adapter that reads documents in workers and searches them in an index.
 
     use std::{
         ffi::{OsStr, OsString},
@@ -22,10 +22,10 @@ mod present {
 
     use crate::{config::DaemonSettings, environment::OWN_PROGRAM};
 
-    /// Documents that are read at the same time, besides one whose letters are recognised.
+    /// Number of documents that are read at the same time, in addition to one that is being recognised (OCR).
     const WORKERS: usize = 2;
 
-    /// The library of a data folder. Nothing is opened and nothing runs before a document is searched.
+    /// Creates the library of a data folder. Opens and starts nothing before the first search.
     pub(crate) fn library(data: &Path, settings: &DaemonSettings, clock: &Arc<dyn Clock>) -> Library {
         let clock = Arc::clone(clock);
         let now = Arc::new(move || u64::try_from(clock.now().as_second()).unwrap_or_default());
@@ -58,12 +58,12 @@ mod present {
         Library::new(extractor, config)
     }
 
-    /// Makes pictures fit for models.
+    /// Creates the converter that makes pictures fit for models.
     pub(crate) fn pictures() -> Option<Arc<dyn Pictures>> {
         Some(Arc::new(PictureReader::new(OWN_PROGRAM.into())))
     }
 
-    /// Does the work of a reader of documents or pictures, where the first argument says that this process is one.
+    /// Runs the worker for documents or pictures if the first argument requests one.
     pub fn run_worker(first: &OsStr, rest: &[OsString]) -> Option<ExitCode> {
         if first == WORKER_ARGUMENT {
             Some(agentd_index::run_worker(rest))
@@ -77,7 +77,7 @@ mod present {
 
 #[cfg(not(feature = "documents"))]
 mod missing {
-    //! The answers of a build without the feature `documents`.
+    //! Substitutes for a build without the feature `documents`.
 
     use std::{
         ffi::{OsStr, OsString},
@@ -94,34 +94,34 @@ mod missing {
     use futures_util::{FutureExt as _, future::BoxFuture};
     use tokio_util::sync::CancellationToken;
 
-    /// The first bytes of documents: PDF, the archives of newer office formats, and the containers of older ones.
+    /// First bytes of documents: PDF, archives of newer office formats, containers of older ones.
     const DOCUMENTS: [&[u8]; 3] = [b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
 
-    /// Refuses to read and to find.
+    /// Library that refuses to read and to search.
     #[derive(Debug)]
     pub struct Library;
 
     impl Library {
-        /// Closes nothing.
+        /// Does nothing, as nothing is open.
         pub async fn close(&self) {}
     }
 
-    /// The library of a build that reads no documents.
+    /// Creates the library of a build that reads no documents.
     pub(crate) fn library(_data: &Path, _settings: &crate::config::DaemonSettings, _clock: &Arc<dyn Clock>) -> Library {
         Library
     }
 
-    /// Shows no pictures to models.
+    /// Returns `None`: this build shows no pictures to models.
     pub(crate) fn pictures() -> Option<Arc<dyn Pictures>> {
         None
     }
 
-    /// Knows no workers.
+    /// Returns `None`: this build has no workers for documents.
     pub fn run_worker(_first: &OsStr, _rest: &[OsString]) -> Option<ExitCode> {
         None
     }
 
-    /// Releases nothing.
+    /// Does nothing, as no memory is retained.
     pub(crate) fn give_back() {}
 
     impl Knowledge for Library {

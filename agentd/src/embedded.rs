@@ -1,9 +1,9 @@
-//! Models that run in this process: the adapter that the feature `builtin-model` brings, or one that says what this build
-//! lacks.
+//! Models that run in this process. Without the feature `builtin-model`, a substitute reports that the build has no
+//! model.
 
 #[cfg(feature = "builtin-model")]
 mod present {
-    //! Models of the crate `agentd-local`.
+    //! Adapter for the models of the crate `agentd-local`.
 
     use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ mod present {
     use agentd_proto::local_servers;
     use futures_util::{FutureExt as _, future::BoxFuture};
 
-    /// The model of a GGUF file. Its weights are loaded when they are first needed, and stay so long in memory without use.
+    /// Creates the model of a GGUF file. Its weights are loaded on first use, and released after `idle` without use.
     pub(crate) fn model(path: PathBuf, idle: Duration) -> Arc<dyn Model> {
         EmbeddedModel::new(EmbeddedConfig { idle, ..EmbeddedConfig::new(path) }, neighbours)
     }
 
-    /// The model servers of this machine, which the built-in model names to people who ask for a larger one.
+    /// Model servers on this machine. The built-in model names them to users who ask for a larger model.
     fn neighbours() -> BoxFuture<'static, Vec<Neighbour>> {
         let named = |server: &local_servers::LocalServer| Neighbour {
             name: server.name,
@@ -31,7 +31,7 @@ mod present {
 
 #[cfg(not(feature = "builtin-model"))]
 mod missing {
-    //! The answers of a build without the feature `builtin-model`.
+    //! Substitutes for a build without the feature `builtin-model`.
 
     use std::{num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration};
 
@@ -45,12 +45,12 @@ mod missing {
         stream::{self, BoxStream},
     };
 
-    /// The threads that a model would use, which other libraries keep to.
+    /// Number of threads that a model would use. Other libraries keep to it.
     pub fn recommended_threads() -> usize {
         thread::available_parallelism().map_or(1, NonZero::get)
     }
 
-    /// A model that refuses each request.
+    /// Creates a model that refuses each request.
     pub(crate) fn model(_path: PathBuf, _idle: Duration) -> Arc<dyn Model> {
         Arc::new(MissingModel(ModelInfo {
             id: "none (built without a model)".to_owned(),

@@ -1,5 +1,5 @@
-//! Inputs of the process: its environment, read once and handed on as a value; the command line; and who it runs as, for a file
-//! that another user can write is not obeyed, wherever it lies.
+//! Inputs of the process: the environment, which is read once and passed on as a value, and the command line. Also
+//! checks ownership: the daemon never relies on a file or folder that another user can write.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,12 +14,12 @@ use agentd_proto::start_variables::StartVariables;
 use clap::Parser;
 use uuid::Uuid;
 
-/// Path of this program, whose own file may be replaced meanwhile. It starts itself again to read documents, to guard MCP
-/// servers and to confine commands.
+/// Path of this program, even if its file was replaced meanwhile. The daemon starts it again to read documents, to
+/// guard MCP servers and to confine commands.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// The variables that the process was started with. An empty variable counts as one that is not set, as shells have
-/// no other way to take a variable back for one command.
+/// Variables that the process was started with. An empty variable counts as not set, because shells have no other way
+/// to unset a variable for one command.
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
@@ -29,7 +29,7 @@ impl Environment {
         Self(std::env::vars_os().collect())
     }
 
-    /// The value of a variable as text. One that is not UTF-8 is not set.
+    /// The value of a variable as text, or `None` if it is not UTF-8.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.os(name).and_then(OsStr::to_str)
     }
@@ -39,7 +39,7 @@ impl Environment {
         self.os(name).map(PathBuf::from)
     }
 
-    /// Every variable that is text, for the `${NAME}` of configuration files.
+    /// All variables that are valid UTF-8, for `${NAME}` in configuration files.
     pub fn texts(&self) -> HashMap<String, String> {
         self.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
@@ -48,31 +48,31 @@ impl Environment {
         self.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
     }
 
-    /// The same with the other's variables, as far as they are not set here.
+    /// Merges two environments. Variables of `self` take precedence.
     pub fn and(&self, other: &Self) -> Self {
         let own = self.0.iter().filter(|(_, value)| !value.is_empty());
         other.0.iter().chain(own).collect()
     }
 
-    /// The variables of these names that are set and are text.
+    /// Variables of these names that are set and valid UTF-8.
     pub fn only(&self, names: &[&str]) -> BTreeMap<String, String> {
         let pair = |name: &&str| Some(((*name).to_owned(), self.text(name)?.to_owned()));
         names.iter().filter_map(pair).collect()
     }
 
-    /// Routes of what agentd asks over the network.
+    /// Proxy routes for the daemon's network requests.
     pub fn routes(&self) -> Routes {
         Routes::read(|name| self.text(name))
     }
 
-    /// The values of variables whose names say that they are secret, so that they can be kept out of logs.
+    /// Values of variables whose names mark them as secret. They are redacted in logs.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         const MARKS: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
         let is_secret = |name: &str| name.to_ascii_uppercase().split('_').any(|word| MARKS.contains(&word));
         self.pairs().filter(move |(name, _)| is_secret(name)).map(|(_, value)| value)
     }
 
-    /// The variables of models and keys, as clients are told of them: by name, with no value.
+    /// Variables of models and keys, for clients: names and salted digests, without values.
     pub fn told(&self) -> StartVariables {
         let salt = [Uuid::new_v4(), Uuid::new_v4()].iter().flat_map(|random| *random.as_bytes()).collect();
         StartVariables::new(salt, self.pairs())
@@ -89,7 +89,7 @@ impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Environment 
     }
 }
 
-/// Names only: what a variable holds may be a secret.
+/// Shows names only, because values may be secret.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -146,25 +146,26 @@ Examples:
 
 Exit codes: 0 stopped as asked, 1 could not start or run, 2 usage or configuration.";
 
-/// Write permission for others, which must not be set here.
+/// Write permission of other users.
 const OTHERS: u32 = 0o002;
 const GROUP: u32 = 0o020;
 
-/// The user and group that agentd runs as.
+/// User and group that agentd runs as.
 #[derive(Debug, Clone, Copy)]
 struct Identity {
     user: u32,
     group: u32,
 }
 
-/// Names who else may write a file or folder that is to be obeyed, as the end of a sentence that begins with its path.
+/// Names who else may write a file or folder that agentd relies on, as the end of a sentence that starts with its path.
+/// Returns `None` if it is safe.
 pub(crate) fn objection(found: &Metadata) -> Option<String> {
     let we = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
     judged(we, found.uid(), found.gid(), found.mode())
 }
 
-/// The machine's administrator could write it anyway. A group that is our own is mostly ours alone, and what it may
-/// write is how many systems make files.
+/// Root is accepted, as the administrator can write the file anyway. Our own group may write too: it is mostly private
+/// to the user, and many systems create files that way.
 fn judged(we: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
     if user != we.user && user != 0 {
         return Some(format!("it belongs to the user {user}, and agentd runs as the user {}", we.user));

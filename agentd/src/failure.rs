@@ -1,4 +1,4 @@
-//! Errors for people: failures of a start, with the exit code, and refusals of requests, for clients.
+//! Errors for users: failures of the process with their exit code, and refusals of client requests.
 
 use std::{error::Error, fmt::Write, process::ExitCode};
 
@@ -9,7 +9,7 @@ use tonic::Status;
 
 use crate::config::ConfigError;
 
-/// A start, or a stop, that failed.
+/// Failure to start or to stop as requested.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -21,23 +21,23 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Wrong usage or configuration: exit code 2.
+    /// Creates a failure of usage or configuration: exit code 2.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, code: 2, source: None }
     }
 
-    /// Everything else: exit code 1.
+    /// Creates any other failure: exit code 1.
     pub fn broken(message: impl Into<String>) -> Self {
         Self { code: 1, ..Self::usage(message) }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint on what to do about it.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Adds the cause.
+    /// Adds the cause of the failure.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { source: Some(source.into()), ..self }
@@ -70,41 +70,41 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// A request that is not carried out: the kind for programs, the message and the hint for people.
+/// Refusal of a request. Programs read the kind; message and hint are for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The kind.
+    /// Kind of the error.
     pub kind: ErrorKind,
-    /// Message: what was attempted and what came of it.
+    /// Message that names what was attempted and why it failed.
     pub message: String,
     /// Hint on what to do.
     pub hint: Option<String>,
 }
 
 impl Refusal {
-    /// A refusal without a hint.
+    /// Creates a refusal without a hint.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// A request that makes no sense.
+    /// Creates a refusal of an invalid request.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// The daemon is about to end.
+    /// Creates the refusal of a daemon that is stopping.
     pub(crate) fn stopping() -> Self {
         Self::new(ErrorKind::ShuttingDown, "the daemon is stopping")
             .with_hint("start it again with `agentctl start`; interrupted turns can be resumed")
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint on what to do about it.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Message and hint in one line, for where there is room for one text only.
+    /// Message and hint in one line, for places with room for one text only.
     pub(crate) fn sentence(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}; {hint}", self.message),
@@ -113,7 +113,7 @@ impl Refusal {
     }
 }
 
-/// Conversions of errors that have a kind and a hint.
+/// Conversions from errors that have a kind and a hint.
 macro_rules! refused {
     ($($error:ty),*) => {$(
         impl From<$error> for Refusal {
@@ -132,7 +132,7 @@ impl From<WireError> for Refusal {
     }
 }
 
-/// A configuration that cannot be read, or not be used.
+/// Refusal because of a configuration that is invalid or cannot be read.
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
         Self { hint: failure.hint.clone(), ..Self::new(ErrorKind::Configuration, with_causes(&failure)) }
@@ -145,7 +145,7 @@ impl From<Refusal> for Status {
     }
 }
 
-/// Does work on a thread that may block. A panic of it is a refusal with this message.
+/// Runs `work` on a blocking thread. If it panics, the result is a refusal with the message `failed`.
 pub(crate) async fn blocking<T: Send + 'static>(
     failed: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -153,7 +153,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::new(ErrorKind::Internal, failed))
 }
 
-/// The message of an error and of all that caused it, each once: many errors repeat their cause in their own message.
+/// The message of an error and of all its causes. Repetitions are left out, as many errors include their cause in their
+/// own message.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

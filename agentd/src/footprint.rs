@@ -1,4 +1,4 @@
-//! Memory footprint of the program: whenever the daemon comes to rest, it gives back what only the work before needed.
+//! Memory footprint: when the daemon becomes idle, it returns memory that only the previous work needed.
 
 use std::{fs, io, path::Path, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::{
     time::sleep,
 };
 
-/// Gives back what the next piece of work may do without: freed memory, and the code that the last one ran.
+/// Returns memory that the next work does not need: freed heap memory, and code pages of the previous work.
 fn give_back() {
     crate::documents::give_back();
     if let Err(error) = forget_code() {
@@ -17,14 +17,14 @@ fn give_back() {
     }
 }
 
-/// Lets go of the pages of the program's code: most of those that are mapped by now only the work before needed, and
-/// the kernel maps sixteen around each that is touched. What is needed again is mapped again from the page cache, at
-/// about a microsecond for sixteen pages.
+/// Unmaps the pages of the program's code. Most mapped pages were only needed by the previous work, and the kernel maps
+/// sixteen around each that is touched. Pages that are needed again are mapped from the page cache, at about a
+/// microsecond for sixteen pages.
 ///
 /// # Errors
-/// If the kernel does not report the mappings, or refuses. Then only memory is lost.
+/// Fails if the kernel does not report the mappings, or refuses. The only effect is higher memory use.
 fn forget_code() -> io::Result<()> {
-    // Whoever looks on has put its marks into these pages.
+    // A debugger has written its breakpoints into these pages.
     if is_traced(&fs::read_to_string("/proc/self/status")?) {
         return Ok(());
     }
@@ -35,47 +35,47 @@ fn forget_code() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether a debugger is attached.
+/// Returns true if a debugger is attached.
 fn is_traced(status: &str) -> bool {
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
     tracer.is_none_or(|tracer| tracer.trim() != "0")
 }
 
-/// Maximum number of heaps that threads share. The C library makes up to eight for each core and gives little of them
-/// back: indexing documents, whose pieces go from thread to thread, left three times as much as it needed.
+/// Maximum number of heaps that threads share. The C library creates up to eight per core and returns little of them:
+/// indexing documents, whose parts move between threads, retained three times the memory it needed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const HEAPS: libc::c_int = 2;
 
-/// Size in bytes from which a block stands alone and goes back to the kernel once it is freed. The C library raises its own limit
-/// up to 32 MB with each such block that is freed, and later ones then leave holes in the heaps: indexing needed a quarter more.
+/// Size in bytes from which a block is mapped separately and returned to the kernel when it is freed. The C library
+/// raises its own threshold up to 32 MB with each such block that is freed, and later blocks then leave holes in the
+/// heaps: indexing needed a quarter more.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE_BLOCK: libc::c_int = 1 << 20;
 
-/// Makes all threads share few heaps, and keeps large blocks out of them. To be called before there are any.
+/// Limits the number of heaps, and keeps large blocks out of them. Must be called before any thread is started.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(crate) fn bound_heaps() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     for (setting, value) in [
         (libc::M_ARENA_MAX, HEAPS),
         (libc::M_MMAP_THRESHOLD, LARGE_BLOCK),
-        // What is free at the end of a heap and goes back: twice as much, as the C library has it.
+        // Free memory at the end of a heap that triggers a trim: twice the block size, as in the C library.
         (libc::M_TRIM_THRESHOLD, 2 * LARGE_BLOCK),
     ] {
-        // SAFETY: it takes two numbers and sets one of the allocator's own, under the allocator's own lock. One that it
-        // does not know it refuses, and then everything stays as it is.
+        // SAFETY: the call takes two numbers and sets one of the allocator's parameters under the allocator's own lock.
+        // It refuses a parameter that it does not know, and then nothing changes.
         unsafe {
             libc::mallopt(setting, value);
         }
     }
 }
 
-/// The mappings of a program's code, as address and length in bytes: readable, executable, private, and never written
-/// to.
+/// Mappings of a program's code, as address and length in bytes: readable, executable, private and not writable.
 fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, usize)> + 'a {
     maps.lines().filter_map(move |line| {
         let mut words = line.split_ascii_whitespace();
         let (range, rights) = (words.next()?, words.next()?);
-        // Offset, device and inode stand between. A name with blanks is not found, and stays mapped.
+        // Offset, device and inode come between. A path with blanks does not match, and its code stays mapped.
         if rights != "r-xp" || Path::new(words.nth(3)?) != program || words.next().is_some() {
             return None;
         }
@@ -87,31 +87,30 @@ fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, us
 
 #[allow(unsafe_code, reason = "an address is a number, and only we can say what lies there")]
 fn forget(start: usize, length: usize) -> io::Result<()> {
-    // SAFETY: the range is a private mapping of a file without the right to write, and code has no relocations, so no
-    // page of it differs from the file, but where a debugger has put its marks, which is looked at before. The kernel
-    // reads what is touched later from the file again, with the same bytes; other threads may run in it meanwhile. A
-    // range that is not mapped any more is refused by the kernel.
+    // SAFETY: the range is a private file mapping without write permission, and code has no relocations. So no page
+    // differs from the file, except for a debugger's breakpoints, which are checked for before. The kernel reads pages
+    // that are touched later from the file again, with the same bytes, so other threads may run in the range meanwhile.
+    // The kernel refuses a range that is no longer mapped.
     let outcome = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Time without a change until the daemon counts as idle. Between two turns of a script it is at work.
+/// Time without a change after which the daemon counts as idle. Longer than the gap between two turns of a script.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Interval of the check, after work has begun.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Gives memory back now, after the start, and each time when the daemon has come to rest after work. Returns when the
-/// engine is gone.
+/// Returns memory now, after the start, and each time the daemon becomes idle after work. Ends when the engine is gone.
 pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
     each_rest(activity, || async {
-        // The allocator's part takes its locks, and milliseconds where much was freed.
+        // Trimming takes the allocator's locks, and milliseconds if much was freed.
         let _ = tokio::task::spawn_blocking(give_back).await;
     })
     .await;
 }
 
-/// Does something at once, and each time when nothing has changed for [`PAUSE`] and no turn is running. Further work
-/// delays it, and a lasting rest triggers it once. Ends with the engine.
+/// Runs `action` at once, and each time nothing has changed for [`PAUSE`] and no turn is running. Further work delays
+/// it, and one idle period triggers it once. Ends with the engine.
 async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
     loop {
         action().await;
@@ -121,8 +120,8 @@ async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Acti
     }
 }
 
-/// Returns when the daemon rests, or fails when the engine is gone. It looks from time to time and is not woken by what
-/// changes meanwhile: each turn changes something twice, and its first word would wait for that.
+/// Returns when the daemon is idle, or fails when the engine is gone. It polls instead of waiting for changes: each
+/// turn causes two, and waking up would delay the turn's first token.
 async fn until_rest(activity: &mut watch::Receiver<Activity>) -> Result<(), RecvError> {
     let mut still = Duration::ZERO;
     while still < PAUSE {
@@ -194,7 +193,7 @@ mod tests {
             world
         }
 
-        /// Number of times the daemon was idle until then, on the paused clock.
+        /// Number of idle periods so far, after this time on the paused clock.
         async fn after(&self, time: Duration) -> usize {
             sleep(time).await;
             self.rests.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Health of the stored data: a full disk, a journal that is gone or damaged, sessions that it no longer knows.
+//! Health of the stored data: a full disk, a missing or damaged journal, sessions that are missing from the journal.
 
 use std::{
     fs::{self, OpenOptions},
@@ -13,28 +13,28 @@ use agentd_proto::client::Finding;
 use agentd_store::{DamagedSession, SqliteStore};
 use tokio::task::spawn_blocking;
 
-/// Size of the trial write that shows whether the disk takes it, in bytes: about what a small turn needs.
+/// Size in bytes of the trial write that checks the disk, about as much as a small turn needs.
 const TRIAL_BYTES: usize = 64 << 10;
 
-/// Sessions and events that are named.
+/// Maximum number of sessions or events listed in a finding.
 const NAMED: usize = 20;
 
-/// Looks after the data folder.
+/// Checks the data folder and the journal.
 pub struct Health {
     data: PathBuf,
     store: Arc<SqliteStore>,
-    /// Set if there was an audit log before there was a journal.
+    /// True if the journal is new although an audit log already existed.
     journal_was_lost: bool,
 }
 
 impl Health {
-    /// Of that data folder. `had_audit_log` says whether there was an audit log before this daemon began.
+    /// Creates the checks for a data folder. `had_audit_log` is true if there was an audit log before this start.
     pub fn new(data: PathBuf, store: Arc<SqliteStore>, had_audit_log: bool) -> Self {
         let journal_was_lost = store.is_new() && had_audit_log;
         Self { data, store, journal_was_lost }
     }
 
-    /// Problems that can be seen at once.
+    /// Problems that can be detected quickly.
     pub async fn problems(&self) -> Vec<Finding> {
         let data = self.data.clone();
         let disk = spawn_blocking(move || disk(&data)).await.unwrap_or_default();
@@ -42,7 +42,7 @@ impl Health {
         disk.into_iter().chain(journal).chain(self.cut_off()).collect()
     }
 
-    /// The same, and what takes a look at everything that is kept.
+    /// All problems, including those that take a pass over all stored data.
     pub async fn examine(&self) -> Vec<Finding> {
         let mut findings = self.problems().await;
         findings.extend(self.lost().await);
@@ -61,7 +61,7 @@ impl Health {
         findings
     }
 
-    /// Loss of the journal with its log, until a person has seen it.
+    /// Report of a journal that was damaged and lost its newest part, until the user removes the loss file.
     pub fn cut_off(&self) -> Option<Finding> {
         let told = self.store.loss()?;
         let hint = format!(
@@ -72,7 +72,7 @@ impl Health {
         Some(failure("journal", format!("the journal lost its newest part: {told}"), hint))
     }
 
-    /// Facts that an earlier daemon knew and the journal does not.
+    /// Signs that the journal was removed or replaced: an older audit log, or files of unknown sessions.
     pub async fn lost(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if self.journal_was_lost {
@@ -143,13 +143,13 @@ fn of_stuck(sessions: u64) -> Finding {
     )
 }
 
-/// The sessions that have folders there.
+/// Sessions that have a folder below `folder`.
 fn sessions_in(folder: &Path) -> Vec<SessionId> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Tries whether the disk takes a write, and whether the audit log is ours to write.
+/// Checks that the disk can be written, and that the audit log can be opened for writing.
 fn disk(data: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Err(error) = try_to_write(data) {
@@ -170,7 +170,7 @@ fn disk(data: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Writes a little, and takes it away again.
+/// Writes a small file, syncs it and removes it again.
 fn try_to_write(folder: &Path) -> io::Result<()> {
     let path = folder.join(format!(".trial-{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;

@@ -1,21 +1,21 @@
-//! The daemon: the composition root, where every other crate of the workspace is plugged together.
+//! The daemon. This crate is the composition root that wires every other crate of the workspace together.
 //!
 //! In the order of a daemon's life:
 //!
-//! - [`environment`]: the inputs of the process. The environment is read once and handed on as a value; nothing below this
-//!   crate reads it. [`service`]: the interface to a supervisor such as systemd.
-//! - [`start`](mod@start): from there to a running daemon. [`config`]: the layers of files, variables and flags. [`paths`]:
-//!   where they and the data are. [`lock`]: one daemon for a data folder.
-//! - [`boot`]: the only file that names every adapter. [`models`], [`toolbox`]: the layer between them and the engine.
-//!   [`code`], [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on commands. [`skills`]: the
-//!   bundled ones, and the places of all others.
-//! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket, kept where clients find it. [`control`]:
-//!   requests to stop or to reload, plugins that are added and removed.
-//! - [`rpc`]: the services that clients speak to. [`audit`]: the daemon's own facts for the audit log, and what is recorded for
-//!   others. [`replay`]: recordings of sessions, made and played.
-//! - `footprint`: the memory that is given back whenever the daemon comes to rest. [`retention`]: removal of unused data.
-//! - [`archives`]: sessions that leave, and that come. [`health`]: problems of the stored data.
-//! - [`logging`] and [`redact`]: what the operator sees, without secrets. [`failure`]: errors for people.
+//! - [`environment`]: the inputs of the process. The environment is read once and passed on as a value; no lower crate
+//!   reads it. [`service`]: the interface to a supervisor such as systemd.
+//! - [`start`](mod@start): from the inputs to a running daemon. [`config`]: the layers of files, variables and flags.
+//!   [`paths`]: the folders of configuration and data. [`lock`]: one daemon per data folder.
+//! - [`boot`]: the only file that names every adapter. [`models`], [`toolbox`]: the layer between the adapters and the
+//!   engine. [`code`], [`documents`] and [`embedded`]: optional parts of a build. [`sandbox`]: restrictions on
+//!   commands. [`skills`]: the bundled skills, and the folders of all others.
+//! - [`app`]: serving, and the order of the shutdown. [`listener`]: the socket, bound again if clients can no longer
+//!   find it. [`control`]: requests to stop or reload, and adding and removing plugins.
+//! - [`rpc`]: the services for clients. [`audit`]: the daemon's own facts for the audit log, and the exporters.
+//!   [`replay`]: recording and replaying sessions.
+//! - `footprint`: returns memory to the system when the daemon becomes idle. [`retention`]: removal of unused data.
+//! - [`archives`]: export and import of sessions. [`health`]: problems of the stored data.
+//! - [`logging`] and [`redact`]: the operator's log, without secrets. [`failure`]: error messages for users.
 
 pub mod app;
 pub mod archives;

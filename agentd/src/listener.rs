@@ -1,7 +1,7 @@
-//! The socket on which the daemon answers: passed by a supervisor, or bound here; and bound anew when its name is gone.
+//! The daemon's socket: passed by a supervisor or bound here, and bound again when its path is gone.
 //!
-//! [`Presence`] keeps the daemon where clients find it: what it can be found by, the socket's name and the lock file, can be taken
-//! away under it. A runtime folder goes with the last logout, and what lies in `/tmp` is cleaned.
+//! Clients find the daemon by the socket's path and by the lock file, and both can disappear while it runs: a runtime
+//! folder is removed at the last logout, and `/tmp` gets cleaned. [`Presence`] checks them and restores them.
 
 use std::{
     fs::File,
@@ -27,56 +27,56 @@ use crate::{
     lock::{self, FolderLock, LockState},
 };
 
-/// Connections that were accepted and wait for the server: it takes them at once.
+/// Capacity for accepted connections that wait for the server. It takes them at once.
 const WAITING: usize = 16;
 
-/// Interval of the check. Clients wait a little longer for a daemon that lives and cannot be found.
+/// Interval of the check. Clients wait slightly longer for a daemon that is alive but cannot be found.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// Socket paths that the daemon may listen on.
 #[derive(Debug, Clone)]
 pub struct SocketPlaces {
-    /// The place that clients know without asking.
+    /// The path that clients try first.
     pub first: PathBuf,
-    /// Places for when the first cannot be had.
+    /// Alternatives if the first is not available.
     pub others: Vec<PathBuf>,
-    /// Set if a person has named the first.
+    /// True if the user has named the first.
     pub is_named: bool,
 }
 
 impl SocketPlaces {
-    /// All of them, best first.
+    /// All paths, best first.
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.first).chain(&self.others)
     }
 }
 
-/// Socket and lock, by which the daemon is found. The socket listens, whatever its name is by now.
+/// Socket and lock file, by which clients find the daemon. The socket keeps listening even if its path is gone.
 pub(crate) struct Presence<'a> {
     places: SocketPlaces,
-    /// None where it has no name, or lost it.
+    /// `None` if the socket has no path, or has lost it.
     name: Option<SocketName>,
-    /// Set if it was passed without one.
+    /// True if the supervisor passed a socket without a path.
     is_nameless: bool,
     connections: mpsc::Sender<Io>,
     accepting: JoinHandle<()>,
     lock: &'a mut FolderLock,
     store: Arc<SqliteStore>,
     socket: watch::Sender<PathBuf>,
-    /// The last complaint, so that it is logged once.
+    /// Problems that were already logged, so that each is logged once.
     told: OpenComplaints,
 }
 
-/// The name of a socket.
+/// Path of a bound socket.
 struct SocketName {
     file: SocketFile,
-    /// Set if it is ours to remove: a supervisor's is not.
+    /// True if the daemon must remove it. A supervisor's socket is not removed.
     is_ours: bool,
-    /// Held until the name is gone.
+    /// Lock file beside the socket, held until its path is gone.
     _lock: Option<File>,
 }
 
-/// Complaints that still hold.
+/// Problems that persist and were already logged.
 #[derive(Default)]
 struct OpenComplaints {
     socket: bool,
@@ -86,11 +86,11 @@ struct OpenComplaints {
 }
 
 impl<'a> Presence<'a> {
-    /// Takes over the socket that was passed, or binds the first of the places. Where another daemon has that one and
-    /// no person has named it, the next is taken: clients find it by the lock file, which publishes its path.
+    /// Takes over the socket that was passed, or binds the first of the places. If another daemon has that one and the
+    /// user has not named it, the next one is bound: clients find it through the lock file, which publishes its path.
     ///
     /// # Errors
-    /// The path cannot be a socket, or it is taken.
+    /// Fails if the path cannot be a socket, or if it is taken.
     pub(crate) async fn open(
         places: SocketPlaces,
         inherited: Option<OwnedFd>,
@@ -120,21 +120,21 @@ impl<'a> Presence<'a> {
         Ok((presence, taken))
     }
 
-    /// The path by which it can be reached; the one that was wanted where there is none.
+    /// Path at which the daemon can be reached, or the wanted path if there is none.
     fn path(&self) -> &Path {
         self.name.as_ref().map_or(&self.places.first, |name| name.file.path())
     }
 
-    /// Returns whether its name still leads to it. One that never had a name has none to lose.
+    /// Returns true if the path still leads to this socket, or if the socket never had a path.
     fn is_found(&self) -> bool {
         self.name.as_ref().map_or(self.is_nameless, |name| name.file.is_there())
     }
 
-    /// Binds again, at the first place available. Connections stay as they are. On an error, that of the last of the
-    /// places, the daemon has no name until the next try.
+    /// Binds the socket again, at the first place available. Existing connections are not affected. On an error, which
+    /// is that of the last place, the daemon has no path until the next check.
     async fn renew(&mut self) -> Result<(), Failure> {
         let before = self.path().to_owned();
-        // Its lock has the name of the socket, and is to be taken again.
+        // The lock file is named after the socket. It must be released before it is taken again.
         self.name.take_if(|name| name.is_ours);
         let others: Vec<PathBuf> = self.places.all().filter(|path| **path != before).cloned().collect();
         let (incoming, name) = bind_any(std::iter::once(&before).chain(&others)).await?;
@@ -144,12 +144,12 @@ impl<'a> Presence<'a> {
         Ok(())
     }
 
-    /// Takes no more connections.
+    /// Stops accepting new connections.
     pub(crate) fn close(&self) {
         self.accepting.abort();
     }
 
-    /// Takes the name away, unless a successor has it by now.
+    /// Removes the socket's path, unless it now belongs to a successor.
     pub(crate) fn remove(self) {
         if let Some(SocketName { file, is_ours: true, .. }) = self.name
             && let Err(error) = file.remove()
@@ -158,12 +158,11 @@ impl<'a> Presence<'a> {
         }
     }
 
-    /// Current socket path of the daemon.
     pub(crate) fn socket(&self) -> watch::Receiver<PathBuf> {
         self.socket.subscribe()
     }
 
-    /// Looks again and again. Never returns.
+    /// Checks socket, lock file and journal periodically. Never returns.
     pub(crate) async fn keep(&mut self) {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -259,7 +258,7 @@ async fn open_first(places: &SocketPlaces) -> Result<(Incoming, SocketName), Fai
     Ok(bound)
 }
 
-/// Binds the first of the paths that can be had. The error is that of the last.
+/// Binds the first available path. The error is that of the last one.
 async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(Incoming, SocketName), Failure> {
     let mut last = None;
     for path in paths {
@@ -280,9 +279,11 @@ async fn bind(path: &Path) -> Result<(Incoming, SocketName), Failure> {
     Ok((incoming, SocketName { file, is_ours: true, _lock: lock }))
 }
 
-/// Two daemons with folders of their own can be given one socket. Both would find it dead and take it away, the second
-/// one that of the first. In a folder that is not there yet, or is not ours alone, nothing is written: binding makes
-/// the one, so that the race needs two first starts, and refuses the other.
+/// Locks a file beside the socket. Two daemons with different data folders may be configured with the same socket; both
+/// would find it dead, and the second would remove the socket of the first.
+///
+/// Nothing is written to a folder that does not exist yet or that others may write to. Binding creates the former, so a
+/// race needs two first starts. Binding rejects the latter.
 fn lock_beside(path: &Path) -> Result<Option<File>, Failure> {
     let owner = nix::unistd::geteuid().as_raw();
     let ours = |folder: &Path| {
@@ -298,7 +299,7 @@ fn lock_beside(path: &Path) -> Result<Option<File>, Failure> {
     }
 }
 
-/// A path that cannot be a socket is a wrong configuration; all else is bad luck.
+/// A path that cannot be a socket is a configuration error. All other errors are failures of the system.
 pub(crate) fn failure(error: SocketError) -> Failure {
     let make = if error.kind() == ErrorKind::Configuration { Failure::usage } else { Failure::broken };
     make(error.to_string()).with_hint(error.hint())

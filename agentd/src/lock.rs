@@ -1,8 +1,8 @@
-//! One daemon for a data folder: two would both believe that the journal is theirs.
+//! Ensures one daemon per data folder, because two would both write the journal.
 //!
-//! - [`take`]: a file that one process holds and that names it.
-//! - [`FolderLock`]: the data folder's. The folder itself is locked too, so that a removed lock file admits
-//!   no second daemon; and it is made anew, because clients find the daemon by it.
+//! - [`take`]: a lock file that one process holds and that names the process.
+//! - [`FolderLock`]: the lock of the data folder. The folder itself is locked too, so that removing the lock file does
+//!   not admit a second daemon. A removed lock file is created again, because clients find the daemon by it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -15,23 +15,24 @@ use agentd_proto::lock_file::{self, LOCK_FILE, LockRecord};
 
 use crate::failure::Failure;
 
-/// Hint for a lock that cannot be taken for want of a disk.
+/// Hint for a lock that cannot be taken because the folder cannot be written.
 const HINT: &str = "the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one";
 
-/// Takes a lock and writes the process id into its file.
+/// Takes a lock and writes the process ID into its file.
 ///
-/// It is held as long as the file is open. The kernel releases it when the process ends, however it ends, so a stale lock
-/// file means nothing. The file itself stays: removing it would let two daemons lock two files of one name.
+/// The lock is held as long as the file is open. The kernel releases it when the process ends for any reason, so a
+/// stale lock file has no meaning. The file is never removed: otherwise two daemons could lock two files of the same
+/// name.
 ///
 /// # Errors
-/// Another daemon holds it, or the file cannot be written.
+/// Fails if another daemon holds the lock, or if the file cannot be written.
 pub fn take(path: &Path) -> Result<File, Failure> {
     let lock = take_unnamed(path)?;
     write(&lock, None).map_err(|error| broken(path, error))?;
     Ok(lock)
 }
 
-/// Takes the lock and leaves what its file says.
+/// Takes the lock without changing the file.
 fn take_unnamed(path: &Path) -> Result<File, Failure> {
     let file = open(path, false).map_err(|error| broken(path, error))?;
     match file.try_lock() {
@@ -41,15 +42,15 @@ fn take_unnamed(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Writes the holder. The new words overwrite the old ones before the rest is truncated: concurrent readers see
-/// whole lines, and a full disk has had room for them before.
+/// Writes the holder. The new record overwrites the old one before the rest is truncated: concurrent readers see whole
+/// lines, and no additional space is needed on a full disk.
 fn write(lock: &File, socket: Option<&Path>) -> io::Result<()> {
     let record = LockRecord { pid: std::process::id(), socket: socket.map(Path::to_owned) }.to_bytes();
     lock.write_all_at(&record, 0)?;
     lock.set_len(record.len() as u64)
 }
 
-/// Returns whether what was found is this file.
+/// Returns true if `found` is this file.
 fn is_at(file: &File, found: io::Result<fs::Metadata>) -> bool {
     match (file.metadata(), found) {
         (Ok(ours), Ok(found)) => (ours.dev(), ours.ino()) == (found.dev(), found.ino()),
@@ -57,10 +58,10 @@ fn is_at(file: &File, found: io::Result<fs::Metadata>) -> bool {
     }
 }
 
-/// The lock of the data folder.
+/// Lock of the data folder and of its lock file.
 #[derive(Debug)]
 pub struct FolderLock {
-    /// The data folder.
+    /// Path of the data folder.
     path: PathBuf,
     folder: File,
     lock: File,
@@ -70,28 +71,28 @@ pub struct FolderLock {
 /// State of the lock file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LockState {
-    /// It is where it belongs.
+    /// The lock file is in place.
     There,
-    /// It was gone and is there again.
+    /// The lock file was missing and was created again.
     Renewed,
-    /// The data folder itself is no longer at its place.
+    /// The data folder itself was moved or removed.
     FolderGone,
 }
 
 impl FolderLock {
-    /// Takes the lock of a data folder, and of its file.
+    /// Takes the lock of a data folder and of its lock file.
     ///
     /// # Errors
-    /// Another daemon holds one of the two, or they cannot be had.
+    /// Fails if another daemon holds one of the two, or if they cannot be locked.
     pub fn take(data: &Path) -> Result<Self, Failure> {
         let path = data.join(LOCK_FILE);
         let lock = take_unnamed(&path)?;
         let folder = File::open(data).map_err(|error| broken(data, error))?;
         match folder.try_lock() {
             Ok(()) => {}
-            // Its lock file was removed: ours is another one.
+            // The other daemon's lock file was removed, so ours is a new one.
             Err(TryLockError::WouldBlock) => return Err(held(data, None)),
-            // Some network file systems lock no folders. The file's lock is held.
+            // Some network file systems cannot lock folders. The file's lock is enough.
             Err(TryLockError::Error(error)) => tracing::warn!("could not lock the data folder itself: {error}"),
         }
         name_holder(&lock);
@@ -102,16 +103,16 @@ impl FolderLock {
     /// Publishes the daemon's socket path to clients.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the lock file cannot be written.
     pub fn tell_socket(&mut self, socket: &Path) -> io::Result<()> {
         self.socket = Some(socket.to_owned());
         write(&self.lock, Some(socket))
     }
 
-    /// Looks whether the lock file is there, and makes it anew where it is not.
+    /// Checks that the lock file is in place, and creates it again if it is missing.
     ///
     /// # Errors
-    /// When it cannot be made: it is looked for again later.
+    /// Fails if the lock file cannot be created. The next check tries again.
     pub fn look(&mut self) -> io::Result<LockState> {
         if !is_at(&self.folder, fs::metadata(&self.path)) {
             return Ok(LockState::FolderGone);
@@ -120,11 +121,11 @@ impl FolderLock {
         if is_at(&self.lock, fs::symlink_metadata(&path)) {
             return Ok(LockState::There);
         }
-        // It is held and whole before it has its name.
+        // Lock and contents are complete before the file gets its name.
         let made = self.path.join(format!("{LOCK_FILE}.{}", std::process::id()));
         let renewed = make(&made, self.socket.as_deref()).and_then(|lock| fs::rename(&made, &path).map(|()| lock));
         if renewed.is_err() {
-            // It may not have come to be.
+            // The file may not exist if creating it failed.
             let _ = fs::remove_file(&made);
         }
         self.lock = renewed?;
@@ -140,7 +141,8 @@ fn make(path: &Path, socket: Option<&Path>) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Makes the kernel name us to clients. Without it they find the socket as they did before there were lock files.
+/// Makes the kernel report the daemon's process ID to clients. If it fails, clients fall back to the well-known socket
+/// paths.
 fn name_holder(lock: &File) {
     if let Err(error) = lock_file::hold(lock) {
         tracing::warn!("could not write the daemon's pid into the lock file: {error}");
@@ -154,7 +156,7 @@ fn open(path: &Path, truncate: bool) -> io::Result<File> {
         .read(true)
         .write(true)
         .mode(0o600)
-        // A link could lead to a file that is worth something.
+        // A symbolic link could lead to another file, which would be overwritten.
         .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
         .open(path)
 }
@@ -163,7 +165,7 @@ fn broken(path: &Path, error: io::Error) -> Failure {
     Failure::broken(format!("could not lock {}", path.display())).with_source(error).with_hint(HINT)
 }
 
-/// The other daemon may be between locking and writing; then its number is simply not known.
+/// The other daemon may be between locking and writing. Its process ID is unknown then.
 fn held(path: &Path, record: Option<LockRecord>) -> Failure {
     let who = record.map(|record| format!("(pid {}) ", record.pid)).unwrap_or_default();
     Failure::broken(format!("agentd is already running {who}with the lock {}", path.display()))

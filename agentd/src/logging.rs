@@ -1,4 +1,5 @@
-//! The log: standard error, in the form that journald reads where it listens, or a file. Secrets are taken out last.
+//! The log: written to standard error, in journald's format if it listens, or to a file. Secrets are redacted as the
+//! last step.
 
 use std::{
     fmt,
@@ -29,21 +30,21 @@ use crate::{
     redact::Redactor,
 };
 
-/// A log file that grew beyond this is set aside, and the one set aside before it is dropped.
+/// Size in bytes above which the log file is rotated. One rotated file is kept.
 const LARGEST_FILE: u64 = 10 << 20;
 
-/// Changes what is logged while the daemon runs.
+/// Changes the log filter while the daemon runs.
 #[derive(Clone)]
 pub struct LogHandle {
     filter: reload::Handle<Targets, Registry>,
     redactor: Redactor,
 }
 
-/// Starts logging to a file, or to standard error: for people, or with the priority in front of each line that journald takes
-/// off again, which has its own clock. Called once, before any thread.
+/// Starts logging to a file or to standard error. For journald, each line is prefixed with its priority and has no
+/// timestamp, as journald adds its own. Must be called once, before any thread is started.
 ///
 /// # Errors
-/// A log file that cannot be written, or a second call.
+/// Fails if the log file cannot be written, or on a second call.
 pub fn start(
     log_file: Option<&Path>,
     is_journal: bool,
@@ -78,22 +79,22 @@ pub fn start(
 }
 
 impl LogHandle {
-    /// Takes secrets out of what others write. It learns what this log learns.
+    /// Redactor of this log, for other output. Secrets that the log learns later are included.
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }
 
-    /// Follows a new configuration.
+    /// Applies a changed filter and learns new secrets.
     pub fn apply<'a>(&self, filter: &str, secrets: impl IntoIterator<Item = &'a str>) {
         self.redactor.learn(secrets);
         if let Some(filter) = log_filter(filter) {
-            // It fails only where the subscriber is gone, and then there is no log to filter.
+            // This only fails if the subscriber is gone, and then there is no log to filter.
             let _ = self.filter.reload(filter);
         }
     }
 }
 
-/// A panic ends one turn, not the daemon; the log is where its cause can be found.
+/// Logs panics. A panic ends one turn, not the daemon, and its cause would be lost otherwise.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -103,7 +104,7 @@ fn log_panics() {
     }));
 }
 
-/// `<3>` and so on in front, as journald expects of standard error.
+/// Prefixes each line with its priority (`<3>` and so on), as journald expects on standard error.
 struct JournalFormat<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for JournalFormat<F>
@@ -124,9 +125,9 @@ where
     }
 }
 
-/// Takes secrets out of whole lines: the subscriber hands over one event a call.
+/// Writer that redacts secrets in whole lines: the subscriber writes one event per call.
 struct Redacting {
-    /// Standard error where absent.
+    /// `None` for standard error.
     file: Option<Mutex<LogFile>>,
     redactor: Redactor,
 }
@@ -154,7 +155,7 @@ impl Write for &Redacting {
     }
 }
 
-/// A private file of bounded size.
+/// Private log file (mode 0600) of bounded size.
 struct LogFile {
     path: PathBuf,
     file: File,

@@ -1,4 +1,5 @@
-//! The `agentd` binary: what must happen before the first thread, and the exit code. All else is in the library.
+//! The `agentd` binary: everything that must happen before the first thread, and the exit code. The rest is in the
+//! library.
 
 use std::{env, io::Write, process::ExitCode};
 
@@ -14,12 +15,12 @@ use agentd_sandbox::{host::HELPER_ARGUMENT, run_helper};
 use clap::{CommandFactory as _, Parser as _};
 use clap_mangen::Man;
 
-/// Read once by the libraries that compute the built-in model.
+/// Variables that limit the threads of the libraries behind the built-in model. Each is read once.
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
-    // Before anything else: the sandbox's helper, the guards of MCP servers and the readers of documents, pictures and code have
-    // one thread and know nothing of a daemon.
+    // Must come first: the sandbox's helper, the guards of MCP servers and the readers of documents, pictures and code
+    // are single-threaded and need nothing of the daemon.
     let mut arguments = env::args_os().skip(1);
     if let Some(first) = arguments.next() {
         if first == HELPER_ARGUMENT {
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     }
     let args = Args::parse();
     if args.man {
-        // Standard output may be gone.
+        // Standard output may be closed.
         return Man::new(Args::command())
             .render(&mut std::io::stdout())
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Where standard error is gone, the exit code still speaks.
+            // If standard error is closed, the exit code still reports the failure.
             let _ = writeln!(std::io::stderr(), "{}", failure.report());
             failure.exit_code()
         }
@@ -57,13 +58,13 @@ fn run(args: &Args) -> Result<(), Failure> {
     start::start(args, environment, supervisor, |_| {})
 }
 
-/// Leaves a core to the daemon when the built-in model computes, and takes away what was meant for this process alone,
-/// so that no child believes to be meant.
+/// Sets thread limits that leave a core free while the built-in model computes. Removes the supervisor's variables, so
+/// that child processes do not take them for theirs.
 #[allow(unsafe_code, reason = "the environment can only be changed before there are threads, which is here")]
 fn settle_environment(environment: &Environment) {
     let threads = embedded::recommended_threads().to_string();
-    // SAFETY: no other thread exists yet that could read the environment: `main` has started none, and neither the
-    // argument parser nor what ran since does.
+    // SAFETY: no other thread exists that could read the environment: `main` has started none, and neither the argument
+    // parser nor the code that ran since starts one.
     unsafe {
         for name in THREAD_LIMITS.into_iter().filter(|name| environment.text(name).is_none()) {
             env::set_var(name, &threads);

@@ -1,4 +1,4 @@
-//! The models: made of a configuration, and exchangeable while turns run. A turn asks once and keeps what it got.
+//! The models of a configuration, replaceable while turns run. A turn gets its model once and keeps it.
 
 use std::{
     collections::BTreeMap,
@@ -20,20 +20,20 @@ use crate::{
     failure::Failure,
 };
 
-/// The built-in model's weights, below `models/` in the data folder.
+/// Weights of the built-in model, below `models/` in the data folder.
 const BUILT_IN_WEIGHTS: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// Makes the models of a configuration.
+/// Creates the models of a configuration.
 pub struct ModelMaker {
     data: PathBuf,
-    /// Records of what was learnt of models; a reload leaves them as they are.
+    /// Recorded facts about models. A reload does not change them.
     records: Arc<ModelRecords>,
     routes: Routes,
-    /// The embedded models made so far: a reload that leaves one as it is leaves it in memory too.
+    /// Embedded models created so far. A model whose settings a reload does not change stays in memory.
     embedded: Mutex<LoadedModels>,
 }
 
-/// Embedded models, by their file and by how long they stay in memory without use.
+/// Embedded models, by file and by time in memory without use.
 type LoadedModels = Vec<((PathBuf, Duration), Arc<dyn Model>)>;
 
 impl ModelMaker {
@@ -41,10 +41,10 @@ impl ModelMaker {
         Self { data: data.to_path_buf(), records, routes, embedded: Mutex::default() }
     }
 
-    /// The models. No server is asked and no weights are loaded.
+    /// Creates the models. No server is called and no weights are loaded.
     ///
     /// # Errors
-    /// An address or a header cannot be used.
+    /// Fails if an address or a header is invalid.
     pub fn make(&self, config: &Config) -> Result<SlotModels, Failure> {
         let mut servers = BTreeMap::new();
         let mut files = BTreeMap::new();
@@ -54,7 +54,7 @@ impl ModelMaker {
                 ModelPlace::Gguf(path) => drop(files.insert(*slot, path.clone())),
             }
         }
-        // A file in the base slot takes the place of the built-in model, for all slots that fall back.
+        // A file in the base slot replaces the built-in model, also for all slots that fall back to it.
         let weights = files
             .remove(&Slot::Base)
             .or_else(|| config.daemon.named_weights())
@@ -70,7 +70,7 @@ impl ModelMaker {
         Ok(SlotModels { router, local })
     }
 
-    /// The file of the built-in model: the person's own, or the one that a package has put beside the program.
+    /// File of the built-in model: the user's own, or the one that a package installed beside the program.
     fn built_in_weights(&self) -> PathBuf {
         let own = self.data.join("models").join(BUILT_IN_WEIGHTS);
         let packaged =
@@ -90,7 +90,7 @@ impl ModelMaker {
     }
 }
 
-/// Servers, and files in slots of their own.
+/// Models on servers, and models in files that have their own slot.
 pub struct SlotModels {
     router: ModelRouter,
     local: BTreeMap<Slot, Arc<dyn Model>>,
@@ -132,7 +132,7 @@ impl Models for ReloadableModels {
         if local.contains_key(&slot) {
             return Vec::new();
         }
-        // A slot that stands in may have its model in this process.
+        // The model of a fallback slot may run in this process.
         let stand_in = |fallback: FallbackModel| match local.get(&fallback.slot) {
             Some(model) => FallbackModel { model: Arc::clone(model), ..fallback },
             None => fallback,

@@ -1,5 +1,5 @@
-//! Paths of configuration and data, a pure function of environment and command line; and the source of the configuration, which
-//! is read at the start and at each reload.
+//! Paths of configuration and data, a pure function of environment and command line, and the source of the
+//! configuration, which is read at the start and at each reload.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ use crate::{
     failure::Failure,
 };
 
-/// The folders of one daemon, all absolute.
+/// Folders of one daemon, all absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// The machine's configuration folders, lowest first.
+    /// The machine's configuration folders, lowest precedence first.
     pub system_config: Vec<PathBuf>,
-    /// The person's configuration folder.
+    /// The user's configuration folder.
     pub config: PathBuf,
-    /// The journal, the workspaces and the built-in model.
+    /// Folder of the journal, the workspaces and the built-in model.
     pub data: PathBuf,
 }
 
@@ -26,7 +26,7 @@ impl Paths {
     /// Resolves the paths for these arguments and this environment.
     ///
     /// # Errors
-    /// Neither a variable nor HOME says where.
+    /// Fails if neither a flag, a variable nor `HOME` determines a folder.
     pub fn resolve(args: &Args, env: &Environment, current: &Path) -> Result<Self, Failure> {
         let own = |flag: &Option<PathBuf>, variable, xdg, fallback| {
             let place = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));
@@ -43,14 +43,14 @@ impl Paths {
     }
 }
 
-/// A relative path in an XDG variable is to be ignored, says the specification.
+/// The XDG specification requires relative paths in its variables to be ignored.
 fn xdg_folder(env: &Environment, variable: &str, fallback: &str) -> Option<PathBuf> {
     let base = env.path(variable).filter(|path| path.is_absolute());
     base.or_else(|| Some(env.path("HOME").filter(|home| home.is_absolute())?.join(fallback)))
         .map(|base| base.join("agentd"))
 }
 
-/// The first folder of XDG_CONFIG_DIRS counts most; below all of them is /etc/agentd.
+/// The first folder of `XDG_CONFIG_DIRS` has the highest precedence. `/etc/agentd` comes last.
 fn system_config(env: &Environment) -> Vec<PathBuf> {
     let listed = env.path("XDG_CONFIG_DIRS").unwrap_or_else(|| PathBuf::from("/etc/xdg"));
     let mut folders: Vec<PathBuf> =
@@ -67,14 +67,14 @@ pub struct ConfigSource {
     pub paths: Paths,
     /// The environment that the daemon was started with.
     pub env: Environment,
-    /// `--log-level`
+    /// Value of `--log-level`, if any.
     pub log_level: Option<String>,
-    /// The plugins, which are looked at again at each reading.
+    /// The plugins. Their files are checked again at each read.
     pub plugins: PluginStore,
 }
 
 impl ConfigSource {
-    /// The configuration at these paths.
+    /// Creates the source for these paths.
     pub fn new(paths: Paths, env: Environment, log_level: Option<String>) -> Self {
         let plugins = PluginStore::new(paths.data.join("plugins"), paths.data.join("plugin_data"));
         Self { paths, env, log_level, plugins }
@@ -83,7 +83,7 @@ impl ConfigSource {
     /// Reads the current configuration.
     ///
     /// # Errors
-    /// The problem, and where it is.
+    /// Returns the problem and its location.
     pub fn read(&self) -> Result<Config, Failure> {
         Ok(config::resolve(&self.sources()?)?)
     }

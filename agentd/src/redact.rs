@@ -1,46 +1,46 @@
-//! Keeps secrets out of what the operator sees.
+//! Redacts secrets in the operator's log and other output.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use agentd_audit::redact::Patterns;
 use aho_corasick::AhoCorasick;
 
-/// A shorter secret would be found inside of common words, and is none.
+/// Minimum length of a secret in bytes. Shorter values would match inside common words, and protect nothing.
 const SHORTEST: usize = 6;
 
 const MASK: &str = "[redacted]";
 
-/// Marks in front of a credential in headers and addresses.
+/// Texts that precede a credential in headers and addresses.
 const MARKS: [&str; 4] = ["Bearer ", "bearer ", "api_key=", "api-key: "];
 
-/// Replaces known secrets, and what looks like a credential, in text. Cheap to clone; all clones know the same secrets.
+/// Replaces known secrets and likely credentials in text. Cheap to clone; all clones share the known secrets.
 #[derive(Clone, Default)]
 pub struct Redactor(Arc<RwLock<KnownSecrets>>);
 
-/// The secrets, by where they come from.
+/// Known secrets, by source.
 #[derive(Default)]
 struct KnownSecrets {
     configured: Vec<String>,
     lent: Vec<String>,
     brought: Vec<String>,
-    /// All of them, longer ones first, so that none is half covered.
+    /// All secrets, longest first, so that none is redacted partially.
     all: Vec<String>,
-    /// Finds any of them and any mark in one pass. Texts are long, and nearly all hold none.
+    /// Matches any secret or mark in one pass. Texts are long, and nearly all contain none.
     any: Option<AhoCorasick>,
 }
 
 impl Redactor {
-    /// Learns the secrets of the configuration, in place of those known before.
+    /// Replaces the known secrets of the configuration.
     pub fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a str>) {
         self.change(|known| known.configured = secrets.into_iter().map(str::to_owned).collect());
     }
 
-    /// Learns the secrets that clients lend, in place of those known before.
+    /// Replaces the known secrets that clients lend.
     pub fn learn_lent(&self, secrets: Vec<String>) {
         self.change(|known| known.lent = secrets);
     }
 
-    /// Learns the secrets of servers that clients bring for sessions, in place of those known before.
+    /// Replaces the known secrets of servers that clients bring for sessions.
     pub fn learn_brought(&self, secrets: Vec<String>) {
         self.change(|known| known.brought = secrets);
     }
@@ -50,7 +50,7 @@ impl Redactor {
         change(&mut known);
         let all = known.configured.iter().chain(&known.lent).chain(&known.brought);
         let all = all.filter(|secret| secret.len() >= SHORTEST);
-        // In a line of JSON a secret may stand with its quotes escaped.
+        // In JSON, a secret appears with its quotes escaped.
         let escaped =
             |secret: &String| serde_json::to_string(secret).map(|text| text.trim_matches('"').to_owned()).ok();
         let mut all: Vec<String> = all.flat_map(|secret| [Some(secret.clone()), escaped(secret)]).flatten().collect();
@@ -60,7 +60,7 @@ impl Redactor {
         known.all = all;
     }
 
-    /// Function that takes out secrets, those that are not known by their form.
+    /// Returns a function that also redacts unknown secrets, recognised by their form.
     pub fn by_form_too(self) -> impl Fn(&str) -> String + Send + Sync + 'static {
         let patterns = Patterns::default();
         move |text| patterns.clean(&self.clean(text))

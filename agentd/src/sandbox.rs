@@ -1,4 +1,4 @@
-//! The sandbox as `agentd.yaml` wants it: what is readable, and what no command may see.
+//! Sandbox settings from `agentd.yaml`: readable and writable paths, and paths hidden from every command.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
     skills,
 };
 
-/// Places below a person's home that hold keys, passwords and memories.
+/// Paths below the user's home that hold keys, passwords and histories.
 const SECRETS: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -105,22 +105,22 @@ const SECRETS: &[&str] = &[
     "snap",
 ];
 
-/// Key folders of the machine inside folders that are otherwise for everybody. Only an administrator could read them.
+/// Key folders of the machine within world-readable folders. Normally only root can read them.
 const MACHINE_SECRETS: &[&str] = &["/etc/pki/CA/private", "/etc/pki/tls/private", "/etc/ssl/private"];
 
-/// Variables that lead programs to what a person has below the home, which commands do not have as their own.
+/// Variables that point programs to files in the user's home. Commands have another home.
 const HOME_VARIABLES: &[(&str, &str)] =
     &[("GIT_CONFIG_GLOBAL", ".config/git/config"), ("GIT_CONFIG_GLOBAL", ".gitconfig"), ("RUSTUP_HOME", ".rustup")];
 
-/// The same where there is no network: what was downloaded before is used, and nothing can be added to it.
+/// Additional variables without network: the existing downloads are used, and nothing can be added to them.
 const HOME_VARIABLES_OFFLINE: &[(&str, &str, &str)] = &[("CARGO_HOME", ".cargo", ".cargo/registry")];
 
-/// Returns whether commands may use the network: the rules say so, or else the settings.
+/// Returns true if commands may use the network. The rules take precedence over the settings.
 pub fn network(config: &Config) -> bool {
     config.rules.policy.rules().network(SHELL_TOOL).unwrap_or(config.daemon.sandbox.network)
 }
 
-/// Variables that commands see besides what their client sends, which overrides them.
+/// Variables for commands. Variables that the client sends override them.
 pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String> {
     let settings = &config.daemon.sandbox;
     let Some(home) = env.path("HOME").filter(|home| home.is_absolute()) else { return BTreeMap::new() };
@@ -140,7 +140,7 @@ pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &En
         mode: settings.mode,
         helper: OWN_PROGRAM.into(),
         network: network(config),
-        // What skills need is installed in the daemon's own folder, and seen there.
+        // The environments of skills are in the daemon's data folder, and must be readable.
         read: settings.read.iter().map(|place| place.path.clone()).chain([skills::environments(paths)]).collect(),
         write: settings.write.iter().map(|place| place.path.clone()).collect(),
         hidden: hidden(paths, sockets, env.path("HOME")),
@@ -160,7 +160,7 @@ fn mebibytes(number: u64) -> u64 {
     number.saturating_mul(1024 * 1024)
 }
 
-/// The daemon's own folders, and the person's secrets.
+/// Hidden paths: the daemon's own folders and sockets, and the user's secrets.
 fn hidden(paths: &Paths, sockets: &SocketPlaces, home: Option<PathBuf>) -> Vec<PathBuf> {
     let own = [&paths.data, &paths.config].into_iter().chain(sockets.all()).cloned();
     let home = home.filter(|home| home.is_absolute());

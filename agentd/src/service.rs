@@ -19,27 +19,27 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{environment::Environment, failure::Failure};
 
-/// The variables by which a supervisor speaks to us. Children must not believe that they are meant.
+/// Variables that the supervisor addresses to this process. Child processes must not inherit them.
 pub const VARIABLES: [&str; 6] =
     ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// The supervisor of this process, if it has one.
+/// The supervisor of this process, if any.
 #[derive(Debug, Default)]
 pub struct Supervisor {
-    /// The socket that it listens on for us, once.
+    /// Listening socket passed by the supervisor. Taken once.
     pub(crate) listener: Option<OwnedFd>,
     /// Socket for notifications to it.
     notify: Option<UnixDatagram>,
-    /// Maximum interval of calls to [`Supervisor::alive`], if any are needed.
+    /// Maximum interval between calls of [`Supervisor::alive`]. `None` if there is no watchdog.
     pub(crate) watchdog: Option<Duration>,
 }
 
 impl Supervisor {
-    /// Takes what was handed over. Called once, by `main`, before [`VARIABLES`] are removed and before any other file
-    /// is opened.
+    /// Takes over what the supervisor passed. Called once, by `main`, before [`VARIABLES`] are removed and before any
+    /// other file is opened.
     ///
     /// # Errors
-    /// More than one socket was passed, or the supervisor cannot be spoken to.
+    /// Fails if more than one socket was passed, or if the supervisor cannot be reached.
     pub fn take(env: &Environment) -> Result<Self, Failure> {
         let listener = inherited_socket()?;
         let notify =
@@ -49,23 +49,23 @@ impl Supervisor {
         Ok(Self { listener, notify, watchdog: sd_notify::watchdog_enabled() })
     }
 
-    /// Clients are served now.
+    /// Notifies the supervisor that clients are served.
     pub fn ready(&self) {
         self.tell(&[NotifyState::Ready, NotifyState::Status("ready")]);
     }
 
-    /// The daemon has proved that it works.
+    /// Notifies the watchdog that the daemon works.
     pub fn alive(&self) {
         self.tell(&[NotifyState::Watchdog]);
     }
 
-    /// The stop has begun, and may take that long.
+    /// Notifies the supervisor that the stop has begun and may take up to `deadline`.
     pub fn stopping(&self, deadline: Duration) {
         let micros = u32::try_from(deadline.as_micros()).unwrap_or(u32::MAX);
         self.tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(micros)]);
     }
 
-    /// A supervisor that does not listen is no reason to fail.
+    /// Sends a notification. Errors are only logged, as a supervisor that does not listen must not stop the daemon.
     fn tell(&self, states: &[NotifyState<'_>]) {
         let Some(socket) = &self.notify else { return };
         let message: String = states.iter().map(|state| format!("{state}\n")).collect();
@@ -77,7 +77,7 @@ impl Supervisor {
 
 fn open(path: &Path) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
-    // A name that starts with @ is not a file.
+    // A name that starts with `@` is an abstract socket, not a file.
     match path.as_os_str().as_bytes() {
         [b'@', name @ ..] => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
         _ => socket.connect(path)?,
@@ -91,15 +91,15 @@ fn inherited_socket() -> Result<Option<OwnedFd>, Failure> {
         .map_err(|error| Failure::broken("could not take over the inherited socket").with_source(error))?;
     match (passed.next(), passed.next()) {
         (None, _) => Ok(None),
-        // SAFETY: LISTEN_PID names this process and LISTEN_FDS says that this descriptor was opened for it before it
-        // began. This function is called once, before anything else opens or owns a descriptor.
+        // SAFETY: LISTEN_PID names this process and LISTEN_FDS states that this descriptor was opened for it before it
+        // started. This function is called once, before anything else opens or owns a descriptor.
         (Some(fd), None) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
         (Some(_), Some(_)) => Err(Failure::usage("more than one socket was passed to agentd")
             .with_hint("agentd.socket needs exactly one ListenStream=")),
     }
 }
 
-/// The signals that a daemon follows, from the moment on at which this is made.
+/// Signals that the daemon handles, from the creation of this value on.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -107,10 +107,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen, in place of dying.
+    /// Starts to listen. Replaces the signals' default action, which is to kill the process.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Fails if the system refuses to register a handler.
     pub fn listen() -> Result<Self, Failure> {
         let open =
             |kind| signal(kind).map_err(|error| Failure::broken("could not listen for signals").with_source(error));
@@ -121,7 +121,8 @@ impl Signals {
         })
     }
 
-    /// The next signal. Returns whether it asks for a stop, as SIGTERM and SIGINT do: SIGHUP has the configuration read again.
+    /// Waits for the next signal. Returns true if it requests a stop, as SIGTERM and SIGINT do, and false for a reload
+    /// (SIGHUP).
     pub async fn next(&mut self) -> bool {
         tokio::select! {
             _ = self.terminate.recv() => true,
@@ -130,7 +131,7 @@ impl Signals {
         }
     }
 
-    /// The next signal that asks for a stop. It is too late for others.
+    /// Waits for the next signal that requests a stop. Reload requests are ignored.
     pub async fn next_stop(&mut self) {
         while !self.next().await {}
     }

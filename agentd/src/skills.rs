@@ -1,9 +1,10 @@
-//! The skills that came with agentd, and where all others are.
+//! The skills bundled with agentd, and the folders of all others.
 //!
-//! The bundled ones are in the binary, so that they are there wherever it is. They are unpacked into the data folder,
-//! once for each edition of them, because commands run their scripts.
+//! Bundled skills are embedded in the binary. They are unpacked into the data folder, once per edition, because
+//! commands run their scripts.
 //!
-//! MCP servers: those of the configuration and of sessions, and what they see of the environment.
+//! Also sets up MCP servers, those of the configuration and those of sessions, and selects the environment variables
+//! that they receive.
 
 use std::{
     collections::BTreeMap,
@@ -37,15 +38,15 @@ use crate::{
 };
 
 mod bundled {
-    //! The files of `skills/`, written down when the daemon is built.
+    //! Files of `skills/`, embedded at build time.
     include!(concat!(env!("OUT_DIR"), "/bundled_skills.rs"));
 }
 
-/// Prefix of an edition's folder.
+/// Name prefix of an edition's folder.
 const EDITION: &str = "bundled-";
 
-/// Variables of the daemon's environment that programs which install packages see: where programs are, how to reach the
-/// person's index of packages, and how to speak.
+/// Variables of the daemon's environment that are passed to package installers: program locations, the user's package
+/// index and proxies, and locale.
 const PASSED_TO_INSTALLERS: [&str; 26] = [
     "PATH",
     "HOME",
@@ -80,8 +81,7 @@ pub fn environments(paths: &Paths) -> PathBuf {
     paths.data.join("skill_environments")
 }
 
-/// All skills. The bundled ones are unpacked where that has not been done; where it cannot be, they are missing and
-/// nothing else is.
+/// Creates the store of all skills. Unpacks the bundled ones if necessary; if that fails, only they are missing.
 pub async fn shelf(
     config: &Config,
     paths: &Paths,
@@ -113,7 +113,7 @@ pub async fn shelf(
     SkillStore::new(place, config.skills.clone())
 }
 
-/// Unpacks this edition below `folder`, and takes away those before it.
+/// Unpacks this edition below `folder`, and removes earlier ones.
 fn unpack(folder: &Path) -> io::Result<PathBuf> {
     let edition = format!("{EDITION}{}", bundled::EDITION);
     let place = folder.join(&edition);
@@ -137,15 +137,15 @@ fn unpack(folder: &Path) -> io::Result<PathBuf> {
     for entry in fs::read_dir(folder)?.flatten() {
         let name = entry.file_name();
         if name.to_string_lossy().starts_with(EDITION) && name != *edition {
-            // What stays takes room, and nobody sees it.
+            // A folder that cannot be removed only takes up space.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
     Ok(place)
 }
 
-/// Variables of the daemon's environment that servers see. They are programs of the person, and work in the person's
-/// home; no possible secret is among them.
+/// Variables of the daemon's environment that are passed to MCP servers, which are the user's programs and work in the
+/// user's home. None of them may hold a secret.
 const PASSED: [&str; 14] = [
     "HOME",
     "LANG",
@@ -166,7 +166,7 @@ const PASSED: [&str; 14] = [
 /// Default search path for programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The pool of the configuration. Nothing is started; what servers offered when they were last reached is read, which
+/// Creates the pool of the configured MCP servers. Starts nothing. Reads the cached tool lists of the servers, which
 /// blocks.
 pub fn pool(
     config: &McpConfig,
@@ -179,7 +179,7 @@ pub fn pool(
     let environment = environment(env);
     let own: Vec<String> = agentd_engine::own_tools().into_iter().map(|tool| tool.name).collect();
     let reserved = move |name: &str| {
-        // What other systems call our tools is free: a person may give such a name to another one.
+        // Names that other systems use for our tools are not reserved: the user may give them to other tools.
         ours.specs().iter().any(|spec| spec.name == name) || own.iter().any(|tool| tool == name)
     };
     McpPool::new(PoolParts {
@@ -202,7 +202,8 @@ pub fn pool(
     })
 }
 
-/// Servers that clients bring for sessions. They see of the daemon's environment as much as its own servers do.
+/// Creates the pool for servers that clients bring for sessions. They receive the same environment variables as
+/// configured servers.
 pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServers> {
     let (learning, cleaning) = (redactor.clone(), redactor);
     Arc::new(SessionServers::new(SessionServersParts {
@@ -214,7 +215,7 @@ pub fn session_servers(env: &Environment, redactor: Redactor) -> Arc<SessionServ
     }))
 }
 
-/// Environment of servers before anything is added.
+/// Base environment of MCP servers.
 fn environment(env: &Environment) -> BTreeMap<String, String> {
     let mut environment = env.only(&PASSED);
     environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());

@@ -1,4 +1,4 @@
-//! From arguments and environment to a running daemon.
+//! Startup: from arguments and environment to a running daemon.
 
 use std::{
     fs::DirBuilder,
@@ -28,17 +28,17 @@ use crate::{
     service::Supervisor,
 };
 
-/// Time limit for blocked threads when all else has ended.
+/// Time limit for blocked threads at the end of the process.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
-/// Files that may be open at once, where the system allows it. Every client and every call of a model is one, so that
-/// the usual thousand would be too few for five hundred turns.
+/// Wanted limit of open files. Every client and every call of a model takes one, so the usual limit of a thousand is
+/// too low for five hundred turns.
 const OPEN_FILES: u64 = 16_384;
 
-/// Runs the daemon to its end, with a configuration that was read and changed like this.
+/// Runs the daemon until it ends. `change` adjusts the configuration after it is read.
 ///
 /// # Errors
-/// The reason why it could not start, or did not end as asked.
+/// Fails if the daemon could not start or did not stop as requested.
 pub fn start(
     args: &Args,
     env: Environment,
@@ -65,7 +65,7 @@ pub fn start(
     for why in config.mcp.broken.values() {
         tracing::warn!("an MCP server is down: {why}");
     }
-    // Held to the end of this function: nobody else may open the journal before it is closed.
+    // Held until the function returns: no other daemon may open the journal before this one closes it.
     let mut lock = own_data_folder(&recipe.paths)?;
     allow_many_files();
     footprint::bound_heaps();
@@ -84,8 +84,8 @@ fn sockets(args: &Args, recipe: &ConfigSource, current: &Path) -> Result<SocketP
     Ok(SocketPlaces { first, others: other_paths(&place), is_named: place.named().is_some() })
 }
 
-/// Makes the data folder, for its owner alone, takes its lock and moves into it: the folder that we were started from
-/// may be gone tomorrow.
+/// Creates the data folder with mode 0700, takes its lock and makes it the working directory, because the folder that
+/// the daemon was started from may be removed.
 fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
     let refuse = |what: &str, error: io::Error| {
         Failure::broken(format!("could not {what} the data folder {}", paths.data.display()))
@@ -105,7 +105,8 @@ fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
     Ok(lock)
 }
 
-/// Raises our own limit as far as it may be raised without rights. A daemon that cannot serves fewer turns at once.
+/// Raises the soft limit of open files as far as the hard limit allows. If it fails, the daemon serves fewer turns at
+/// once.
 fn allow_many_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| match OPEN_FILES.min(most) {
         wanted if wanted > now => setrlimit(Resource::RLIMIT_NOFILE, wanted, most),
@@ -116,9 +117,9 @@ fn allow_many_files() {
     }
 }
 
-/// Few workers: the daemon waits most of the time, and the cores belong to tools and models. What takes long has
-/// threads of its own (the journal, documents, the built-in model, files), and a worker that finds work wakes another
-/// one to look for more: on two cores, that is time which the first word of an answer would wait for.
+/// Builds a runtime with few workers: the daemon mostly waits, and the cores belong to tools and models. Long work runs
+/// on separate threads (journal, documents, built-in model, files). Each worker that finds work wakes another one to
+/// look for more; on two cores, that would delay the first token of an answer.
 fn runtime() -> Result<Runtime, Failure> {
     let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
     Builder::new_multi_thread()
@@ -130,7 +131,8 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::broken("could not start the runtime").with_source(error))
 }
 
-/// Output of `--check-config`: where everything is, and every value that did not come with agentd. Never a secret.
+/// Prints the output of `--check-config`: all locations, and the origin of every value that is not a default. Never
+/// prints a secret.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is what the option is for")]
 fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {

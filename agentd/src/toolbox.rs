@@ -1,7 +1,9 @@
-//! The toolbox of the daemon: its own tools and those of MCP servers, as `tools.yaml` wants them: some shown only where they are
-//! mentioned, some never, some described otherwise. What has nothing to work with is never shown, whatever it says.
+//! The toolbox of the daemon: agentd's own tools and those of MCP servers.
 //!
-//! Of the tools of sessions that have servers of their own `tools.yaml` and `mcp_servers.yaml` say nothing: a client brings them.
+//! `tools.yaml` decides when each tool is offered and may replace its description. A tool that cannot work at the
+//! moment is never offered, whatever the settings say.
+//!
+//! `tools.yaml` and `mcp_servers.yaml` do not apply to MCP servers of a session, which a client brings.
 
 use std::{
     collections::HashMap,
@@ -19,33 +21,32 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::config::{ToolSettings, nearest};
 
-/// Begins the meaning of a tool of a session's server; the session and a space follow. No name of a configured server, which
-/// the meaning of the daemon's tools begins with, has a space.
+/// Prefix of `stands_for` for a tool of a session's server, followed by the session's ID and a space. The values of
+/// configured servers start with the server's name, which contains no space.
 const MARK: &str = "session ";
 
-/// Words for a model on a tool of a server that is not there any more.
+/// Message to a model whose session's MCP server is gone.
 const GONE: &str = "it was a tool of an MCP server that the client brought for this session, and the server is not there: agentd was \
                     restarted, or the client took it back. The call did not run. Go on without it, and say so where it matters";
 
-/// The tools of agentd and those of MCP servers, where `tools.yaml` decides when each is offered, and its description; and those
-/// of the servers that sessions have of their own.
+/// All tools of the daemon: those of agentd, of configured MCP servers and of the servers of sessions.
 pub struct DaemonTools {
     ours: Arc<dyn Toolbox>,
-    /// The servers that all sessions have.
+    /// The MCP servers of the configuration, shared by all sessions.
     pool: Arc<McpPool>,
     servers: Arc<SessionServers>,
-    /// The names of tools that have nothing to work with, whatever is read again.
+    /// Names of tools that cannot work in this run. A reload does not change them.
     idle: Vec<&'static str>,
-    /// The settings, and what was made of them. Held for as long as it takes to look.
+    /// The settings and the catalogue built from them. Locked only for short lookups.
     made: Mutex<MadeCatalogue>,
-    /// The tools of sessions, as they were when they were last asked for. A lock is held for as long as it takes to look.
+    /// Catalogues of sessions with their own servers, as of their last use. Locked only for short lookups.
     together: Mutex<HashMap<SessionId, MergedTools>>,
 }
 
-/// A catalogue, and what it was made from.
+/// A catalogue and the inputs that it was built from.
 struct MadeCatalogue {
     settings: ToolSettings,
-    /// The names of tools that have nothing to work with now.
+    /// Names of tools that cannot work at the moment.
     idle: Vec<&'static str>,
     published: Arc<PublishedTools>,
     catalogue: Arc<Catalogue>,
@@ -53,8 +54,8 @@ struct MadeCatalogue {
 }
 
 impl DaemonTools {
-    /// Both as `settings` want them, but for those that are `idle`, for good or now: they have nothing to work with. Names of
-    /// `ours` are never among those of the pool, and none of these is among those of `servers`.
+    /// Creates the toolbox. `idle` tools cannot work in this run, `now` tools cannot work at the moment; neither is
+    /// offered. Names in `ours` never occur in `pool`, and names in either never occur in `servers`.
     pub fn new(
         ours: Arc<dyn Toolbox>,
         pool: Arc<McpPool>,
@@ -67,12 +68,12 @@ impl DaemonTools {
         Self { ours, pool, servers, idle, made, together: Mutex::default() }
     }
 
-    /// All that there are now, whatever the settings say.
+    /// All current tools, regardless of the settings.
     pub fn all(&self) -> Vec<ToolSpec> {
         all(&self.ours.catalogue(), &self.pool.published()).tools.into_iter().map(|tool| tool.spec).collect()
     }
 
-    /// Follows other settings, from the next turn on. Those tools that are `idle` have nothing to work with now.
+    /// Applies other settings from the next turn on. The tools in `idle` cannot work at the moment.
     pub fn follow_settings(&self, settings: &ToolSettings, idle: Vec<&'static str>) {
         let mut known = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if known.settings != *settings || known.idle != idle {
@@ -81,7 +82,8 @@ impl DaemonTools {
         }
     }
 
-    /// The current tools: made anew where servers offer others. A server not queried yet is queried in the background.
+    /// Passes the current catalogue to `look`, rebuilt if servers offer other tools. Servers that were never queried
+    /// are queried in the background.
     fn now<T>(&self, look: impl FnOnce(&MadeCatalogue) -> T) -> T {
         self.pool.look_around();
         let published = self.pool.published();
@@ -93,7 +95,7 @@ impl DaemonTools {
         look(&known)
     }
 
-    /// Returns the reason if the call cannot be made. The engine checks that a model was shown the tool.
+    /// Returns the reason if the tool is unknown or disabled. The engine checks that the model was shown the tool.
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.ours.canonical_name(&call.name);
         let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name || spec.name == call.name));
@@ -101,21 +103,22 @@ impl DaemonTools {
         (!known).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, message))
     }
 
-    /// The toolbox of a tool that all sessions have.
+    /// The toolbox of a tool that all sessions share.
     fn whose(&self, call: &ToolCall) -> Arc<dyn Toolbox> {
         let theirs = McpToolbox::new(Arc::clone(&self.pool));
         if theirs.has(&call.name) { Arc::new(theirs) } else { Arc::clone(&self.ours) }
     }
 
-    /// The same in a turn. A name that others have for a tool of ours may have been given to one of theirs meanwhile: it is
-    /// that one's only where the turn was offered that one, for as that one it was judged.
+    /// The same for a call in a turn. A name that is an alias of our tool may have been given to a server's tool
+    /// meanwhile. It means the server's tool only if the turn was offered that one, because the call was judged as
+    /// such.
     fn whose_in(&self, context: &ToolContext, call: &ToolCall) -> Arc<dyn Toolbox> {
         let is_alias = self.ours.canonical_name(&call.name) != call.name;
         if is_alias && context.stands_for.is_none() { Arc::clone(&self.ours) } else { self.whose(call) }
     }
 
-    /// The toolbox of the session whose tool a turn was offered; none where it is one that all sessions have. An error where the
-    /// session's server is gone.
+    /// The toolbox of the session's server if the turn was offered its tool; `None` for tools that all sessions share.
+    /// Returns an error if the session's server is gone.
     fn of_session(&self, context: &ToolContext) -> Option<Result<Arc<dyn Toolbox>, ToolOutput>> {
         let (session, _) = context.stands_for.as_ref()?.strip_prefix(MARK)?.split_once(' ')?;
         let pool = session.parse().ok().and_then(|session| self.servers.of(session));
@@ -123,12 +126,12 @@ impl DaemonTools {
         Some(pool.map(theirs).ok_or_else(gone))
     }
 
-    /// The toolbox that looks at a call without making it.
+    /// The toolbox that inspects a call without running it.
     fn looked_at_by(&self, context: &ToolContext, call: &ToolCall) -> Option<Arc<dyn Toolbox>> {
         self.of_session(context).unwrap_or_else(|| Ok(self.whose_in(context, call))).ok()
     }
 
-    /// The toolbox that makes a call, or why it cannot be made.
+    /// The toolbox that runs a call, or the reason why it cannot run.
     fn made_by(&self, context: &ToolContext, call: &ToolCall) -> Result<Arc<dyn Toolbox>, ToolOutput> {
         match self.of_session(context) {
             Some(theirs) => theirs,
@@ -167,7 +170,7 @@ impl Toolbox for DaemonTools {
             self.together().remove(&session);
             return None;
         };
-        // One that did not answer is asked again.
+        // Servers that did not answer are queried again.
         pool.look_around();
         let (base, published) = (self.catalogue(), pool.published());
         let mut together = self.together();
@@ -189,7 +192,7 @@ impl Toolbox for DaemonTools {
             };
             let listed = futures_util::join!(self.pool.list_servers(user, names), pool.list_servers(user, names));
             let (mut unlisted, of_session) = listed;
-            // The client was sent the reasons of those that failed when it brought them.
+            // Reasons for servers that failed were sent to the client when it brought them.
             unlisted.extend(of_session.into_iter().filter(|server| server.is_late));
             unlisted
         }
@@ -220,7 +223,7 @@ impl Toolbox for DaemonTools {
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
         async move {
             let is_known = || self.specs().iter().any(|spec| spec.name == call.name);
-            // A call of a session's tool that no turn was offered.
+            // The call names a tool of a session's server that the turn was not offered.
             if context.stands_for.is_none() && is_of_session_server(&call.name) && !is_known() {
                 return Err(gone());
             }
@@ -261,7 +264,7 @@ fn made(
     MadeCatalogue { settings, idle: idle[1].to_vec(), published, catalogue, specs: specs.into() }
 }
 
-/// Our tools and theirs, by their names.
+/// Merges our tools with those of servers, sorted by name.
 fn all(ours: &Catalogue, published: &PublishedTools) -> Catalogue {
     let mut tools = ours.tools.clone();
     tools.extend(published.specs.iter().filter_map(|spec| offered(spec, published)));
@@ -269,9 +272,9 @@ fn all(ours: &Catalogue, published: &PublishedTools) -> Catalogue {
     Catalogue { tools, labels: ours.labels.clone(), servers: published.servers.clone() }
 }
 
-/// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is
-/// room, otherwise where it is mentioned or was found. Agents that name their tools have only what they name, unless
-/// the configuration itself says always.
+/// A server's tool as models are offered it. It is offered in every turn if the configuration says so, or by default
+/// while there is room. Otherwise it is offered when it is mentioned or found by a search. Agents with a list of tools
+/// only get what they list, unless the configuration sets `always_available`.
 fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();
@@ -287,7 +290,7 @@ fn offered(spec: &ToolSpec, published: &PublishedTools) -> Option<CatalogueTool>
     Some(CatalogueTool { spec: spec.clone(), origin: ToolOrigin::Mcp { server }, label, stands_for, foreign })
 }
 
-/// The catalogue with what the settings say, of the conversation's own tools too.
+/// Applies the settings to the catalogue, including the engine's own tools.
 fn configured(from: &Catalogue, settings: &ToolSettings, idle: &[&str]) -> Catalogue {
     let tool = |tool: &CatalogueTool| {
         let is_idle = tool.origin == ToolOrigin::BuiltIn && idle.contains(&tool.spec.name.as_str());
@@ -303,7 +306,7 @@ fn configured(from: &Catalogue, settings: &ToolSettings, idle: &[&str]) -> Catal
     Catalogue { tools: from.tools.iter().map(tool).collect(), labels, servers: from.servers.clone() }
 }
 
-/// The tool with what the settings say of it.
+/// Applies the settings to one tool.
 fn as_set(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool {
     let Some(setting) = settings.get(&tool.spec.name) else { return tool.clone() };
     let description = setting.description.clone().unwrap_or_else(|| tool.spec.description.clone());
@@ -311,8 +314,8 @@ fn as_set(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool {
     CatalogueTool { spec, label: setting.label(&tool.label), ..tool.clone() }
 }
 
-/// Settings of `tools.yaml` without effect. `configurable` are the tools that can be left out, `all` are all that there
-/// are.
+/// Warnings about settings of `tools.yaml` that have no effect. `configurable` are the tools that can be disabled or
+/// described, `all` are all existing tools.
 pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec]) -> Vec<String> {
     let has = |specs: &[ToolSpec], name: &str| specs.iter().any(|spec| spec.name == name);
     let mut notes = Vec::new();
@@ -328,7 +331,7 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
     notes
 }
 
-/// The tools of a session, and what they were made from.
+/// The tools of a session and the inputs that they were built from.
 struct MergedTools {
     base: Arc<Catalogue>,
     published: Arc<PublishedTools>,
@@ -343,7 +346,7 @@ fn gone() -> ToolOutput {
     ToolOutput::error(ToolErrorCode::UnknownTool, GONE)
 }
 
-/// Both together. A tool of the session never takes the place of another one.
+/// Merges both. A tool of the session never replaces another one.
 fn merged(session: SessionId, base: &Catalogue, published: &PublishedTools) -> Catalogue {
     let is_free = |spec: &&ToolSpec| base.tools.binary_search_by(|tool| tool.spec.name.cmp(&spec.name)).is_err();
     let offered = published.specs.iter().filter(is_free).filter_map(|spec| offered(spec, published));

@@ -1,5 +1,5 @@
-//! Writes a session as an archive, or hands out its events; with what looks like a secret masked, in the forms that the audit log
-//! knows, and the secrets that the daemon knows.
+//! Export of a session as an archive or as events. On request, secrets are masked: those that the daemon knows, and
+//! those recognised by their form, as in the audit log.
 
 use std::{
     collections::BTreeSet,
@@ -22,21 +22,21 @@ use agentd_replay::Redaction;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-/// Size of the largest text file in which secrets are masked, in bytes.
+/// Maximum size of a text file in which secrets are masked, in bytes. Larger files are left out.
 const MAX_TEXT: u64 = 32 << 20;
 
 /// Failure of an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportFailure {
-    /// The engine cannot read it.
+    /// The engine cannot read the session.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// It cannot be written: mostly because the client is gone.
+    /// The output cannot be written, mostly because the client is gone.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A session that leaves. Every method blocks.
+/// Export of one session. Every method blocks.
 pub struct Exporter {
     engine: Engine,
     export: SessionExport,
@@ -45,12 +45,12 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Of that session, with what masks secrets where they are not to leave. Must be called inside of a runtime.
+    /// Creates the export of a session. `redact` masks secrets, if requested. Must be called inside a runtime.
     pub fn new(engine: Engine, export: SessionExport, redact: Option<Redaction>) -> Self {
         Self { engine, export, redactor: redact.map(ArchiveRedactor), runtime: Handle::current() }
     }
 
-    /// The session as lists show it.
+    /// Summary of the session, as in lists.
     pub fn summary(&self) -> SessionSummary {
         SessionSummary { title: self.masked(&self.export.summary.title), ..self.export.summary.clone() }
     }
@@ -59,10 +59,10 @@ impl Exporter {
         self.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.text(text))
     }
 
-    /// Hands out all events.
+    /// Passes all events to `take`, and returns their number.
     ///
     /// # Errors
-    /// When they cannot be read, or the first of `take`.
+    /// Fails if the events cannot be read, or with the first error of `take`.
     pub fn events(&self, take: &mut dyn FnMut(Event) -> io::Result<()>) -> Result<u64, ExportFailure> {
         let mut count = 0;
         for session in &self.export.sessions {
@@ -86,7 +86,7 @@ impl Exporter {
     /// Writes an archive.
     ///
     /// # Errors
-    /// When the session cannot be read or the archive cannot be written.
+    /// Fails if the session cannot be read or the archive cannot be written.
     pub fn archive(&self, out: impl Write + Send) -> Result<ExportedContent, ExportFailure> {
         let sessions = self.export.sessions.len();
         if sessions > MAX_SESSIONS {
@@ -127,7 +127,7 @@ impl Exporter {
         Manifest::new(made_by, Timestamp::now(), self.masked(&summary.title), self.redactor.is_some(), sessions)
     }
 
-    /// Adds a file, and returns its bytes; none where it is left out, because nobody can look for secrets in it.
+    /// Adds a file and returns its size in bytes. `None` if it is left out because it cannot be searched for secrets.
     fn file(
         &self,
         archive: &mut ArchiveWriter<impl Write>,
@@ -155,14 +155,14 @@ impl Exporter {
     }
 }
 
-/// Beginning of what goes over several lines, and so over several texts of a list.
+/// Start of a secret that spans several lines, and thus several strings of a list.
 const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
-/// Masks secrets, with what masks them in a text.
+/// Masks secrets with the given function.
 struct ArchiveRedactor(Redaction);
 
 impl ArchiveRedactor {
-    /// A text without secrets. One that is JSON stays so, unless a secret goes over several of its texts.
+    /// Masks secrets in a text. JSON stays valid JSON, unless a secret spans several of its strings.
     fn text(&self, text: &str) -> String {
         let may_be_json = text.trim_start().starts_with(['{', '[']);
         let Some(value) = may_be_json.then(|| serde_json::from_str::<Value>(text).ok()).flatten() else {
@@ -170,7 +170,7 @@ impl ArchiveRedactor {
         };
         let mut masked = value.clone();
         scrub(&mut masked, &|text| (self.0)(text));
-        // Of a name that stands twice only the last value is seen here.
+        // Of a duplicate key, parsing only retains the last value. The whole text is therefore checked too.
         if masked == value && (self.0)(text) == text {
             return text.to_owned();
         }
@@ -178,7 +178,7 @@ impl ArchiveRedactor {
         if masked.contains(PRIVATE_KEY) { (self.0)(&masked) } else { masked }
     }
 
-    /// A path without secrets, that none of `taken` is.
+    /// Masks secrets in a path. The result differs from all paths in `taken`.
     fn path(&self, path: &str, taken: &mut BTreeSet<String>) -> String {
         let parts: Vec<String> = path.split('/').map(|part| (self.0)(part).replace('/', "_")).collect();
         let masked = parts.join("/");
@@ -192,7 +192,7 @@ impl ArchiveRedactor {
         free
     }
 
-    /// An event without secrets. What a server gave with a model's words goes, because nobody can look into it.
+    /// Masks secrets in an event. The provider's opaque data of a message is removed, as it cannot be searched.
     fn event(&self, mut event: Event) -> Event {
         if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
             item.origin = None;
@@ -201,7 +201,7 @@ impl ArchiveRedactor {
             let mut masked = value.clone();
             scrub(&mut masked, &|text| self.text(text));
             serde_json::from_value(masked).or_else(|_| {
-                // A field of an event that is named as secrets are, and has to keep its form.
+                // A field with the name of a secret may require a certain form. Only its texts are masked then.
                 let mut texts = value;
                 self.texts(&mut texts);
                 serde_json::from_value(texts)
@@ -223,7 +223,7 @@ impl ArchiveRedactor {
         }
     }
 
-    /// A description without secrets.
+    /// Masks secrets in the description of a session.
     fn session(&self, mut session: ArchivedSession) -> ArchivedSession {
         session.settings.pins.iter_mut().for_each(|pin| *pin = self.text(pin));
         if let Some(view) = &mut session.context {

@@ -1,8 +1,8 @@
-//! Sessions that leave the daemon, and that come to it: what the engine gives and takes, and the files that they are in
-//! between. [`export`] writes an archive, or hands out events; this file reads an archive, or the history of another program.
+//! Export and import of sessions: the connection between the engine and archive files. [`export`] writes an archive or
+//! events. This file reads an archive, or the history of another program.
 //!
-//! It also has the bytes between a stream of a client and a thread that blocks, with bounded queues in both directions. A client
-//! that neither reads nor writes is given up.
+//! It also moves bytes between a client's stream and a blocking thread, with bounded queues in both directions. A
+//! client that neither reads nor writes runs into a time limit.
 
 use std::{
     io::{self, Read, Write},
@@ -27,14 +27,14 @@ use crate::failure::Refusal;
 
 pub mod export;
 
-/// Pieces that may wait.
+/// Maximum number of queued pieces.
 pub const QUEUE: usize = 4;
-/// Bytes of a piece.
+/// Size of a piece in bytes.
 const PIECE: usize = 256 << 10;
-/// Time limit for a client to take or give the next piece: somebody may read what is exported in a pager.
+/// Time limit for a client to read or send the next piece. Long, as users may view an export in a pager.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Sends values to a client, on a thread that may block.
+/// Sends values to a client from a blocking thread.
 pub struct Outlet<T> {
     sender: mpsc::Sender<T>,
     runtime: Handle,
@@ -44,7 +44,7 @@ impl<T> Outlet<T> {
     /// Sends a value.
     ///
     /// # Errors
-    /// When the client is gone, or takes nothing.
+    /// Fails if the client is gone, or does not read within the time limit.
     pub fn send(&self, value: T) -> io::Result<()> {
         let sent = self.runtime.block_on(timeout(PATIENCE, self.sender.send(value)));
         match sent {
@@ -55,7 +55,7 @@ impl<T> Outlet<T> {
     }
 }
 
-/// The values that blocking work sends.
+/// Runs blocking work, and returns the stream of the values that it sends.
 pub fn poured<T: Send + 'static>(work: impl FnOnce(&Outlet<T>) + Send + 'static) -> ReceiverStream<T> {
     let (sender, values) = mpsc::channel(QUEUE);
     let outlet = Outlet { sender, runtime: Handle::current() };
@@ -63,7 +63,7 @@ pub fn poured<T: Send + 'static>(work: impl FnOnce(&Outlet<T>) + Send + 'static)
     ReceiverStream::new(values)
 }
 
-/// Writes bytes in pieces.
+/// Writer that sends bytes in pieces.
 pub struct PieceWriter<'a, T> {
     outlet: &'a Outlet<T>,
     wrap: fn(Vec<u8>) -> T,
@@ -71,7 +71,7 @@ pub struct PieceWriter<'a, T> {
 }
 
 impl<'a, T> PieceWriter<'a, T> {
-    /// A writer that wraps each piece.
+    /// Creates a writer that wraps each piece with `wrap`.
     pub fn new(outlet: &'a Outlet<T>, wrap: fn(Vec<u8>) -> T) -> Self {
         Self { outlet, wrap, piece: Vec::with_capacity(PIECE) }
     }
@@ -96,10 +96,10 @@ impl<T> Write for PieceWriter<'_, T> {
     }
 }
 
-/// Piece that a client sends; none at the end. Only with that it is known that nothing more was to come.
+/// Piece sent by a client, or `None` at the end. A stream without `None` is incomplete.
 pub type SourcePiece = io::Result<Option<Vec<u8>>>;
 
-/// Reads the pieces that a client sends as one stream of bytes.
+/// Reads the pieces of a client as one stream of bytes.
 pub struct PieceReader {
     pieces: mpsc::Receiver<SourcePiece>,
     runtime: Handle,
@@ -108,7 +108,7 @@ pub struct PieceReader {
 }
 
 impl PieceReader {
-    /// A reader of that queue. Must be made inside of a runtime, and used on a thread that may block.
+    /// Creates a reader of that queue. Must be called inside a runtime, and used on a blocking thread.
     pub fn new(pieces: mpsc::Receiver<SourcePiece>) -> Self {
         Self { pieces, runtime: Handle::current(), piece: io::Cursor::default(), is_over: false }
     }
@@ -133,7 +133,7 @@ impl Read for PieceReader {
     }
 }
 
-/// Events of a foreign history that are stored together.
+/// Number of events of a foreign history stored at a time.
 const TOGETHER: usize = 64;
 
 impl From<ArchiveError> for Refusal {
@@ -142,10 +142,10 @@ impl From<ArchiveError> for Refusal {
     }
 }
 
-/// Takes in an archive. Blocks, inside of a runtime.
+/// Imports an archive. Blocks. Must be called inside a runtime.
 ///
 /// # Errors
-/// Why it is refused. Nothing of it is left then.
+/// Returns the reason if the archive is rejected. Nothing of it is stored then.
 pub fn archive(engine: Engine, source: impl Read, as_new: bool, client: String) -> Result<ImportReport, Refusal> {
     let mut incoming = Incoming { engine, as_new, client, import: None, runtime: Handle::current() };
     let unpacked = unpack(source, &mut incoming);
@@ -163,10 +163,10 @@ pub fn archive(engine: Engine, source: impl Read, as_new: bool, client: String) 
     }
 }
 
-/// Takes in the history of another program. Blocks, inside of a runtime.
+/// Imports the history of another program. Blocks. Must be called inside a runtime.
 ///
 /// # Errors
-/// As of [`archive`].
+/// Same as [`archive`].
 pub fn foreign(
     engine: Engine,
     source: impl Read,
@@ -181,7 +181,7 @@ pub fn foreign(
     let mut import = begun.without_usage().told_of(format.program(), &client);
     let mut events = history.events.into_iter();
     loop {
-        // Little at once: others write to the journal, too.
+        // Small batches, as others write to the journal too.
         let some: Vec<Event> = events.by_ref().take(TOGETHER).collect();
         if some.is_empty() {
             break;
@@ -195,7 +195,7 @@ pub fn foreign(
     Ok(ImportReport { left_out: history.left_out, ..report })
 }
 
-/// An archive that is being read.
+/// Archive that is being imported.
 struct Incoming {
     engine: Engine,
     as_new: bool,

@@ -1,6 +1,7 @@
-//! `agents.yaml`: the agents besides the main one.
+//! `agents.yaml`: all agents except the main one.
 //!
-//! `tools.yaml` and `skills.yaml`: which tools and skills models are offered, and when; and the names of tools in other systems.
+//! Also `tools.yaml` and `skills.yaml`, which decide when tools and skills are offered, and the names of tools in other
+//! systems.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,11 +32,11 @@ struct AgentsFile {
     agents: Option<BTreeMap<String, Card>>,
 }
 
-/// One layer's settings of one agent.
+/// Settings of one agent in one layer.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Card {
-    /// Other systems write both; the key above is what counts.
+    /// Other systems write both fields. Only the key of the map counts here.
     #[serde(rename = "id")]
     _id: Option<String>,
     #[serde(rename = "name")]
@@ -51,8 +52,8 @@ struct Card {
     max_steps: Option<Spanned<u32>>,
 }
 
-/// The agents, and the plugins of those that came with one. An agent of the files, or of an earlier plugin, comes before one of
-/// the same name.
+/// The agents, and the plugins of those that a plugin provides. An agent of the files, or of an earlier plugin, takes
+/// precedence over one of the same name.
 pub(super) fn resolve(
     sources: &Sources,
     names: &ToolNames,
@@ -63,7 +64,7 @@ pub(super) fn resolve(
     for file in sources.files_about(Subject::Agents) {
         let AgentsFile { agents } = yaml::parse(file, &variables)?;
         for (id, over) in agents.into_iter().flatten() {
-            // An id becomes a part of a tool's name, and is typed after an `@`.
+            // An ID becomes part of a tool's name, and users type it after an `@`.
             AgentCard::check_id(&id).map_err(|why| {
                 ConfigError::new(ErrorPlace::File(file.origin.path(), None), format!("the agent {id:?}: {why}"))
                     .with_hint("choose another name, such as `researcher`")
@@ -152,14 +153,14 @@ fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Settings without effect: an agent whose tool is not there works without it.
+/// Warnings about settings without effect: an agent works without the tools that do not exist.
 pub fn notes<'a>(
     agents: &Agents,
     of_plugins: &BTreeMap<String, String>,
     tools: impl Iterator<Item = &'a str> + Clone,
 ) -> Vec<String> {
     let mut notes = Vec::new();
-    // Those of plugins are told where plugins are shown.
+    // Problems of plugins are reported with the plugins.
     for card in agents.iter().filter(|card| !of_plugins.contains_key(&card.id)) {
         for name in card.named_tools().filter(|name| !tools.clone().any(|tool| tool == *name)) {
             let guess = nearest(name, tools.clone()).map(|meant| format!(", did you mean `{meant}`?"));
@@ -173,43 +174,43 @@ pub fn notes<'a>(
     notes
 }
 
-/// Settings of tools, by their names.
+/// Settings of tools, by name.
 pub type ToolSettings = BTreeMap<String, ToolSetting>;
 
 /// Settings of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolSetting {
-    /// When models are offered it.
+    /// Turns in which the tool is offered.
     pub enabled: Option<ToolSwitch>,
-    /// Set if every agent is offered it, without being asked.
+    /// True if every agent is offered it, even if its list does not include the tool.
     pub always_available: Option<bool>,
-    /// Its purpose, in lists.
+    /// Category of the tool in lists.
     pub category: Option<String>,
-    /// Words to find it by.
+    /// Keywords for finding the tool.
     pub tags: Option<Vec<String>>,
-    /// Description for models, in place of its own.
+    /// Description for models that replaces the tool's own.
     pub description: Option<String>,
-    /// Numbers of the tool, by their names.
+    /// Numeric limits of the tool, by name.
     pub limits: Option<BTreeMap<String, u64>>,
-    /// Set if it stands under `core`.
+    /// True if the tool is listed under `core`.
     #[serde(skip)]
     pub is_core: bool,
 }
 
-/// When models are offered a tool.
+/// Turns in which a tool is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolSwitch {
-    /// `true`: in every turn.
+    /// In every turn: `true`.
     Always,
-    /// `false`: in turns that mention it.
+    /// In turns that mention it: `false`.
     WhenMentioned,
-    /// `never`, even if it is mentioned.
+    /// In no turn, even if it is mentioned: `never`.
     Never,
 }
 
-/// The tools under `core` belong to every turn, those under `optional` to those that they are enabled for. Of skills they say
-/// how a person sees them; both are read alike.
+/// File with two sections. Tools under `core` are offered in every turn, those under `optional` in the turns that they
+/// are enabled for. For skills, the sections only affect the display.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, bound = "T: Default + Deserialize<'de>")]
 struct TwoParts<T> {
@@ -224,7 +225,7 @@ pub(super) fn tools(sources: &Sources, names: &ToolNames, origins: &mut Origins)
         let TwoParts { core, optional } = yaml::parse(file, &variables)?;
         let core = core.into_iter().flatten().map(|(name, over)| (name, ToolSetting { is_core: true, ..over }));
         let mut named: Vec<(String, ToolSetting)> = core.chain(optional.into_iter().flatten()).collect();
-        // Where a file has a tool under its own name, too, that counts more.
+        // The entry under the tool's own name overrides entries under other names.
         named.sort_by_key(|(name, _)| names.ours(name) == name);
         for (name, over) in named {
             let name = names.ours(&name);
@@ -242,7 +243,7 @@ pub(super) fn tools(sources: &Sources, names: &ToolNames, origins: &mut Origins)
 }
 
 impl ToolSetting {
-    /// The label, where this says something of it.
+    /// The label with these settings applied.
     pub fn label(&self, under: &ToolLabel) -> ToolLabel {
         let always_available = self.always_available.unwrap_or(under.always_available);
         let tier = match self.enabled {
@@ -260,7 +261,7 @@ impl ToolSetting {
         }
     }
 
-    /// Returns whether it changes when models are offered the tool, or its description.
+    /// Returns true if the setting limits when the tool is offered, or replaces its description.
     pub fn hides_or_describes(&self) -> bool {
         self.description.is_some() || matches!(self.enabled, Some(ToolSwitch::WhenMentioned | ToolSwitch::Never))
     }
@@ -299,7 +300,7 @@ impl<'de> Deserialize<'de> for ToolSwitch {
 #[serde(deny_unknown_fields, default)]
 struct SkillFile {
     enabled: Option<bool>,
-    /// Other systems write it; what is enabled is always there.
+    /// Other systems write this field. Enabled skills are always available here.
     #[serde(rename = "always_available")]
     _always_available: Option<bool>,
     auto_load_on_file_types: Option<Vec<String>>,
@@ -324,21 +325,21 @@ pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSe
     Ok(skills)
 }
 
-/// The names under which files of the configuration know tools.
+/// Resolves names of tools in configuration files.
 #[derive(Debug, Default)]
 pub struct ToolNames {
-    /// Names that the person gave to tools of MCP servers: these mean nothing else.
+    /// Aliases that the user gave to tools of MCP servers. They have no other meaning.
     given: BTreeSet<String>,
 }
 
 impl ToolNames {
-    /// All names besides those that these servers' tools were given.
+    /// Creates the resolver. Aliases in this configuration are never translated.
     pub(super) fn besides(mcp: &McpConfig) -> Self {
         let tools = mcp.servers.values().flat_map(|server| server.tools.values());
         Self { given: tools.filter_map(|tool| tool.alias.clone()).collect() }
     }
 
-    /// Our name of the tool that is meant, or the name as it is.
+    /// Our name of the tool, or the name itself if it is unknown.
     pub(super) fn ours<'a>(&self, name: &'a str) -> &'a str {
         if self.given.contains(name) {
             return name;

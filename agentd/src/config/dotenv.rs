@@ -1,10 +1,10 @@
-//! `.env`: variables that a configuration folder sets for the other files of the configuration; and `mcp_secrets.env`, which sets
-//! some for `mcp_servers.yaml` alone. What the daemon's own environment has counts more.
+//! `.env`: variables that a configuration folder sets for its other files; and `mcp_secrets.env`, whose variables only
+//! apply to `mcp_servers.yaml`. The daemon's own environment takes precedence.
 //!
-//! One `NAME=value` a line, as other programs write such files: `export` in front, quotes around the value, and a comment
-//! behind it belong to neither. No value is ever repeated in an error.
+//! The format of `.env` is the usual one: one `NAME=value` per line, with optional `export`, quotes and trailing
+//! comment. Errors never repeat a value.
 //!
-//! Secrets inside a longer text of `mcp_servers.yaml`: in an argument, in an address.
+//! Also finds secrets inside longer texts of `mcp_servers.yaml`, such as arguments and addresses.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,10 +15,10 @@ use crate::{
     environment::Environment,
 };
 
-/// The variables of all such files, the highest layer's first, as far as this environment does not set them.
+/// Variables of all `.env` files that the environment does not set. Higher layers take precedence.
 ///
 /// # Errors
-/// A line that is no variable.
+/// Fails on a line that is not a variable.
 pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment, ConfigError> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for file in files.iter().filter(|file| file.subject == Subject::Dotenv) {
@@ -39,10 +39,11 @@ pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment,
     Ok(found.into_iter().collect())
 }
 
-/// The variables of the daemon's environment, and those of the files that it lacks, the highest layer's first.
+/// Variables of the daemon's environment, and those of `mcp_secrets.env` files that it lacks. Higher layers take
+/// precedence.
 ///
 /// # Errors
-/// A line that is no variable. It is not quoted: a secret may stand in it.
+/// Fails on a line that is not a variable. The error does not quote it, as it may contain a secret.
 pub(super) fn mcp_secrets(sources: &Sources) -> Result<HashMap<String, String>, ConfigError> {
     let mut variables = HashMap::new();
     for file in sources.files_about(Subject::McpSecrets) {
@@ -68,7 +69,7 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// The variable of a line, if it has one.
+/// The variable of a line, or `None` for a blank line or a comment.
 fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, String)>, &'static str> {
     let line = line.trim().trim_start_matches('\u{feff}');
     if line.is_empty() || line.starts_with('#') {
@@ -102,7 +103,7 @@ fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(St
     Ok(Some((name.to_owned(), value)))
 }
 
-/// The text before the closing quote, and the text behind it.
+/// The text up to the closing quote, and the rest of the line.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -121,7 +122,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     None
 }
 
-/// The text with the values of variables in place of `${NAME}` and `${NAME:-default}`.
+/// Replaces `${NAME}` and `${NAME:-default}` by the values of variables.
 fn filled(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -136,25 +137,25 @@ fn filled(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
     out
 }
 
-/// Minimum length of a secret in bytes. A shorter one would be found in common words, and keeps nothing secret either.
+/// Minimum length of a secret in bytes. Shorter values would match inside common words, and protect nothing.
 const SHORTEST: usize = 6;
-/// Mask of a secret that was written out.
+/// Mask of a secret that is written literally.
 const HIDDEN: &str = "[…]";
-/// Variables that hold none.
+/// Variables that never hold secrets.
 const HARMLESS: [&str; 12] =
     ["HOME", "HOSTNAME", "LANG", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 const HARMLESS_BEGIN: [&str; 2] = ["LC_", "XDG_"];
-/// Words that say that what follows them is one.
+/// Words in a name that mark its value as a secret.
 const MARKS: [&str; 6] = ["APIKEY", "AUTHORIZATION", "KEY", "PASSWORD", "SECRET", "TOKEN"];
 
-/// Finds them.
+/// Finds secrets in texts of a file.
 pub(super) struct InText<'a> {
-    /// The variables that the file names, the longest values first, so that none is half covered.
+    /// Variables that the file references, longest values first, so that none is redacted partially.
     named: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> InText<'a> {
-    /// In what a file says.
+    /// Creates a finder for the variables that this file references.
     pub(super) fn new(file: &str, variables: &'a HashMap<String, String>) -> Self {
         let is_named = |name: &str| file.contains(&format!("${{{name}}}")) || file.contains(&format!("${{{name}:-"));
         let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -163,7 +164,7 @@ impl<'a> InText<'a> {
         Self { named }
     }
 
-    /// In arguments, where one may say what the next one is.
+    /// Finds secrets in arguments. An option may mark the following argument as a secret.
     pub(super) fn of_args(&self, args: Vec<String>) -> Vec<ConfigText> {
         let mut before = String::new();
         let mut written = Vec::with_capacity(args.len());
@@ -179,7 +180,7 @@ impl<'a> InText<'a> {
         written
     }
 
-    /// In an address: the part after its question mark is never shown.
+    /// Finds secrets in an address. Its query and fragment are never shown.
     pub(super) fn of_url(&self, url: String) -> ConfigText {
         let mut text = self.of_text(&url);
         let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
@@ -204,7 +205,7 @@ impl<'a> InText<'a> {
     }
 }
 
-/// The secret written out in an argument, found by the text before it: `--api-key=…`, `--token …`, `Bearer …`.
+/// The literal secret in an argument, identified by the text before it: `--api-key=…`, `--token …`, `Bearer …`.
 fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     let found = match (arg.split_once("Bearer "), arg.split_once('=')) {
         (Some((_, token)), _) => Some(token),
@@ -217,17 +218,17 @@ fn written_out<'a>(arg: &'a str, before: &str) -> Option<&'a str> {
     found.map(str::trim).filter(|secret| secret.len() >= SHORTEST && !secret.starts_with(['/', '~', '.']))
 }
 
-/// Returns whether a variable of this name is one.
+/// Returns true if a variable of this name holds a secret.
 fn is_secret(name: &str) -> bool {
     name.split(|letter: char| !letter.is_ascii_alphanumeric())
         .any(|word| MARKS.contains(&word.to_ascii_uppercase().as_str()))
 }
 
 impl Sources {
-    /// The same, where the environment has what `.env` files add to it.
+    /// The same sources with the variables of `.env` files in the environment.
     ///
     /// # Errors
-    /// A line of such a file that is no variable.
+    /// Fails on a line of such a file that is not a variable.
     pub fn with_dotenv(&self) -> Result<Self, ConfigError> {
         let added = variables(&self.files, &self.env)?;
         Ok(Self { env: self.env.and(&added), ..self.clone() })

@@ -1,5 +1,5 @@
-//! The groups of keys of `agentd.yaml`: one row a setting, which several layers may set. The macros make of it the settings as
-//! they are used, the same as one layer may set them, and how layers are laid over each other.
+//! The groups of keys of `agentd.yaml`, one row per setting. The macros generate the complete settings, the same as set
+//! by one layer, and the merging of layers.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::config::{
     yaml::{self, Auto, Limit, Span, Within},
 };
 
-/// Puts the fields of a higher layer above those of a lower one, and notes each by its name.
+/// Overwrites the fields that a higher layer sets, and notes each by its name.
 macro_rules! take {
     ($under:expr, $over:expr, $note:expr; $($field:ident),* $(,)?) => {$(
         if $over.$field.is_some() {
@@ -27,7 +27,7 @@ macro_rules! take {
 
 pub(super) use take;
 
-/// One group of keys: the settings as they are used, and the same as one layer may set them.
+/// Generates one group of keys: the complete settings, and the same with optional fields for one layer.
 macro_rules! group {
     ($(#[$doc:meta])* $vis:vis $name:ident, $layer:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$doc])*
@@ -64,7 +64,7 @@ macro_rules! group {
 
 pub(super) use group;
 
-/// All groups of a file.
+/// Generates the settings of a file with all its groups.
 macro_rules! groups {
     ($(#[$doc:meta])* $name:ident, $layers:ident {
         $($(#[$group_doc:meta])* $group:ident: $settings:ident, $layer:ident { $($fields:tt)* })*
@@ -92,223 +92,223 @@ macro_rules! groups {
 }
 
 groups! {
-    /// `agentd.yaml`, all layers together.
+    /// The merged settings of `agentd.yaml`.
     DaemonSettings, DaemonLayer {
-        /// New sessions, and unused ones.
+        /// Defaults of new sessions, and unloading of idle ones.
         sessions: SessionSettings, SessionLayer {
             /// Ask before a tool changes a file.
             confirm_write: bool,
             /// Ask before a tool runs a command.
             confirm_exec: bool,
-            /// Idle time after which a session leaves memory.
+            /// Idle time after which a session is unloaded from memory.
             idle_unload: Span,
         }
-        /// The limits of one turn.
+        /// Limits of one turn.
         turns: TurnSettings, TurnLayer {
-            /// Model calls.
+            /// Maximum number of model calls.
             max_steps: Auto<u32>,
-            /// Working time.
+            /// Maximum working time of a turn.
             time_limit: Limit<Span>,
-            /// Tokens of requests and answers.
+            /// Maximum number of tokens of requests and answers.
             token_budget: Limit<u64>,
-            /// Messages of history that a model sees; `auto` where its window alone decides.
+            /// Messages of history in a request; with `auto`, only the context window limits them.
             max_message_history: Auto<Within<10, 100>>,
-            /// The slot that sums up histories; `auto` for that of the turn.
+            /// Slot of the model that summarises histories; with `auto`, the slot of the turn.
             summary_slot: Auto<Slot>,
-            /// Set if models are told passages of what was set aside where an input is about them.
+            /// True if passages of the compacted history that match the input are added to the request.
             recall: bool,
-            /// Tokens of the map of a project's code that models are told; 0 for none.
+            /// Size in tokens of the code map of a project in requests; 0 for no map.
             map_tokens: Within<0, 10_000>,
-            /// Says which turns begin with a plan.
+            /// Selects the turns that start with a plan.
             planning: Planning,
-            /// Set if a model is asked about intents of which the words say too little.
+            /// True if a model classifies intents that the rules cannot determine.
             ask_intent: bool,
-            /// Read-only calls of one step that run at once.
+            /// Maximum number of read-only calls of one step that run in parallel.
             parallel_calls: Within<1, 64>,
-            /// Turns that may wait.
+            /// Maximum number of queued turns.
             queue_limit: Within<0, 1000>,
-            /// The longest input, in bytes.
+            /// Maximum size of an input in bytes.
             max_input_bytes: Within<1024, 67_108_864>,
         }
-        /// `AGENTS.md` files.
+        /// Loading of `AGENTS.md` files.
         memory: MemorySettings, MemoryLayer {
-            /// Set if models are shown their content.
+            /// True if their content is added to requests.
             enabled: bool,
-            /// Bytes of one file.
+            /// Maximum size of one file in bytes.
             max_file_bytes: Within<256, 1_048_576>,
-            /// Bytes of all.
+            /// Maximum size of all files in bytes.
             max_total_bytes: Within<256, 4_194_304>,
         }
-        /// Skills.
+        /// Settings of skills in requests.
         skills: SkillSettings, SkillLayer {
-            /// Set if models are shown the list.
+            /// True if the list of skills is added to requests.
             enabled: bool,
-            /// Hosts that serve files of the person's index of packages, besides those in its addresses.
+            /// Hosts that serve files of the user's package index, in addition to the hosts of its addresses.
             package_hosts: Vec<String>,
         }
-        /// Unanswered questions.
+        /// Handling of unanswered questions.
         interrupts: InterruptSettings, InterruptLayer {
-            /// Time that they wait.
+            /// Time until an unanswered question expires.
             deadline: Limit<Span>,
-            /// Answer after that time.
+            /// Answer to an expired question.
             on_deadline: OnDeadline,
         }
-        /// Limits of tools.
+        /// Limits of tools and their results.
         tools: ToolLimits, ToolLayer {
             /// Time limit of a command.
             command_timeout: Span,
-            /// Above how many estimated tokens a result is kept in a file.
+            /// Estimated number of tokens above which a result is moved to a file.
             large_result_tokens: Within<500, 1_000_000>,
-            /// Above how many what a command says is reduced.
+            /// Number of tokens above which the output of a command is condensed.
             feedback_tokens: Limit<u64>,
         }
-        /// Amounts of a file that are read at once.
+        /// Amounts of a file that are read in one call.
         reading: ReadingSettings, ReadingLayer {
-            /// Size up to which a text file is read whole, in bytes.
+            /// Size in bytes up to which a text file is read completely.
             whole_file_bytes: Within<1024, 10_485_760>,
-            /// Characters of a larger one.
+            /// Number of characters read of a larger text file.
             page_chars: Within<1000, 1_000_000>,
-            /// Pages of a document.
+            /// Pages of a document read in one call.
             document_pages: Within<1, 1000>,
-            /// Characters of them.
+            /// Maximum number of characters of these pages.
             document_chars: Within<1000, 1_000_000>,
-            /// Sheets of a workbook.
+            /// Sheets of a workbook read in one call.
             workbook_sheets: Within<1, 1000>,
-            /// Characters of them.
+            /// Maximum number of characters of these sheets.
             workbook_chars: Within<1000, 1_000_000>,
-            /// Slides of a presentation.
+            /// Slides of a presentation read in one call.
             presentation_slides: Within<1, 1000>,
-            /// Characters of them.
+            /// Maximum number of characters of these slides.
             presentation_chars: Within<1000, 1_000_000>,
-            /// Scanned pages of a document whose letters are recognised at once; 0 switches recognition off.
+            /// Scanned pages of a document recognised (OCR) in one call; 0 disables recognition.
             recognised_pages: Within<0, 1000>,
         }
         /// The index of documents.
         index: IndexSettings, IndexLayer {
-            /// Characters of a chunk.
+            /// Characters of a chunk of text.
             chunk_chars: Within<100, 4000>,
-            /// Characters that it shares with the one before.
+            /// Characters that a chunk shares with the previous one.
             chunk_overlap: Within<0, 2000>,
             /// Rows of a chunk of a sheet.
             chunk_rows: Within<1, 500>,
-            /// Rows that it shares with the one before.
+            /// Rows that a chunk shares with the previous one.
             row_overlap: Within<0, 250>,
-            /// Time without use after which a document may go early.
+            /// Time without use after which a document is stale and may be removed early.
             stale_after: Span,
-            /// Time without use after which it goes.
+            /// Time without use after which a document is removed.
             keep: Span,
-            /// Size of the index above which stale documents go early, in bytes.
+            /// Size of the index in bytes above which stale documents are removed.
             max_bytes: Within<10_485_760, 1_099_511_627_776>,
         }
-        /// Variables of a client's environment that tools see.
+        /// Variables of a client's environment that are passed to tools.
         environment: EnvironmentSettings, EnvironmentLayer {
-            /// Names besides those that always pass.
+            /// Names in addition to those that are always passed.
             pass: Vec<String>,
         }
-        /// Sandbox of commands.
+        /// Sandbox and limits of commands.
         sandbox: SandboxSettings, SandboxLayer {
-            /// Behaviour where the kernel offers less.
+            /// Behaviour if the kernel lacks sandbox features.
             mode: SandboxMode,
-            /// Set if commands may use the network.
+            /// True if commands may use the network.
             network: bool,
-            /// Places that commands may read, besides the system and the session's own.
+            /// Paths that commands may read, in addition to the system and the session's folders.
             read: Vec<FilePath>,
-            /// Places that commands may change, besides the session's own.
+            /// Paths that commands may write, in addition to the session's folders.
             write: Vec<FilePath>,
             /// Limit of CPU time of each process.
             cpu_time: Limit<Span>,
-            /// The memory of each process, in MiB.
+            /// Memory limit of each process, in MiB.
             memory_mib: Limit<u64>,
-            /// The largest file, in MiB.
+            /// Maximum size of a file, in MiB.
             file_mib: Limit<u64>,
-            /// Files that each process may have open.
+            /// Maximum number of open files of each process.
             open_files: Limit<u64>,
-            /// Processes and threads of one command.
+            /// Maximum number of processes and threads of one command.
             processes: Limit<u64>,
-            /// Treatment of files of a writable project that have other names outside of it.
+            /// Handling of files of a writable project that have hard links outside of it.
             hard_links: HardLinks,
         }
         /// Storage for undoing changes of files.
         undo: UndoSettings, UndoLayer {
-            /// The largest file, in bytes.
+            /// Maximum size of a file in bytes.
             max_file_bytes: Within<1024, 1_073_741_824>,
-            /// All of one session, in bytes.
+            /// Maximum size of one session's snapshots in bytes.
             max_total_bytes: Within<1_048_576, 1_099_511_627_776>,
-            /// The files of one tree.
+            /// Maximum number of files of one tree.
             max_files: Within<100, 10_000_000>,
-            /// The changes of one call.
+            /// Maximum number of changes of one call.
             max_changes: Within<100, 50_000>,
         }
-        /// The audit log.
+        /// Settings of the audit log.
         audit: AuditSettings, AuditLayer {
-            /// The size at which the log is rotated, in bytes.
+            /// Size in bytes at which the log is rotated.
             max_file_bytes: Within<4096, 1_099_511_627_776>,
         }
-        /// Retention of what is unused.
+        /// Retention times of unused data.
         retention: RetentionSettings, RetentionLayer {
-            /// Interval of cleanings.
+            /// Interval between two cleanups.
             every: Limit<Span>,
-            /// `uploads/`, `temp/` and `skills/` of a session.
+            /// Retention of `uploads/`, `temp/` and `skills/` of a session.
             workspaces: Limit<Span>,
-            /// Its `outputs/`.
+            /// Retention of a session's `outputs/`.
             outputs: Limit<Span>,
-            /// Its `large_tool_results/`.
+            /// Retention of a session's `large_tool_results/`.
             results: Limit<Span>,
-            /// Contents needed to undo its changes of files.
+            /// Retention of contents needed to undo a session's file changes.
             undo: Limit<Span>,
-            /// All of it.
+            /// Retention of whole sessions.
             sessions: Limit<Span>,
-            /// The bytes of the journal, above which the sessions that were not used for longest go.
+            /// Size of the journal in bytes above which the least recently used sessions are removed.
             journal_bytes: Limit<u64>,
-            /// Files of the audit log that were set aside.
+            /// Retention of rotated files of the audit log.
             audit: Limit<Span>,
-            /// The bytes of the audit log, above which the oldest of those files go.
+            /// Size of the audit log in bytes above which the oldest rotated files are removed.
             audit_bytes: Limit<u64>,
-            /// Files of the daemon's own log that were set aside.
+            /// Retention of rotated files of the daemon's log.
             logs: Limit<Span>,
         }
-        /// The model in the daemon's own process.
+        /// The embedded model, which runs in the daemon's process.
         embedded: EmbeddedSettings, EmbeddedLayer {
-            /// Its weights; `auto` for those that came with agentd.
+            /// File of its weights; `auto` for the bundled ones.
             weights: FilePath,
-            /// After how long without use it gives its memory back.
+            /// Time without use after which its memory is released.
             idle_release: Span,
         }
-        /// Turns for an OpenTelemetry collector.
+        /// Export of turns to an OpenTelemetry collector.
         telemetry: TelemetrySettings, TelemetryLayer {
-            /// Address of the collector, or `none`. Variables precede it.
+            /// Address of the collector, or `none`. Environment variables take precedence.
             endpoint: String,
-            /// Set if words, arguments and results are sent.
+            /// True if texts, arguments and results are exported.
             content: bool,
         }
-        /// Requests to models and their answers, as they are on the wire.
+        /// Log of requests to models and their answers, as sent on the wire.
         trace: TraceSettings, TraceLayer {
-            /// Set if those of all sessions are kept.
+            /// True if the requests of all sessions are logged.
             requests: bool,
-            /// The size at which a file of a session is rotated, in bytes.
+            /// Size in bytes at which a file of a session is rotated.
             max_file_bytes: Within<65_536, 1_099_511_627_776>,
-            /// Files of a session.
+            /// Maximum number of files of a session.
             max_files: Within<1, 100>,
         }
-        /// The process.
+        /// Settings of the daemon's process.
         service: ServiceSettings, ServiceLayer {
             /// Time limit for running turns at a stop.
             drain_deadline: Span,
-            /// Log filter.
+            /// Filter of the log.
             log_level: String,
-            /// Form of its lines.
+            /// Format of the log's lines.
             log_format: LogFormat,
         }
     }
 }
 
-/// Form of the lines of the log. journald has its own.
+/// Format of the log's lines. journald has its own format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text for humans.
     Text,
-    /// One JSON object a line, for programs.
+    /// One JSON object per line, for programs.
     Json,
 }
 
@@ -316,24 +316,24 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeadline {
-    /// It is refused.
+    /// The call is rejected.
     Reject,
-    /// It is granted.
+    /// The call is approved.
     Approve,
 }
 
-/// A path that a file names. A relative one belongs to the file's folder.
+/// Path in a configuration file. A relative path refers to the file's folder.
 #[derive(Debug, Clone, Default, Eq)]
 pub struct FilePath {
-    /// The path, as it was written.
+    /// The path as written.
     pub text: String,
-    /// The whole path.
+    /// The path, resolved against the file's folder.
     pub path: PathBuf,
-    /// The text with its place, until it is known which file it is of.
+    /// The text with its location, until the path is resolved against its file.
     written: Option<Spanned<String>>,
 }
 
-/// Written otherwise, it is the same path.
+/// Compares the resolved paths, as the same path can be written in several ways.
 impl PartialEq for FilePath {
     fn eq(&self, other: &Self) -> bool {
         self.path == other.path

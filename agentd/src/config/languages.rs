@@ -1,6 +1,6 @@
-//! `languages.yaml`: the language servers, and their limits.
+//! `languages.yaml`: the language servers and their limits.
 //!
-//! `web.yaml`: which servers tools may ask, how much of their answers is taken, and who is asked to search.
+//! Also `web.yaml`: the hosts that tools may access, limits of their answers, and the search engine.
 
 use std::{collections::BTreeMap, str::FromStr as _};
 
@@ -20,7 +20,7 @@ use crate::config::{
     yaml::{self, Limit, Reader, Span, Within, address},
 };
 
-/// Prefix of the keys of all servers.
+/// Prefix of the keys for all servers.
 const GLOBAL: &str = "languages.global";
 
 #[derive(Debug, Default, Deserialize)]
@@ -33,15 +33,15 @@ struct LanguagesFile {
 group! {
     /// Limits of all servers.
     pub(in crate::config) GlobalSettings, GlobalFile {
-        /// Idle time after which one stops.
+        /// Idle time after which a server stops.
         idle_stop: Limit<Span>,
-        /// Time limit of its start.
+        /// Time limit of a server's start.
         start_timeout: Span,
         /// Time limit of an answer.
         request_timeout: Span,
-        /// Time that a step waits for findings.
+        /// Time that a step waits for diagnostics.
         wait: Span,
-        /// The same for a server that has just started.
+        /// Time that a step waits for diagnostics of a server that has just started.
         cold_wait: Span,
         /// Memory of each process, in MiB.
         memory_mib: Limit<u64>,
@@ -59,11 +59,11 @@ struct ServerFile {
     root_markers: Option<Vec<String>>,
 }
 
-/// Sum of the layers for one server.
+/// Merged layers of one server.
 struct Server {
     enabled: bool,
     config: ServerConfig,
-    /// Place that named it last.
+    /// Place of its last definition.
     place: ErrorPlace,
 }
 
@@ -103,7 +103,7 @@ impl From<GlobalSettings> for LanguageLimits {
     }
 }
 
-/// A program: a name, or a path, which becomes an absolute one.
+/// The program: a name, or a path, which is made absolute.
 fn command(reader: &Reader<'_>, value: &Spanned<String>) -> Result<String, ConfigError> {
     let text = reader.text(value)?;
     if text.trim().is_empty() {
@@ -176,7 +176,7 @@ impl Server {
     }
 }
 
-/// A name is shown to people and models, and stands in the keys of the configuration.
+/// Checks a server's name, which is shown to users and models and is part of keys of the configuration.
 fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
     let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     if !name.is_empty() && name.len() <= 40 && name.chars().all(is_fit) {
@@ -187,10 +187,10 @@ fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
         .with_hint("a name has letters of ASCII, digits, `-` and `_`, at most 40"))
 }
 
-/// Where the key of a search engine belongs.
+/// Hint on the right place for a search engine's key.
 const INSTEAD: &str = "put a key into the variable that api_key_env names";
 
-/// Search engine.
+/// Search engine that answers web searches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Provider {
@@ -232,7 +232,7 @@ struct SearchFile {
     key_header: Option<Spanned<String>>,
 }
 
-/// Sum of the layers: the texts by their keys.
+/// Merged layers of the search settings. Texts are stored by key.
 #[derive(Debug, Default)]
 struct Search {
     provider: Provider,
@@ -259,7 +259,7 @@ impl FetchFile {
             web.timeout = timeout.0;
             set("timeout");
         }
-        // The numbers were checked to fit when they were read.
+        // The range was checked when the numbers were parsed.
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         if let Some(most) = self.max_bytes {
             web.max_bytes = size(most.0);
@@ -336,7 +336,7 @@ impl Search {
         };
         let base_url = address(base_url, "http://localhost:8888", INSTEAD).map_err(|why| wrong("base_url", why))?;
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        // Whoever writes the key itself here does not want to see it in a message.
+        // Users sometimes put the key itself here. It must not appear in a message.
         if api_key_env.len() > 64 || !api_key_env.chars().all(is_letter) {
             let error = wrong("api_key_env", "it is not the name of an environment variable".to_owned());
             return Err(error.with_hint("the key itself belongs into the daemon's environment, not into a file"));

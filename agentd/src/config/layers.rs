@@ -1,6 +1,6 @@
-//! The files of the configuration, lowest layer first.
+//! The configuration files, lowest layer first.
 //!
-//! Origin of each value of the configuration, and errors with their place, message and suggested correction.
+//! Also the origin of each value, and errors with place, message and suggested correction.
 
 use std::{
     collections::BTreeMap,
@@ -14,10 +14,10 @@ use agentd_extensions::plugins::InstalledPlugin;
 
 use crate::environment::{Environment, objection};
 
-/// No configuration that people write is longer; a device or a log named by mistake is not read to its end.
+/// Maximum size of a configuration file in bytes. Prevents reading a device or a log that was named by mistake.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// One row a file: its subject, its name in each configuration folder, and the one that came with agentd.
+/// Table of the files: subject, name in each configuration folder, and built-in content.
 macro_rules! subjects {
     ($($(#[$doc:meta])* $subject:ident = $name:literal: $built_in:expr,)*) => {
         /// Subject of a file.
@@ -25,10 +25,10 @@ macro_rules! subjects {
         pub enum Subject { $($(#[$doc])* $subject,)* }
 
         impl Subject {
-            /// All of them.
+            /// All subjects of configuration files.
             pub const ALL: &[Self] = &[$(Self::$subject),*];
 
-            /// Its name in each configuration folder.
+            /// Name of the file in each configuration folder.
             #[must_use]
             pub fn file_name(self) -> &'static str {
                 match self { $(Self::$subject => $name,)* }
@@ -42,55 +42,55 @@ macro_rules! subjects {
 }
 
 subjects! {
-    /// `agentd.yaml`
+    /// Settings of the daemon: `agentd.yaml`.
     Daemon = "agentd.yaml": include_str!("../../../config/agentd.yaml"),
-    /// `models.yaml`
+    /// Slots and their models: `models.yaml`.
     Models = "models.yaml": include_str!("../../../config/models.yaml"),
-    /// `tools.yaml`
+    /// Settings of tools: `tools.yaml`.
     Tools = "tools.yaml": include_str!("../../../config/tools.yaml"),
-    /// `agents.yaml`
+    /// Definitions of agents: `agents.yaml`.
     Agents = "agents.yaml": include_str!("../../../config/agents.yaml"),
-    /// `skills.yaml`
+    /// Settings of skills: `skills.yaml`.
     Skills = "skills.yaml": include_str!("../../../config/skills.yaml"),
-    /// `web.yaml`
+    /// Fetching and searching: `web.yaml`.
     Web = "web.yaml": include_str!("../../../config/web.yaml"),
-    /// `languages.yaml`
+    /// Language servers and limits: `languages.yaml`.
     Languages = "languages.yaml": include_str!("../../../config/languages.yaml"),
-    /// `mcp_servers.yaml`
+    /// Settings of MCP servers: `mcp_servers.yaml`.
     Mcp = "mcp_servers.yaml": include_str!("../../../config/mcp_servers.yaml"),
-    /// `mcp_secrets.env`
+    /// Variables for MCP servers: `mcp_secrets.env`.
     McpSecrets = "mcp_secrets.env": include_str!("../../../config/mcp_secrets.env"),
-    /// `.env`
+    /// Variables for all files: `.env`.
     Dotenv = ".env": "",
-    /// `hitl_rules.yaml`
+    /// Rules for approvals: `hitl_rules.yaml`.
     HitlRules = "hitl_rules.yaml": include_str!("../../../config/hitl_rules.yaml"),
-    /// `prompts/system.md`
+    /// Prompt of the main agent: `prompts/system.md`.
     SystemPrompt = "prompts/system.md": include_str!("../../../config/prompts/system.md"),
-    /// `prompts/subagent.md`
+    /// Prompt of subagents: `prompts/subagent.md`.
     SubagentPrompt = "prompts/subagent.md": include_str!("../../../config/prompts/subagent.md"),
-    /// `prompts/compact.md`
+    /// Prompt for compaction: `prompts/compact.md`.
     CompactPrompt = "prompts/compact.md": include_str!("../../../config/prompts/compact.md"),
 }
 
 /// One file of one layer.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
-    /// Its subject.
+    /// Subject of the file.
     pub subject: Subject,
-    /// The layer.
+    /// Layer of the file.
     pub origin: Origin,
-    /// Its content.
+    /// Text of the file.
     pub text: String,
 }
 
 impl SourceFile {
-    /// The folder that paths in it are relative to.
+    /// Folder to which relative paths in the file refer.
     pub(super) fn folder(&self) -> PathBuf {
         self.origin.path().parent().map(Path::to_path_buf).unwrap_or_default()
     }
 }
 
-/// Files with keys that other users of the machine can read, in a sentence each.
+/// Warnings about files with keys that other users of the machine can read, one sentence each.
 pub fn exposed(files: &[PathBuf]) -> Vec<String> {
     let holds_keys = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -106,18 +106,18 @@ pub fn exposed(files: &[PathBuf]) -> Vec<String> {
     files.iter().filter(holds_keys).filter(is_open).map(note).collect()
 }
 
-/// The files that came with agentd.
+/// The built-in files, one per subject.
 pub fn built_in() -> Vec<SourceFile> {
     let file =
         |&subject: &Subject| SourceFile { subject, origin: Origin::BuiltIn, text: subject.built_in().to_owned() };
     Subject::ALL.iter().map(file).collect()
 }
 
-/// All files of all layers, lowest first: what came with agentd, the machine's folders, the person's folder.
+/// Reads all files of all layers, lowest first: built-in, the machine's folders, the user's folder.
 ///
 /// # Errors
-/// An existing file that cannot be read, or is too long, or is no UTF-8; one that another user can write, or in a
-/// folder that another user can write.
+/// Fails if an existing file cannot be read, is too long or is not UTF-8. Also fails if another user can write the file
+/// or its folder.
 pub fn gather(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     let mut files = built_in();
     for folder in system {
@@ -128,7 +128,7 @@ pub fn gather(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, Config
 }
 
 fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> Origin) -> Result<(), ConfigError> {
-    // Where it cannot be looked at, its files are missing too, or tell why they cannot be read.
+    // If the folder is not accessible, its files are missing too, or fail with their own error.
     if let Ok(found) = fs::metadata(folder) {
         check_owner(folder, &found)?;
     }
@@ -141,7 +141,8 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
     Ok(())
 }
 
-/// Foreign rules and servers would be obeyed as the person's own.
+/// Checks that no other user can write the file. Otherwise another user's rules and servers would take effect as the
+/// user's own.
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
     let Some(objection) = objection(found) else { return Ok(()) };
     let shown = path.display();
@@ -178,25 +179,25 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     }
 }
 
-/// Origin of a value. A later one overrides an earlier one.
+/// Origin of a value. Later variants override earlier ones, except that plugins have lower precedence than all files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// It came with agentd.
+    /// Default value of agentd.
     BuiltIn,
-    /// A file of the machine's administrator.
+    /// File of the machine's administrator.
     System(PathBuf),
-    /// A file of the person.
+    /// File of the user.
     User(PathBuf),
-    /// A plugin of the person, and the file in it.
+    /// Plugin of the user, and the file in it.
     Plugin(String, PathBuf),
-    /// A variable of the daemon's environment.
+    /// Variable of the daemon's environment.
     Variable(&'static str),
-    /// An option of the command line.
+    /// Option of the command line.
     Flag(&'static str),
 }
 
 impl Origin {
-    /// The name under which errors speak of it.
+    /// Name or path of the origin for error messages.
     pub fn path(&self) -> PathBuf {
         match self {
             Self::System(path) | Self::User(path) | Self::Plugin(_, path) => path.clone(),
@@ -218,20 +219,20 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Origin of each value, by its key, such as `turns.max_steps` or `models.base.id`.
+/// Origin of each value, by key, such as `turns.max_steps` or `models.base.id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// All keys that have a value.
+    /// Origins of all keys that have a value.
     pub keys: BTreeMap<String, Origin>,
 }
 
 impl Origins {
-    /// A layer sets a value.
+    /// Records that a layer sets a key.
     pub(super) fn set(&mut self, key: impl Into<String>, origin: &Origin) {
         self.keys.insert(key.into(), origin.clone());
     }
 
-    /// The place to name in an error about the value of a key.
+    /// Place to name in an error about the value of a key.
     pub(super) fn place(&self, key: &str) -> ErrorPlace {
         match self.keys.get(key) {
             None | Some(Origin::BuiltIn) => ErrorPlace::Setting(key.to_owned()),
@@ -241,13 +242,13 @@ impl Origins {
         }
     }
 
-    /// Returns whether any key that starts so has a value.
+    /// Returns true if a key with this prefix has a value.
     pub(super) fn any_below(&self, prefix: &str) -> bool {
         self.keys.range(prefix.to_owned()..).next().is_some_and(|(key, _)| key.starts_with(prefix))
     }
 }
 
-/// Something in the configuration that makes no sense.
+/// Invalid setting in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct ConfigError {
@@ -259,13 +260,13 @@ pub struct ConfigError {
 /// Place of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorPlace {
-    /// In a file; line and column count from 1, and are absent where the whole file is meant.
+    /// A file. Line and column count from 1; `None` if the whole file is meant.
     File(PathBuf, Option<(u64, u64)>),
-    /// In an environment variable.
+    /// A variable of the environment.
     Variable(String),
-    /// On the command line.
+    /// An option of the command line.
     Flag(String),
-    /// In what several layers add up to.
+    /// A value merged from several layers.
     Setting(String),
 }
 
@@ -275,14 +276,14 @@ impl ConfigError {
         Self { place, message: message.into(), hint: None }
     }
 
-    /// Adds what to write instead.
+    /// Adds a hint on what to write instead.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The right spelling or value, where that can be said.
+    /// The correct spelling or value, if known.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -300,7 +301,7 @@ impl fmt::Display for ErrorPlace {
     }
 }
 
-/// The candidate that was most likely meant, if any is close enough to be worth a guess.
+/// The candidate closest to `word`, if any is close enough for a suggestion.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let tolerance = word.chars().count().div_ceil(3).clamp(1, 4);
     candidates
@@ -311,16 +312,16 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Everything that a configuration is made of.
+/// All inputs of a configuration.
 #[derive(Debug, Clone)]
 pub struct Sources {
     /// The files, lowest layer first.
     pub files: Vec<SourceFile>,
-    /// The plugins, whose agents and servers stand below those of all files.
+    /// The plugins. Their agents and servers have lower precedence than all files.
     pub plugins: Arc<[InstalledPlugin]>,
-    /// The environment.
+    /// The environment of the daemon.
     pub env: Environment,
-    /// `--log-level`
+    /// Value of `--log-level`, if any.
     pub log_level: Option<String>,
 }
 
@@ -329,7 +330,7 @@ impl Sources {
         self.files.iter().filter(move |file| file.subject == subject)
     }
 
-    /// A path that a file names: `~/` is the person's home, and a relative one belongs to the file's own folder.
+    /// Resolves a path in a file: `~/` is the user's home, and a relative path refers to the file's folder.
     pub(super) fn path_in(&self, file: &SourceFile, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), self.env.path("HOME")) {
             (Some(rest), Some(home)) => home.join(rest),

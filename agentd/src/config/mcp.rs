@@ -1,5 +1,5 @@
-//! `mcp_servers.yaml`: the MCP servers, how they are reached, and what of them models are offered. `file` has its keys,
-//! `plugins` the servers of plugins, which stand below those of all files.
+//! `mcp_servers.yaml`: the MCP servers, how to connect to them, and which of their tools models are offered. `file`
+//! defines the keys, and adds the servers of plugins with lower precedence than those of all files.
 
 mod file;
 
@@ -25,13 +25,13 @@ use crate::config::{
     yaml::{self, Limit, Reader, Span, address},
 };
 
-/// Prefix of the keys of all servers.
+/// Prefix of the keys for all servers.
 const GLOBAL: &str = "mcp_servers.global";
 
-/// The longest name of a server: it is part of the names of its tools.
+/// Maximum length of a server's name, which is part of the names of its tools.
 const LONGEST_NAME: usize = 40;
 
-/// Sum of the layers for one server.
+/// Merged layers of one server.
 #[derive(Debug, Default)]
 struct Server {
     enabled: Option<bool>,
@@ -39,7 +39,7 @@ struct Server {
     args: Vec<ConfigText>,
     env: BTreeMap<String, SecretString>,
     cwd: Option<PathBuf>,
-    /// The folder of the file that named the command.
+    /// Folder of the file that set the command.
     home: PathBuf,
     mode: Option<Mode>,
     url: Option<ConfigText>,
@@ -56,27 +56,27 @@ struct Server {
     defaults: ToolDefaults,
     grants: Option<ToolGrants>,
     tools: BTreeMap<String, ToolSetting>,
-    /// Place that named it last.
+    /// Place of its last definition.
     place: Option<ErrorPlace>,
-    /// The plugin that says how it is reached.
+    /// Plugin that provides the server.
     plugin: Option<String>,
 }
 
-/// The servers, and the plugins of those that came with one.
+/// The servers, and the plugins of those that a plugin provides.
 pub(super) fn resolve(
     sources: &Sources,
     origins: &mut Origins,
 ) -> Result<(McpConfig, BTreeMap<String, String>), ConfigError> {
     let (mut config, broken, plugins) = read(sources, origins)?;
-    // The reason of a server goes to people with its place.
+    // The reason is shown to users with its place.
     config.broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
     Ok((config, plugins))
 }
 
-/// Why some of the servers cannot be, by their names.
+/// Reasons of broken servers, by name.
 type BrokenServers = BTreeMap<String, ConfigError>;
 
-/// The servers without the broken ones; these; and the plugins of servers that came with one.
+/// The working servers, the broken ones, and the plugins of servers that a plugin provides.
 fn read(
     sources: &Sources,
     origins: &mut Origins,
@@ -119,8 +119,8 @@ fn read(
     Ok((McpConfig { servers: complete, broken: BTreeMap::new(), offered_tools, listing_wait }, broken, plugins))
 }
 
-/// The file and its variables, with a mark in place of each that is not set: clients may have it. Those with a default are marked
-/// in the text, since each place has its own. The daemon's own folder is nobody's.
+/// Replaces each unset variable of the file by a mark, because clients may lend its value. Variables with a default are
+/// marked in the text, as each place has its own default. The daemon's own values of folder variables are ignored.
 fn with_marks(file: &SourceFile, known: &HashMap<String, String>) -> (SourceFile, HashMap<String, String>) {
     let mut variables = known.clone();
     variables.retain(|name, _| !variables::is_place(name));
@@ -148,24 +148,24 @@ fn with_marks(file: &SourceFile, known: &HashMap<String, String>) -> (SourceFile
     (SourceFile { text, ..file.clone() }, variables)
 }
 
-/// Looks whether the person's file could have this text.
+/// Checks whether the user's file could have this text.
 ///
 /// # Errors
-/// The first thing in it that makes no sense, with its place.
+/// Returns the first invalid entry, with its place.
 pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<(), ConfigError> {
     let mut tried = sources.clone();
     tried.files.retain(|file| !(file.subject == Subject::Mcp && matches!(file.origin, Origin::User(_))));
     tried.files.push(SourceFile { subject: Subject::Mcp, origin: Origin::User(path), text });
     let before = read(sources, &mut Origins::default()).map(|(_, broken, _)| broken).unwrap_or_default();
     let (_, broken, _) = read(&tried, &mut Origins::default())?;
-    // A server that was broken before stands in nobody's way.
+    // A server that was broken before does not prevent the change.
     match broken.into_iter().find(|(name, _)| !before.contains_key(name)) {
         Some((_, error)) => Err(error),
         None => Ok(()),
     }
 }
 
-/// A name of a server is a part of the names of its tools, and of commands that a person types.
+/// Checks a server's name, which is part of the names of its tools and of commands that users type.
 fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
     let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let starts_well = name.starts_with(|letter: char| letter.is_ascii_alphanumeric());
@@ -238,7 +238,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A credential for a server: it is sent as it is.
+    /// A credential for a server, which is sent as it is.
     fn credential(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
         let text = self.text(value)?;
         let fits = !text.trim().is_empty() && !text.contains(char::is_control);
@@ -250,7 +250,7 @@ impl Reader<'_> {
     }
 
     fn check_url(&self, value: &Spanned<String>, text: &str) -> Result<(), ConfigError> {
-        // With a mark it is an address or none when its client has lent the rest of it.
+        // An address with a mark can only be checked once a client has lent the value.
         if variables::has_mark(text) {
             return Ok(());
         }
@@ -303,7 +303,7 @@ impl Server {
                 command: command.clone(),
                 args: self.args.clone(),
                 env: self.env.clone(),
-                // Relative paths in it belong to the file that says them.
+                // Relative paths refer to the folder of the file that set the command.
                 cwd: self.cwd.clone().unwrap_or_else(|| self.home.clone()),
             },
             (Mode::Stdio, ..) => {

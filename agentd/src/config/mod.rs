@@ -1,17 +1,16 @@
-//! Configuration: what came with agentd < the machine's files < the person's files < the environment < the command
-//! line. Each layer sets only what it names.
+//! The configuration. Layers in order of precedence, lowest first: agentd's defaults, the machine's files, the user's
+//! files, the environment, the command line. Each layer overrides only the keys that it sets.
 //!
-//! - [`layers`]: the files, and the origin of each value, for people who wonder. Reading them is all the I/O there is, but for
-//!   keys that a file keeps elsewhere.
-//! - this file with `groups` (`agentd.yaml`) and the rules (`hitl_rules.yaml`), `models` (`models.yaml`, `MODEL_*`), [`agents`]
-//!   (`agents.yaml`, `tools.yaml`, `skills.yaml`), `languages` (`languages.yaml`, `web.yaml`), `mcp` (`mcp_servers.yaml`): their
-//!   schema, and how the layers are merged.
-//! - [`dotenv`] (`.env`): variables for all of them.
-//! - `yaml`: text to values, with line, column and the nearest valid key in every error; times and limits.
-//! - [`values`]: the values themselves, without secrets.
+//! - [`layers`]: the files, and the origin of each value for diagnostics. Reading them is the only I/O, except for keys
+//!   that a file stores in another one.
+//! - this file with `groups` (`agentd.yaml`) and the rules (`hitl_rules.yaml`), `models` (`models.yaml`, `MODEL_*`),
+//!   [`agents`] (`agents.yaml`, `tools.yaml`, `skills.yaml`), `languages` (`languages.yaml`, `web.yaml`), `mcp`
+//!   (`mcp_servers.yaml`): their schema, and the merging of layers.
+//! - [`dotenv`] (`.env`): variables for all of these files.
+//! - `yaml`: parsing, with line, column and the nearest valid key in every error; times and limits.
+//! - [`values`]: the values for display, without secrets.
 //!
-//! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails if a key is
-//! not set.
+//! Defaults exist only in the shipped files, which are the lowest layer. [`resolve`] fails if a key is not set.
 
 pub use crate::config::{
     agents::{ToolNames, ToolSetting, ToolSettings, ToolSwitch},
@@ -57,51 +56,51 @@ pub mod yaml;
 #[cfg(test)]
 mod tests;
 
-/// The configuration, all layers together.
+/// The merged configuration of all layers.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// `agentd.yaml`
+    /// Settings of the daemon in `agentd.yaml`.
     pub daemon: DaemonSettings,
-    /// `models.yaml`
+    /// Slots of `models.yaml` and `MODEL_*`.
     pub models: ModelSettings,
-    /// `tools.yaml`
+    /// Settings of tools in `tools.yaml`.
     pub tools: ToolSettings,
-    /// `agents.yaml`
+    /// Agents of `agents.yaml` and of plugins.
     pub agents: Agents,
-    /// The plugins of those agents that came with one.
+    /// Plugins by agent, for agents that a plugin provides.
     pub agent_plugins: BTreeMap<String, String>,
-    /// The plugins of those servers that came with one, those that are down included.
+    /// Plugins by server, for MCP servers that a plugin provides, including broken ones.
     pub server_plugins: BTreeMap<String, String>,
-    /// `skills.yaml`
+    /// Settings of skills in `skills.yaml`.
     pub skills: SkillSettings,
-    /// `web.yaml`
+    /// Settings of the web tools in `web.yaml`.
     pub web: WebConfig,
-    /// `languages.yaml`
+    /// Language servers of `languages.yaml`.
     pub languages: LanguageConfig,
-    /// `mcp_servers.yaml`
+    /// MCP servers of `mcp_servers.yaml` and of plugins.
     pub mcp: McpConfig,
-    /// `hitl_rules.yaml`
+    /// Rules for approvals in `hitl_rules.yaml`.
     pub rules: RuleSettings,
-    /// `prompts/system.md`
+    /// The main agent's prompt, from `prompts/system.md`.
     pub system_prompt: String,
-    /// `prompts/subagent.md`
+    /// The subagents' prompt, from `prompts/subagent.md`.
     pub subagent_prompt: String,
-    /// `prompts/compact.md`
+    /// The prompt for compactions, from `prompts/compact.md`.
     pub compact_prompt: String,
-    /// The variables of `.env` files.
+    /// Variables of `.env` files.
     pub dotenv: Environment,
     /// Origin of each value.
     pub origins: Origins,
-    /// The values, for people who ask.
+    /// Values of all keys, for display.
     pub values: ConfigValues,
-    /// The files that were read, lowest layer first.
+    /// Files that were read, lowest layer first.
     pub files: Vec<PathBuf>,
 }
 
-/// Adds the layers up.
+/// Merges all layers.
 ///
 /// # Errors
-/// The first thing that makes no sense, with its place.
+/// Returns the first invalid setting, with its place.
 pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let mut origins = Origins::default();
     let sources = &sources.with_dotenv()?;
@@ -141,7 +140,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     })
 }
 
-/// The highest layer's text: instructions do not add up.
+/// The prompt of the highest layer that has one. Prompts are not merged.
 fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut Origins) -> String {
     let mut text = String::new();
     for file in sources.files_about(subject).filter(|file| !file.text.trim().is_empty()) {
@@ -152,7 +151,7 @@ fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut 
 }
 
 impl Config {
-    /// All that must never be shown.
+    /// All secrets of the configuration.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let servers = self.models.iter().filter_map(|(_, place)| match place {
             ModelPlace::Server(model) => Some(model),
@@ -165,10 +164,10 @@ impl Config {
     }
 }
 
-/// The variable for `turns.max_message_history`.
+/// Variable that sets `turns.max_message_history`.
 const HISTORY: &str = "MAX_MESSAGE_HISTORY";
 
-/// The variable for `service.log_level`.
+/// Variable that sets `service.log_level`.
 const LOG: &str = "AGENTD_LOG";
 
 fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSettings, ConfigError> {
@@ -203,7 +202,8 @@ fn daemon_settings(sources: &Sources, origins: &mut Origins) -> Result<DaemonSet
 }
 
 impl IndexSettings {
-    /// Makes sure that chunks move on, and that nothing goes before it is stale.
+    /// Checks that overlaps are at most half a chunk, so that chunks advance, and that documents are not removed before
+    /// they are stale.
     fn check(&self, origins: &Origins) -> Result<(), ConfigError> {
         let refuse = |key: &str, why: &str| Err(ConfigError::new(origins.place(key), format!("{key} {why}")));
         if self.chunk_overlap.0 * 2 > self.chunk_chars.0 {
@@ -220,7 +220,7 @@ impl IndexSettings {
 }
 
 impl ServiceSettings {
-    /// A filter that cannot be read would otherwise silence the log without a word.
+    /// Checks the log filter. An invalid filter would silence the log without an error.
     fn check(&self, origins: &Origins) -> Result<(), ConfigError> {
         if log_filter(&self.log_level).is_some() {
             return Ok(());
@@ -232,26 +232,26 @@ impl ServiceSettings {
 }
 
 impl DaemonSettings {
-    /// The weights of the embedded model: a named file, or nothing for those that came with agentd.
+    /// Path of the embedded model's weights, or `None` for the bundled ones.
     pub fn named_weights(&self) -> Option<PathBuf> {
         let weights = &self.embedded.weights;
         (weights.text != "auto").then(|| weights.path.clone())
     }
 }
 
-/// Prefix of this file's keys among all keys.
+/// Prefix of the keys of `hitl_rules.yaml`.
 const PREFIX: &str = "hitl_rules";
 
-/// The rules of all layers.
+/// The merged rules of all layers.
 #[derive(Debug, Clone)]
 pub struct RuleSettings {
-    /// All files, laid over each other.
+    /// All rule files, merged.
     pub file: RuleFile,
-    /// The same, ready for use.
+    /// The same rules, compiled.
     pub policy: Arc<Policy>,
-    /// Sources of the rules, weakest first: `built-in` and the paths of files.
+    /// Sources of the rules, lowest first: `built-in` and the paths of files.
     pub sources: Vec<String>,
-    /// The SHA-256 of all those texts, concatenated.
+    /// SHA-256 of the concatenated texts of all sources.
     pub sha256: String,
 }
 
@@ -268,10 +268,10 @@ fn rules(sources: &Sources, tools: &ToolNames, origins: &mut Origins) -> Result<
     Ok(RuleSettings { file: rules, policy, sources: names, sha256: sha256(texts.as_bytes()) })
 }
 
-/// The rules of one file alone, for who wants to try it before it is used.
+/// Rules with `text` in place of the user's file at `path`, to check it before it is used.
 ///
 /// # Errors
-/// The first thing in it that makes no sense, with its place.
+/// Returns the first invalid entry, with its place.
 pub fn rules_over(sources: &Sources, text: String, path: PathBuf) -> Result<RuleSettings, ConfigError> {
     let mut tried = sources.clone();
     tried.files.retain(|file| !(file.subject == Subject::HitlRules && matches!(file.origin, Origin::User(_))));
@@ -293,7 +293,7 @@ fn lay(
         for (name, section) in tools {
             let ours = names.ours(&name).to_owned();
             if named.insert(ours.clone(), section).is_some() {
-                // One of them would be lost, and nobody would notice.
+                // Without this error, one of the two sections would be lost silently.
                 let twice = format!("`{name}` and another name in `tools` both mean {ours}");
                 let place = ErrorPlace::File(file.origin.path(), find(&file.text, &name));
                 return Err(ConfigError::new(place, twice).with_hint(format!("put all rules under `{ours}`")));
@@ -305,7 +305,7 @@ fn lay(
     Ok(())
 }
 
-/// Locates the value: in the highest layer that set it, in the first line that holds it.
+/// Locates an invalid value: the first line that contains it, in the highest layer that set it.
 fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigError {
     let message = format!("{}: {}", error.key, error.message);
     let hint = if error.key.ends_with(".deny") {
@@ -313,7 +313,7 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     } else {
         "patterns are regular expressions without look-around; in double quotes, write each backslash twice"
     };
-    // A list of global patterns is one value of its level among others.
+    // A list of global patterns is one value within its level.
     let keys = [format!("{PREFIX}.{}", error.key), format!("{PREFIX}.{}.patterns", error.key)];
     let Some(origin) = keys.iter().find_map(|key| origins.keys.get(key)) else {
         return ConfigError::new(ErrorPlace::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
@@ -323,7 +323,7 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     ConfigError::new(ErrorPlace::File(origin.path(), place), message).with_hint(hint)
 }
 
-/// The line and column of a value, as it is written plainly or between quotes.
+/// Line and column of a value, as it is written plainly or in quotes.
 fn find(text: &str, value: &str) -> Option<(u64, u64)> {
     let written = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
     let at = |(number, line): (usize, &str)| {

@@ -1,4 +1,4 @@
-//! `models.yaml` and `MODEL_*`: the five slots; in `fallback`, the models that answer in place of others.
+//! `models.yaml` and `MODEL_*`: the five slots, and the fallback models that answer in place of others.
 
 mod environment;
 
@@ -25,29 +25,29 @@ use crate::config::{
     yaml::{self, Reader, Span},
 };
 
-/// Default address for a key without one: most programs that read such variables assume it.
+/// Default address for a key without one, which most programs that read such variables use.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// Default address of Anthropic's wire, and the variables in which people have another one and the key.
+/// Default address of Anthropic's API, and the variables for another address and the key.
 const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 const ANTHROPIC_ADDRESS_VARIABLE: &str = "ANTHROPIC_BASE_URL";
 const ANTHROPIC_KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
-/// The same of the other wire.
+/// Variables of OpenAI's API.
 const OPENAI_ADDRESS_VARIABLE: &str = "OPENAI_BASE_URL";
 const OPENAI_KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
-/// The smallest window that can be configured, in tokens.
+/// Minimum size of a context window in tokens.
 const MIN_WINDOW: u64 = 256;
 
-/// Models by slot; a slot that is not here is empty.
+/// Models by slot. Slots that are not listed are empty.
 pub type ModelSettings = Vec<(Slot, ModelPlace)>;
 
 /// Location of a model.
 #[derive(Debug, Clone)]
 pub enum ModelPlace {
-    /// Behind an address.
+    /// Model on a server.
     Server(Box<ModelConfig>),
-    /// In the daemon's own process: a GGUF file.
+    /// GGUF file that runs in the daemon's process.
     Gguf(PathBuf),
 }
 
@@ -97,7 +97,7 @@ struct TimeoutsFile {
     idle: Option<Span>,
 }
 
-/// One layer's settings of a slot, checked; and the sum of the layers so far.
+/// Checked settings of a slot, from one layer or merged from several.
 #[derive(Debug, Clone, Default)]
 struct SlotLayer {
     base_url: Option<String>,
@@ -108,11 +108,11 @@ struct SlotLayer {
     context_window: Option<u64>,
     headers: Option<BTreeMap<String, SecretString>>,
     fallback: Option<Vec<String>>,
-    /// All else, as it was written.
+    /// All other settings, as written.
     more: SlotFile,
 }
 
-/// Rule for prices.
+/// Error message for invalid prices.
 const PRICES: &str = "prices are from 0 to 10000, and each of their tiers is above the one before it";
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelSettings, ConfigError> {
@@ -153,8 +153,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     let mut settings = ModelSettings::new();
     for slot in Slot::ALL {
         let Some(layer) = slots.remove(&slot) else { continue };
-        // `chat: {temperature: 0.2}` is the model of base in another mood. Settings without any model, such as what is
-        // left where `${NAME:-}` came out empty, leave the slot empty.
+        // `chat: {temperature: 0.2}` is the model of base with other settings. Settings without any model, for example
+        // because `${NAME:-}` expanded to nothing, leave the slot empty.
         let varies_base = slot != Slot::Base && base.has_address() && origins.any_below(&format!("models.{slot}."));
         if layer.names_a_model() || varies_base {
             settings.push((slot, layer.complete(slot, &base, &anthropic, &others)?));
@@ -164,17 +164,17 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
 }
 
 impl SlotLayer {
-    /// Returns whether it names a model, if not its place.
+    /// Returns true if the layer names a model or its address.
     fn names_a_model(&self) -> bool {
         self.has_address() || self.id.is_some() || self.gguf.is_some()
     }
 
-    /// Returns whether it says where its model is. One wire has an address of its own.
+    /// Returns true if the layer determines the model's address. A key and Anthropic's wire imply a default address.
     fn has_address(&self) -> bool {
         self.base_url.is_some() || self.api_key.is_some() || self.wire == Some(Wire::Anthropic)
     }
 
-    /// Puts a higher layer above this one.
+    /// Merges a higher layer into this one.
     fn overlay(&mut self, over: Self, slot: Slot, origins: &mut Origins, origin: impl Fn(&str) -> Origin) {
         self.make_way_for(&over, slot, origins);
         let mut note = |field| origins.set(format!("models.{slot}.{field}"), &origin(field));
@@ -186,13 +186,13 @@ impl SlotLayer {
         take!(timeouts, over, note; connect, first_byte, idle);
     }
 
-    /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot has
-    /// either an address or a file.
+    /// Clears the settings that a higher layer invalidates. A key belongs to the address that it was written with and
+    /// must never be sent to another layer's address. A slot has either an address or a file.
     fn make_way_for(&mut self, over: &Self, slot: Slot, origins: &mut Origins) {
         let moved = over.base_url.is_some() && over.base_url != self.base_url;
         let mut clear = |key: &str| drop(origins.keys.remove(&format!("models.{slot}.{key}")));
         if moved || over.gguf.is_some() {
-            // Headers carry keys too.
+            // Headers may contain keys too.
             (self.api_key, self.headers) = (None, None);
             clear("api_key");
             clear("headers");
@@ -216,8 +216,8 @@ impl SlotLayer {
         if let Some(path) = self.gguf {
             return Ok(ModelPlace::Gguf(path));
         }
-        // A slot that names neither address nor key is another model on the server of base. It shares how that server
-        // is reached, but neither the limits nor the prices of base's own model.
+        // A slot that sets neither an address nor a key is another model on the server of base. It shares the
+        // connection settings, but neither the limits nor the prices of base's model.
         let names_server = self.base_url.is_some() || self.api_key.is_some();
         let has_other_wire = self.wire == Some(Wire::Anthropic) && base.wire != Some(Wire::Anthropic);
         let own_server = slot == Slot::Base || names_server || has_other_wire;
@@ -226,7 +226,7 @@ impl SlotLayer {
         let base_url = match (&server.base_url, &server.api_key) {
             (Some(url), _) => url.clone(),
             (None, _) if wire == Wire::Anthropic => anthropic.base_url()?,
-            // A key of the other wire is not for this address.
+            // A key of the other wire must not be sent to this address.
             (None, Some(_)) if server.wire != Some(Wire::Anthropic) => DEFAULT_BASE_URL.to_owned(),
             (None, _) => return Err(no_address(slot)),
         };
@@ -235,14 +235,14 @@ impl SlotLayer {
         let mut model = ModelConfig::new(wire, base_url);
         model.api_key = key;
         model.headers = self.headers.clone().or_else(|| server.headers.clone()).unwrap_or_default();
-        // Without an id, the first model that the server lists is used.
+        // Without an ID, the first model that the server lists is used.
         model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();
         model.temperature = own.temperature.as_ref().map(|temperature| temperature.value);
         model.max_tokens = own.max_tokens.as_ref().map(|tokens| tokens.value);
         model.context_window = self.context_window;
         model.native_tools = own.native_tools.or(shared.native_tools);
         model.echo_reasoning = own.echo_reasoning.or(shared.echo_reasoning).unwrap_or_default();
-        // A model that is named for pictures sees them, unless somebody knows better.
+        // The model of the vision slot sees pictures, unless configured otherwise.
         model.sees_pictures = own.sees_pictures.or((slot == Slot::Vision).then_some(true));
         model.thinking = own.thinking;
         model.effort = own.effort;
@@ -262,7 +262,7 @@ impl SlotLayer {
         Ok(ModelPlace::Server(Box::new(model)))
     }
 
-    /// A model in no slot, which only answers in place of others.
+    /// A model without a slot that only serves as a fallback.
     fn standing_by(self, name: &str, anthropic: &AnthropicDefaults) -> Result<ModelConfig, ConfigError> {
         let place = || ErrorPlace::Setting(format!("models.others.{name}"));
         let odd = |why: &str| Err(ConfigError::new(place(), why));
@@ -282,7 +282,7 @@ impl SlotLayer {
     }
 }
 
-/// The model that a name in `fallback` means; none where that is the slot itself, which only varies another one.
+/// The model that a name in `fallback` refers to. `None` if it is the slot itself, which only varies another one.
 fn fallback_named(slot: Slot, name: &str, others: &BTreeMap<String, ModelConfig>) -> Option<Fallback> {
     match (name.parse::<Slot>(), others.get(name)) {
         (Ok(own), _) if own == slot => None,
@@ -292,7 +292,7 @@ fn fallback_named(slot: Slot, name: &str, others: &BTreeMap<String, ModelConfig>
     }
 }
 
-/// Address and key of Anthropic's wire, as its programs read them from the environment.
+/// Address and key of Anthropic's API, from the environment variables of its SDKs.
 struct AnthropicDefaults {
     address: String,
     key: Option<SecretString>,
@@ -305,20 +305,20 @@ impl AnthropicDefaults {
         Self { address, key: text(ANTHROPIC_KEY_VARIABLE).map(SecretString::from) }
     }
 
-    /// The address, which is looked at only where a slot needs it: other programs read the variable, too.
+    /// The address. It is checked only if a slot needs it, as other programs read the variable too.
     fn base_url(&self) -> Result<String, ConfigError> {
         url_in(ANTHROPIC_ADDRESS_VARIABLE, &self.address)
     }
 
-    /// The key, for the server that it is meant for and for no other.
+    /// The key, only for the server that it belongs to.
     fn key_for(&self, wire: Wire, base_url: &str) -> Option<SecretString> {
         let is_meant = origin_of(base_url).is_some_and(|origin| Some(origin) == origin_of(&self.address));
         self.key.clone().filter(|_| wire == Wire::Anthropic && is_meant)
     }
 }
 
-/// The models of a provider whose key stands in the environment under the name that its own programs read, where no model is
-/// named anywhere: a key is enough.
+/// Sets up the models of a provider by its API key alone. This only applies if no model is configured and the
+/// environment has the key under the name that the provider's SDKs use.
 fn by_key_alone(
     sources: &Sources,
     slots: &mut HashMap<Slot, SlotLayer>,
@@ -331,8 +331,8 @@ fn by_key_alone(
         }
         (None, Some(_)) => {
             let address = text(OPENAI_ADDRESS_VARIABLE).unwrap_or(DEFAULT_BASE_URL);
-            // The provider's own models are at their best over Responses; of the many other servers that take such a key, all speak
-            // chat completions, and few speak anything else.
+            // The provider's own models work best over the Responses API. Other servers that take such a key all
+            // support chat completions, and few support anything else.
             let is_openai = origin_of(address) == origin_of(DEFAULT_BASE_URL);
             (if is_openai { Wire::Responses } else { Wire::OpenAi }, OPENAI_KEY_VARIABLE, address)
         }
@@ -348,7 +348,7 @@ fn by_key_alone(
         ..SlotLayer::default()
     };
     slots.entry(Slot::Base).or_default().overlay(server, Slot::Base, origins, |_| Origin::Variable(key));
-    // Elsewhere the first model that the server lists is used.
+    // At other hosts, the first model that the server lists is used.
     for (slot, id) in default_models(&host) {
         let model = SlotLayer { id: Some(id.clone()), ..SlotLayer::default() };
         slots.entry(*slot).or_default().overlay(model, *slot, origins, |_| Origin::BuiltIn);
@@ -405,7 +405,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A text; an empty one, such as an unset `${NAME:-}` gives, counts as not there.
+    /// A text. An empty one, for example from an unset `${NAME:-}`, counts as not set.
     fn optional(&self, value: Option<&Spanned<String>>) -> Result<Option<String>, ConfigError> {
         let text = value.map(|value| self.text(value)).transpose()?;
         Ok(text.filter(|text| !text.is_empty()))
@@ -434,7 +434,7 @@ impl Reader<'_> {
         Ok(key.trim().to_owned())
     }
 
-    /// Names of the models that answer in place of a slot's.
+    /// Names of the models that answer in place of a slot's model.
     fn fallback(&self, names: &[Spanned<String>]) -> Result<Vec<String>, ConfigError> {
         let name = |name: &Spanned<String>| match self.optional(Some(name))? {
             Some(text) if !is_model_id(&text) => Err(self.refuse(name, "that is no slot and no id of a model")),
@@ -444,15 +444,13 @@ impl Reader<'_> {
     }
 }
 
-/// The address in a variable.
 fn url_in(variable: &str, text: &str) -> Result<String, ConfigError> {
     check_url(text).map_err(|why| {
         ConfigError::new(ErrorPlace::Variable(variable.to_owned()), why.replace("base_url", "the address"))
     })
 }
 
-/// The address without a slash at its end, if it is one. What is wrong is said without the address: it may hold a
-/// password.
+/// Checks an address and removes its trailing slash. Error messages do not repeat it, as it may contain a password.
 fn check_url(text: &str) -> Result<String, &'static str> {
     match url::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("base_url begins with http:// or https://"),

@@ -1,4 +1,4 @@
-//! The layers, by table: files and variables in, values or errors out.
+//! Table tests of the layers: files and variables in, values or errors out.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ fn file(subject: Subject, text: &str) -> SourceFile {
     }
 }
 
-/// These files of a person above those that came with agentd.
+/// Sources with these files of a user above the built-in ones.
 pub(super) fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
     let mut all = layers::built_in();
     all.extend(files.iter().map(|(subject, text)| file(*subject, text)));
@@ -59,7 +59,7 @@ fn the_anthropic_wire_brings_its_address_and_its_key_goes_nowhere_else() {
     check("{}", &[("MODEL_BASIC_WIRE", "anthropic")], Slot::Base, &format!("{HERE}|sk-ant|"));
     let proxy = ("ANTHROPIC_BASE_URL", "http://proxy:4000/");
     check("base: {wire: anthropic}", &[proxy], Slot::Base, "http://proxy:4000|sk-ant|");
-    // The key belongs to that server and to that wire.
+    // The key is only used for that server and that wire.
     check("base: {wire: anthropic, base_url: http://127.0.0.1:8080}", &[], Slot::Base, "http://127.0.0.1:8080|-|");
     check("base: {wire: anthropic, base_url: https://api.anthropic.com}", &[proxy], Slot::Base, &format!("{HERE}|-|"));
     check("base: {base_url: https://api.anthropic.com/v1}", &[], Slot::Base, &format!("{HERE}/v1|-|"));
@@ -90,11 +90,11 @@ fn a_key_alone_is_enough_where_no_model_is_named() {
         (Slot::Base, ModelPlace::Server(model)) => model.wire,
         other => panic!("{other:?}"),
     };
-    // Compatible servers need not have more than chat completions.
+    // Compatible servers may only support chat completions.
     assert_eq!(wire(&[openai]), Wire::Responses);
     assert_eq!(wire(&[("OPENAI_BASE_URL", "https://api.openai.com/v1/"), openai]), Wire::Responses);
     assert_eq!(wire(&[("OPENAI_BASE_URL", "http://proxy/v1"), openai]), Wire::OpenAi);
-    // Whoever names a model has that one, and the key goes nowhere.
+    // A configured model takes precedence, and the key is not sent.
     check(&[openai, ("MODEL_BASIC_BASE_URL", "http://h/v1")], Slot::Base, "http://h/v1|-|");
     assert!(config(&[], &[("ANTHROPIC_API_KEY", " ")]).models.is_empty());
     let nonsense = resolve(&sources(&[], &[openai, ("OPENAI_BASE_URL", "ftp://h")])).unwrap_err();
@@ -118,7 +118,7 @@ fn models_that_answer_in_place_of_others_are_named_or_described() {
         named.collect::<Vec<_>>()
     };
     assert_eq!(fallback(Slot::Base), ["slot chat", "id small", "m at http://other"]);
-    // On the same server, what stands in for that stands in for them; but none for itself.
+    // Slots on the same server share its fallbacks, but no slot is its own fallback.
     assert_eq!(fallback(Slot::Code), ["slot chat", "id small", "m at http://other"]);
     assert_eq!(fallback(Slot::Chat), ["id small", "m at http://other"]);
     let refused = |text: &str| resolve(&sources(&[(Subject::Models, text)], &[])).unwrap_err().to_string();
@@ -195,7 +195,7 @@ vision: {gguf: ~/v.gguf}
             (Chat, "empty"),
         ],
     );
-    // An address alone is enough, and an empty variable is none.
+    // An address alone is enough, and an empty variable counts as not set.
     check(
         "",
         &[("MODEL_BASIC_BASE_URL", "http://here:1/v1/"), ("MODEL_BASIC_ID", "")],

@@ -1,9 +1,9 @@
-//! The values of the configuration as people are shown them: what the winning layer says of each key, and `•••` in place of
+//! The values of the configuration for display: each key with the value of the highest layer, and `•••` in place of
 //! every secret.
 //!
-//! They are read a second time, as plain YAML and only when somebody asks: the typed settings know neither their keys nor, of
-//! a secret, how it was written. What is a secret is known three ways: by the name of its key, by the settings that hold it as
-//! one, and by its form.
+//! They are read a second time on request, as plain YAML: the typed settings know neither their keys nor how a secret
+//! was written. Secrets are detected in three ways: by the name of the key, by the typed settings that store them as
+//! secrets, and by their form.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -18,10 +18,9 @@ use crate::config::{
     yaml,
 };
 
-/// Mask of a secret.
 const MASK: &str = "•••";
 
-/// Ends of names of secrets, in small letters and digits alone.
+/// Suffixes of names of secrets, in lower case without punctuation.
 const SECRET_ENDS: [&str; 13] = [
     "key",
     "token",
@@ -38,14 +37,14 @@ const SECRET_ENDS: [&str; 13] = [
     "dsn",
 ];
 
-/// Maps of which every value is a secret.
+/// Maps whose values are all secrets.
 const SECRET_MAPS: [&str; 2] = ["env", "headers"];
 
-/// The layers of a configuration, for whoever asks for a value.
+/// Layers of a configuration, kept for displaying values.
 #[derive(Clone)]
 pub struct ConfigValues(pub(super) Arc<Sources>);
 
-/// The texts hold secrets.
+/// Omits the texts, as they contain secrets.
 impl fmt::Debug for ConfigValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ConfigValues")
@@ -53,15 +52,15 @@ impl fmt::Debug for ConfigValues {
 }
 
 impl ConfigValues {
-    /// The value of each key that has an origin, in the same order; none where it cannot be said. `secrets` are those that the
-    /// settings hold as such, and `clean` takes known secrets out of a text.
+    /// The value of each key that has an origin, in the same order, or `None` if it cannot be determined. `secrets` are
+    /// the secrets in the typed settings, and `clean` redacts known secrets in a text.
     pub fn shown(&self, origins: &Origins, secrets: &[&str], clean: &dyn Fn(&str) -> String) -> Vec<ConfigOrigin> {
         let trees: Vec<Option<Value>> = self.0.files.iter().map(|file| self.tree(file)).collect();
         let patterns = redact::Patterns::default();
         let clean = |text: &str| patterns.clean(&clean(text)).replace(redact::MASK, MASK);
         let mask = Mask { secrets, clean: &clean };
         let value = |key: &str, origin: &Origin| {
-            // The name of a server says nothing of what is below it.
+            // A server's name is not checked for the names of secrets: it does not describe the values below it.
             let name = if is_server(key) { "" } else { key.rsplit('.').next().unwrap_or_default() };
             mask.of(name, self.value(&trees, key, origin)?).into()
         };
@@ -73,7 +72,7 @@ impl ConfigValues {
         origins.keys.iter().map(view).collect()
     }
 
-    /// The value as it stands in its layer.
+    /// The value as written in its layer.
     fn value(&self, trees: &[Option<Value>], key: &str, origin: &Origin) -> Option<Value> {
         let Sources { files, plugins, env, log_level } = &*self.0;
         match origin {
@@ -89,7 +88,7 @@ impl ConfigValues {
         let (subject, paths) = paths(key);
         let layers = files.iter().zip(trees).filter(|(file, _)| file.subject == subject);
         if is_server(key) {
-            // The layers of one server add up.
+            // A server is merged from all layers.
             let entries = layers.filter_map(|(_, tree)| find(tree.as_ref()?, &paths[0]).cloned());
             return entries.reduce(merged);
         }
@@ -100,7 +99,7 @@ impl ConfigValues {
         paths.iter().find_map(|path| find(tree.as_ref()?, path)).cloned()
     }
 
-    /// A file as a tree of values, with variables expanded. None where it is no YAML, or says nothing.
+    /// A file as a tree of values, with variables expanded. `None` if it is empty or not YAML.
     fn tree(&self, file: &SourceFile) -> Option<Value> {
         if !file.subject.file_name().ends_with(".yaml") {
             return None;
@@ -117,7 +116,7 @@ fn is_server(key: &str) -> bool {
     key.starts_with("mcp_servers.") && !key.starts_with("mcp_servers.global.")
 }
 
-/// The file of a key, and the paths under which it may stand there; none for a file that is one text.
+/// The file of a key, and its possible paths in that file. No paths if the file is a single text.
 fn paths(key: &str) -> (Subject, Vec<String>) {
     let (room, rest) = key.split_once('.').unwrap_or((key, ""));
     let either = || vec![format!("core.{rest}"), format!("optional.{rest}")];
@@ -144,7 +143,7 @@ fn paths(key: &str) -> (Subject, Vec<String>) {
     }
 }
 
-/// The value at a path. Names may have dots in them.
+/// The value at a path. Names may contain dots.
 fn find<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
     let fields = tree.as_object()?;
     if let Some(value) = fields.get(path) {
@@ -153,7 +152,7 @@ fn find<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
     fields.iter().find_map(|(name, value)| find(value, path.strip_prefix(name)?.strip_prefix('.')?))
 }
 
-/// A layer over another one, key by key.
+/// Merges a layer over another one, key by key.
 fn merged(under: Value, over: Value) -> Value {
     match (under, over) {
         (Value::Object(mut under), Value::Object(over)) => {
@@ -168,7 +167,7 @@ fn merged(under: Value, over: Value) -> Value {
     }
 }
 
-/// Has variables that a file names and that are not set stand for themselves.
+/// Defines each unset variable in the file as its own reference, `${NAME}`.
 fn name_unset(text: &str, variables: &mut HashMap<String, String>) {
     for rest in text.split("${").skip(1) {
         let name: String = rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
@@ -178,7 +177,7 @@ fn name_unset(text: &str, variables: &mut HashMap<String, String>) {
     }
 }
 
-/// Expands what the parser leaves: variables between quotes.
+/// Expands variables in quotes, which the parser leaves as they are.
 fn expand(tree: &mut Value, variables: &HashMap<String, String>) {
     match tree {
         Value::String(text) if text.contains("${") => {
@@ -192,14 +191,13 @@ fn expand(tree: &mut Value, variables: &HashMap<String, String>) {
     }
 }
 
-/// Takes secrets out of values.
 struct Mask<'a> {
     secrets: &'a [&'a str],
     clean: &'a dyn Fn(&str) -> String,
 }
 
 impl Mask<'_> {
-    /// The value of a name.
+    /// Masks the value of this name.
     fn of(&self, name: &str, value: Value) -> Value {
         if is_secret(name) || are_secrets(name, &value) {
             return hidden(value);
@@ -235,7 +233,7 @@ impl Mask<'_> {
     }
 }
 
-/// A value of which nothing is shown, but for what cannot be a secret.
+/// Masks a whole value, except for values that cannot be secret.
 fn hidden(value: Value) -> Value {
     match value {
         Value::Null | Value::Bool(_) => value,
@@ -244,19 +242,19 @@ fn hidden(value: Value) -> Value {
     }
 }
 
-/// Returns whether a value of this name is a secret. A name that goes on behind the word is about something else:
-/// `token_budget`, `api_key_env`, `max_tokens`.
+/// Returns true if a value of this name is a secret. A name in which the keyword is not at the end means something
+/// else: `token_budget`, `api_key_env`, `max_tokens`.
 fn is_secret(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     SECRET_ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Returns whether a value of this name holds several secrets. Numbers do not: `max_tokens` counts.
+/// Returns true if a value of this name holds several secrets. Numbers do not, such as `max_tokens`.
 fn are_secrets(name: &str, value: &Value) -> bool {
     !value.is_number() && name.strip_suffix('s').is_some_and(is_secret)
 }
 
-/// The text with all of its addresses without what stands before their `@`, and without the values of a query.
+/// Masks the credentials before `@` and the query values in all addresses of a text.
 fn without_credentials(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -265,7 +263,7 @@ fn without_credentials(text: &str) -> String {
         out.push_str(before);
         let end = address.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`')).unwrap_or(address.len());
         let (address, behind) = address.split_at(end);
-        // A password may have any character, so that only the last `@` is sure to stand behind it.
+        // A password may contain any character, so only the last `@` is known to end it.
         let place = match address.rsplit_once('@') {
             Some((_, place)) => {
                 out.push_str(&format!("{MASK}@"));
@@ -287,7 +285,7 @@ fn without_credentials(text: &str) -> String {
     out
 }
 
-/// A query in which only what is filled in by a search, such as `{query}`, keeps its value.
+/// Masks the values of a query, except for placeholders that a search fills in, such as `{query}`.
 fn query_without_values(query: &str) -> String {
     let pair = |pair: &str| match pair.split_once('=') {
         Some((_, value)) if value.starts_with('{') && value.ends_with('}') => pair.to_owned(),
@@ -306,7 +304,7 @@ mod tests {
     use super::*;
     use crate::config::{resolve, tests::sources};
 
-    /// The values where these files stand above those that came with agentd.
+    /// The values with these files above the built-in ones.
     fn shown(files: &[(Subject, &str)], env: &[(&str, &str)]) -> BTreeMap<String, Value> {
         let sources = Sources { log_level: Some("debug".to_owned()), ..sources(files, env) };
         let config = resolve(&sources).unwrap();

@@ -1,6 +1,6 @@
-//! One YAML file into one typed layer, with errors that name the line and the nearest valid key.
+//! Parsing of YAML files into typed layers. Errors name the line and the nearest valid key.
 //!
-//! Values with a notation of their own: times, limits that may be absent, addresses, filters of the log.
+//! Also scalar values with their own notation: times, optional limits, addresses, log filters.
 
 use std::{collections::HashMap, fmt, marker::PhantomData, path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::config::{ConfigError, ErrorPlace, Sources, layers::SourceFile, nearest};
 
-/// Reads a file. An empty one sets nothing.
+/// Parses a file. An empty one sets nothing.
 pub(super) fn parse<T: DeserializeOwned>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
@@ -29,14 +29,13 @@ fn read<T>(
     variables: &HashMap<String, String>,
     deserialize: impl Fn(&str, Options) -> Result<T, Error>,
 ) -> Result<T, ConfigError> {
-    // No snippets: the line in question may hold a key.
+    // No snippets: the line may contain a key.
     let options = options! { with_snippet: false }.with_properties(variables.clone());
     let source = if is_blank(&file.text) { "{}" } else { file.text.as_str() };
     deserialize(source, options).map_err(|error| describe(file, &error))
 }
 
-/// Reads a file as values without a schema, in which only `true` and `false` are neither words nor numbers. None where it says
-/// nothing, or cannot be read.
+/// Parses a file as untyped values. Only `true` and `false` are booleans. `None` if the file is empty or invalid.
 pub(super) fn tree(file: &SourceFile, variables: &HashMap<String, String>) -> Option<serde_json::Value> {
     if is_blank(&file.text) {
         return None;
@@ -45,7 +44,7 @@ pub(super) fn tree(file: &SourceFile, variables: &HashMap<String, String>) -> Op
     serde_saphyr::from_str_with_options(&file.text, options).ok()
 }
 
-/// Reads what the seed takes of a file.
+/// Parses the part of a file that the seed selects.
 pub(super) fn parse_seed<S: for<'de> DeserializeSeed<'de, Value = T> + Copy, T>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
@@ -58,7 +57,7 @@ pub(super) fn parse_seed<S: for<'de> DeserializeSeed<'de, Value = T> + Copy, T>(
     })
 }
 
-/// Reads what one file says over what those below it said.
+/// Reads values of one file: expands variables, resolves paths, and reports errors with their place.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) file: &'a SourceFile,
@@ -75,7 +74,7 @@ impl Reader<'_> {
         values.iter().map(|value| self.text(value)).collect()
     }
 
-    /// A path. A relative one belongs to the file's folder.
+    /// Resolves a path. A relative path refers to the file's folder.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.sources.path_in(self.file, path)
     }
@@ -85,7 +84,7 @@ impl Reader<'_> {
     }
 }
 
-/// The text of a value, with variables between quotes expanded: the parser expands plain text only, but `"${KEY}"` is
+/// The text of a value. Expands variables in quoted texts: the parser only expands plain ones, but `"${KEY}"` is
 /// expected to mean the same as `${KEY}`.
 pub(super) fn text(
     file: &SourceFile,
@@ -98,13 +97,12 @@ pub(super) fn text(
     expand(&value.value, variables).map_err(|message| ConfigError::new(place(file, value.defined), message))
 }
 
-/// Place of a value.
 pub(super) fn place(file: &SourceFile, location: Location) -> ErrorPlace {
     let known = location.line() > 0;
     ErrorPlace::File(file.origin.path(), known.then(|| (location.line(), location.column())))
 }
 
-/// A file of comments only is a document without content, which the parser would refuse.
+/// Returns true if the file has only comments. The parser would reject such a document, as it has no content.
 fn is_blank(text: &str) -> bool {
     text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#') || line == "---")
 }
@@ -114,7 +112,7 @@ fn is_quoted(file: &SourceFile, location: Location) -> bool {
     start.and_then(|start| file.text.as_bytes().get(start)).is_some_and(|byte| matches!(byte, b'"' | b'\''))
 }
 
-/// `${NAME}`, `${NAME:-default}` and `$${NAME}`, the last for a text that shall stay as it is.
+/// Expands `${NAME}` and `${NAME:-default}`. `$${NAME}` is the escape for a literal `${NAME}`.
 pub(super) fn expand(text: &str, variables: &HashMap<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -168,34 +166,34 @@ fn unknown(place: ErrorPlace, what: &str, word: &str, expected: &[&'static str])
     .with_hint(listed)
 }
 
-/// The parser says line and column at the end of its messages; ours come first.
+/// Removes the location that the parser appends to its messages. Ours comes first.
 fn without_location(message: &str) -> String {
     let first = message.lines().next().unwrap_or_default();
     first.split(" at line ").next().unwrap_or(first).trim_end_matches([',', ' ']).to_owned()
 }
 
-/// Target that logs whole messages of MCP servers, of any size and with any words in them. What matters of them stands
-/// in `agentctl mcp logs`.
+/// Log target with whole messages of MCP servers, of any size and content. `agentctl mcp logs` shows the relevant
+/// parts.
 const QUIET: &str = "rmcp";
 
-/// A length of time: `250ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds.
+/// Duration: `250ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-/// A limit, or `never`.
+/// Optional limit; `never` for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit<T>(pub Option<T>);
 
-/// A number, or `auto`.
+/// Optional value; `auto` for the default behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Auto<T>(pub Option<T>);
 
-/// A number between two bounds, both allowed.
+/// Number between two inclusive bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Within<const LOW: u64, const HIGH: u64>(pub u64);
 
 impl Span {
-    /// In milliseconds. A year, the longest there is, fits.
+    /// The duration in milliseconds. The maximum of one year fits.
     #[must_use]
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
@@ -203,18 +201,18 @@ impl Span {
 }
 
 impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
-    /// As a size in memory, which it was checked to fit.
+    /// The number as a size in memory. It was checked to fit.
     #[must_use]
     pub fn size(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
-/// Parser of one scalar, so that the types above share one visitor.
+/// Parser of one scalar. The types above share one visitor.
 trait Scalar: Sized {
     const EXPECTED: &'static str;
 
-    /// The bounds of a number, behind what is expected.
+    /// Bounds of a number, appended to `EXPECTED` in errors.
     fn bounds() -> String {
         String::new()
     }
@@ -237,13 +235,13 @@ impl Scalar for Span {
             "d" => 86_400.0,
             _ => return None,
         };
-        // A year bounds what can be meant, and keeps every later sum of times in range.
+        // The limit of a year excludes mistakes, and prevents overflow in later sums of times.
         let seconds = number.parse::<f64>().ok()? * unit;
         (0.0..=31_536_000.0).contains(&seconds).then(|| Self(Duration::from_secs_f64(seconds)))
     }
 }
 
-/// Numbers above 0, and types in which a word stands for none.
+/// Implements `Scalar` for positive numbers, and for types in which a keyword means `None`.
 macro_rules! scalars {
     ($($number:ty),*; $($absent:ident: $word:literal),*) => {
         $(impl Scalar for $number {
@@ -290,7 +288,7 @@ impl<const LOW: u64, const HIGH: u64> Scalar for Within<LOW, HIGH> {
 }
 
 impl<const LOW: u64, const HIGH: u64> Auto<Within<LOW, HIGH>> {
-    /// Reads a variable's text.
+    /// Parses the text of an environment variable.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).ok_or_else(|| format!("{text:?} is not a number from {LOW} to {HIGH}, or auto"))
     }
@@ -343,7 +341,8 @@ macro_rules! read_as_scalars {
 
 read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) Within<LOW, HIGH>);
 
-/// An address of a server. The error does not repeat it: it may hold a password, which `instead` says where to put.
+/// Parses the address of a server. Errors do not repeat it, as it may contain a password; `instead` names the right
+/// place for one.
 pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, String> {
     match Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://".to_owned()),
@@ -355,8 +354,8 @@ pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, S
     }
 }
 
-/// A filter of the log: a level for everything, or a list such as `info,agentd_models=debug`. A bare word that is no level would
-/// otherwise be taken for the name of a module, and silence all others.
+/// Parses a log filter: a level for everything, or a list such as `info,agentd_models=debug`. Returns `None` for a
+/// single word that is not a level, which would otherwise count as a module name and silence all others.
 pub fn log_filter(text: &str) -> Option<Targets> {
     let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
     let known = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());

@@ -1,8 +1,8 @@
-//! A test of a model: what it and its server can do is tried on purpose, one check after the other, before work depends on it.
+//! Test of a model: checks the capabilities of the model and its server one by one, before work depends on them.
 //!
-//! - `questions`: what is asked, and what is heard.
-//! - this file: what the answers mean. What the test shows of tools, thoughts, fields and the window is learnt as in a turn,
-//!   anew: what was learnt before is forgotten first.
+//! - `questions`: the requests, and the answers received.
+//! - this file: the interpretation of the answers. As in a turn, the results about tools, reasoning, fields and the
+//!   window are recorded. Earlier records are removed first.
 
 mod questions;
 
@@ -18,34 +18,33 @@ use agentd_engine::ProbedModel;
 
 use self::questions::{CODE_WORD, COLOUR, HeardAnswer, LongQuestion, hear};
 
-/// Requests of a test.
 const REQUESTS: u32 = 6;
 
-/// Tokens of the short ones together, with their answers, about.
+/// Approximate tokens of all short requests and their answers.
 const SHORT_TOKENS: u64 = 2_000;
 
-/// Time limit of the first answer: its server may have to load the model.
+/// Time limit of the first answer. The server may have to load the model.
 const FIRST_LIMIT: Duration = Duration::from_secs(6 * 60);
 
-/// Time limit of each further one.
+/// Time limit of each further answer.
 const LIMIT: Duration = Duration::from_secs(2 * 60);
 
-/// Part of the time of the first answer in which a cache lets the second one begin, and the least time that says something.
+/// Minimum speedup of the second answer that indicates a cache, and minimum time of the first answer for it to be
+/// significant.
 const SOONER: u32 = 3;
 const LEAST_WAIT: Duration = Duration::from_millis(600);
 
-/// A test under way. Dropping it ends it.
+/// Test in progress. Dropping it cancels it.
 pub(crate) struct ModelTest {
     probed: ProbedModel,
     session: SessionId,
     long: LongQuestion,
-    /// Checks that are left.
+    /// Remaining checks of the test.
     left: slice::Iter<'static, (Stage, &'static str, &'static str)>,
-    /// Set once a call was understood.
+    /// True once the model made a valid call.
     calls: bool,
-    /// The first answer to the long question.
+    /// First answer to the long question.
     read: Option<HeardAnswer>,
-    /// Usage of all requests so far.
     spent: Usage,
 }
 
@@ -65,7 +64,7 @@ enum Stage {
 }
 
 impl Stage {
-    /// All of them, with their names.
+    /// All checks, with their names and their messages for the built-in model.
     const ALL: &[(Self, &str, &str)] = &[
         (Self::Reach, "reachable", NO_SERVER),
         (Self::Tools, "tools", CHOSEN),
@@ -80,7 +79,7 @@ impl Stage {
     ];
 }
 
-/// Messages of checks that mean nothing to the built-in model.
+/// Messages of checks that do not apply to the built-in model.
 const NO_SERVER: &str = "does not apply: the built-in model has no server";
 const CHOSEN: &str = "does not apply: the daemon chooses the tool, and the model is asked for little";
 const HELD: &str = "does not apply: the daemon itself holds it to its window";
@@ -109,10 +108,10 @@ fn refused(what: &str, error: &ModelError) -> Finding {
 }
 
 impl ModelTest {
-    /// Prepares a test, which asks nothing yet.
+    /// Prepares a test without sending a request.
     pub(crate) fn new(probed: ProbedModel) -> Self {
         let model = &probed.model;
-        // What was seen of a smaller window is forgotten.
+        // A smaller window seen earlier is ignored.
         let window = match model.info().window_source {
             WindowSource::Refusal | WindowSource::Cut => u64::MAX,
             WindowSource::Default | WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server => {
@@ -124,7 +123,7 @@ impl ModelTest {
         Self { probed, session, long, left, calls: false, read: None, spent: Usage::default() }
     }
 
-    /// Outline of the test.
+    /// Outline of the test, with the number of requests and tokens.
     pub(crate) fn plan(&self) -> ModelTestPlan {
         let info = self.probed.model.info();
         let (requests, tokens) = if info.embedded {
@@ -135,7 +134,7 @@ impl ModelTest {
         ModelTestPlan { model: info.id.clone(), requests, tokens }
     }
 
-    /// Makes the next check; none at the end. A model that cannot be reached has no further ones.
+    /// Runs the next check. `None` at the end, or after the model could not be reached.
     pub(crate) async fn next(&mut self) -> Option<ModelCheck> {
         let (stage, name, of_built_in) = *self.left.next()?;
         let (state, message, hint) = if self.probed.model.info().embedded && stage != Stage::Reach {
@@ -164,7 +163,7 @@ impl ModelTest {
         }
     }
 
-    /// Asks the model, and counts what that took.
+    /// Sends a request to the model and counts its usage.
     async fn ask(&mut self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
         let (heard, usage) = hear(&*self.probed.model, request, limit).await;
         self.probed.count(usage).await;
@@ -175,7 +174,7 @@ impl ModelTest {
     async fn reach(&mut self) -> Finding {
         match self.ask(questions::greeting(self.session), FIRST_LIMIT).await {
             Ok(heard) => {
-                // What was learnt of a server that is not there now still holds.
+                // Only a server that answers invalidates what was learnt earlier.
                 self.probed.windows.forget(self.probed.model.info());
                 self.probed.model.forget();
                 self.probed.model.look_up().await;
@@ -190,7 +189,7 @@ impl ModelTest {
 
     async fn tools(&mut self) -> Finding {
         let mut heard = self.ask(questions::one_call(self.session), LIMIT).await;
-        // What was refused once may be so by chance.
+        // A single refusal may be accidental, so it is tried twice.
         if heard.is_ok() && !self.learnt(ChangeTopic::Tools).is_empty() {
             heard = self.ask(questions::one_call(self.session), LIMIT).await;
         }
@@ -275,7 +274,7 @@ impl ModelTest {
                 warn("the beginning was not remembered, and the server counts nothing", CURE)
             };
         }
-        // Each of its words is a token of any vocabulary, and each of its numbers.
+        // Each word and each number of the text is at least one token in any vocabulary.
         match (read >= tokens / 10 * 7, remembers) {
             (true, true) => ok(format!("{prompt_tokens} tokens were read, and their beginning remembered")),
             (true, false) => warn(
@@ -341,7 +340,7 @@ impl ModelTest {
         }
     }
 
-    /// Price of the test itself.
+    /// Cost of the test itself.
     fn price(&self) -> Finding {
         let tokens = self.spent.tokens();
         match self.spent.cost_microusd.filter(|_| self.spent.unpriced_calls == 0) {
@@ -361,7 +360,7 @@ impl ModelTest {
         }
     }
 
-    /// Changes of a topic that were learnt, in words.
+    /// Learnt changes of a topic, as text.
     fn learnt(&self, topic: ChangeTopic) -> String {
         let learnt = self.probed.model.learnt().into_iter().filter(|change| change.topic == topic);
         learnt.map(|change| change.words).collect::<Vec<_>>().join("; ")

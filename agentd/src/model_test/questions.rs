@@ -1,4 +1,4 @@
-//! Questions of a test, short but for one, which say nothing of anybody; and what is heard: one answer, and how long it took to begin.
+//! The requests of a test, short except for one and without personal data, and the answers received with their latency.
 
 use std::{
     sync::Arc,
@@ -19,23 +19,23 @@ use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// Stands at the beginning of the long question.
+/// Word at the beginning of the long question.
 pub(super) const CODE_WORD: &str = "heron-4127";
 
-/// Tokens that each answer may have. A model that thinks needs some before it says a word.
+/// Maximum tokens of each answer. A reasoning model needs some before its text.
 const ANSWER_TOKENS: u64 = 1_024;
 
-/// Tokens of the long question, about: more than servers give a model where nobody says how many it is to have.
+/// Approximate tokens of the long question. More than the default window of servers on which the window is configured.
 const LONG_TOKENS: u64 = 7_000;
 
-/// The tool that is to be called, and the word that it is to be called with.
+/// Tool that the model is asked to call, and its argument.
 const TOOL: &str = "note_word";
 const WORD: &str = "heron";
 
-/// Side of the picture that is shown, in pixels.
+/// Side length of the test picture, in pixels.
 const SIDE: u32 = 32;
 
-/// A red square: a PNG of 32 by 32 pixels.
+/// PNG of a red square, 32 by 32 pixels.
 #[rustfmt::skip]
 const RED_SQUARE: &[u8] = &[
     0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00, 0x00, 0x00, 0x20,
@@ -45,10 +45,9 @@ const RED_SQUARE: &[u8] = &[
     0xcb, 0x10, 0x3d, 0x7d, 0xfc, 0xb9, 0x8a, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
 ];
 
-/// Its colour, in the word that an answer is to have.
+/// Colour of the picture, as expected in the answer.
 pub(super) const COLOUR: &str = "red";
 
-/// Words of the long question.
 const FILLER: [&str; 12] = [
     "river", "stone", "letter", "window", "garden", "paper", "silver", "market", "bridge", "winter", "engine", "island",
 ];
@@ -80,30 +79,29 @@ fn tool() -> ToolSpec {
     }
 }
 
-/// Returns whether a call can be understood.
+/// Returns true if the call has the right tool and a valid argument.
 pub(super) fn is_call((name, arguments): &(String, String)) -> bool {
     let arguments = serde_json::from_str::<Value>(arguments).unwrap_or_default();
     name == TOOL && arguments.get("word").is_some_and(Value::is_string)
 }
 
-/// A few words.
+/// Request for a short text.
 pub(super) fn greeting(session: SessionId) -> ModelRequest {
     request(session, vec![said("Answer with the word OK, and nothing else.")], Vec::new())
 }
 
-/// A call.
 pub(super) fn one_call(session: SessionId) -> ModelRequest {
     request(session, vec![said(format!("Call the tool {TOOL} with the word {WORD}."))], vec![tool()])
 }
 
-/// Two calls in one answer.
+/// Request for two tool calls in one answer.
 pub(super) fn two_calls(session: SessionId) -> ModelRequest {
     let text =
         format!("In one answer, call the tool {TOOL} twice at once: with the word {WORD}, and with the word plover.");
     request(session, vec![said(text)], vec![tool()])
 }
 
-/// The end of a turn in which the model thought and called.
+/// Request at the end of a turn in which the model reasoned and made a call.
 pub(super) fn answered_call(session: SessionId) -> ModelRequest {
     let call =
         ToolCall { call_id: CallId::generate(), name: TOOL.to_owned(), arguments: json!({ "word": WORD }).to_string() };
@@ -119,7 +117,7 @@ pub(super) fn answered_call(session: SessionId) -> ModelRequest {
     request(session, vec![ask, called, result], vec![tool()])
 }
 
-/// A picture, and a question that only it answers.
+/// Request with a picture and a question about it.
 pub(super) fn picture(session: SessionId) -> ModelRequest {
     let picture = Picture {
         path: "uploads/square.png".to_owned(),
@@ -133,20 +131,20 @@ pub(super) fn picture(session: SessionId) -> ModelRequest {
     request(session, vec![Message::Pictures { text, pictures: vec![shown] }], Vec::new())
 }
 
-/// A request whose beginning has to be read to answer it.
+/// Long request whose beginning must be read to answer it.
 #[derive(Debug)]
 pub(super) struct LongQuestion {
     text: String,
 }
 
 impl LongQuestion {
-    /// As long as usual, or three quarters of a small window.
+    /// The usual length, or three quarters of a small window.
     pub(super) fn for_window(window: u64) -> Self {
         let tokens = LONG_TOKENS.min(window / 4 * 3);
         let mut text = format!("The code word is {CODE_WORD}. Remember it. What follows is of no meaning.\n");
         let mut line = 0usize;
         while tokens::estimate(&text) < tokens.saturating_sub(40) {
-            // Other words in other lines, so that no line can stand for all.
+            // Lines differ, so that none can substitute for the others.
             let word = |step: usize| FILLER[(line * step + step) % FILLER.len()];
             text.push_str(&format!("{line}: {} {} {} {} {}\n", word(1), word(5), word(7), word(3), word(11)));
             line += 1;
@@ -155,7 +153,6 @@ impl LongQuestion {
         Self { text }
     }
 
-    /// About how many tokens it has.
     pub(super) fn tokens(&self) -> u64 {
         tokens::estimate(&self.text)
     }
@@ -165,28 +162,27 @@ impl LongQuestion {
     }
 }
 
-/// The bytes of an answer that are kept.
+/// Maximum text of an answer that is stored, in bytes.
 const MAX_TEXT: usize = 4_000;
 
-/// Calls of an answer that are kept.
+/// Maximum number of calls of an answer that are stored.
 const MAX_CALLS: usize = 8;
 
-/// Characters of an answer that are shown.
+/// Maximum length of an excerpt in characters.
 const SHOWN: usize = 120;
 
-/// An answer.
 #[derive(Debug, Default)]
 pub(super) struct HeardAnswer {
     pub(super) text: String,
-    /// Calls: the tool and its arguments.
+    /// Calls as pairs of tool and arguments.
     pub(super) calls: Vec<(String, String)>,
     pub(super) usage: CallUsage,
-    /// Time until it began.
+    /// Time until the first output.
     pub(super) first: Duration,
 }
 
 impl HeardAnswer {
-    /// Its first words, in one line.
+    /// Beginning of the text, on one line.
     pub(super) fn excerpt(&self) -> String {
         let text: String = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
         match text.chars().count() {
@@ -197,7 +193,7 @@ impl HeardAnswer {
     }
 }
 
-/// Asks, and listens to the end. Says also what that took.
+/// Sends a request and reads the complete answer. Also returns its usage.
 pub(super) async fn hear(
     model: &dyn Model,
     request: ModelRequest,
@@ -221,13 +217,13 @@ pub(super) async fn hear(
                     true
                 }
                 ModelChunk::Reasoning(_) => true,
-                // Waits and other forms before the answer are no part of its time.
+                // Waits and retries before the answer are not part of its latency.
                 ModelChunk::Retry { .. } => false,
                 ModelChunk::WasReasoning => {
                     heard.text.clear();
                     true
                 }
-                // It broke off, and is asked for again.
+                // The answer broke off and is requested again.
                 ModelChunk::Discarded => {
                     heard = HeardAnswer { usage: heard.usage, ..HeardAnswer::default() };
                     false
@@ -242,7 +238,7 @@ pub(super) async fn hear(
     };
     let end = timeout(limit, listening).await;
     drop(chunks);
-    // One that was refused costs nothing; one that broke off does, also where nobody came to count it.
+    // A refused request costs nothing. A broken answer does, even if its usage is unknown.
     let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || !heard.first.is_zero();
     let usage = heard.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
     let heard = match end {

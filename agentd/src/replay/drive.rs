@@ -1,6 +1,6 @@
-//! Turn by turn through a recording.
+//! Replays a recording turn by turn.
 //!
-//! Ports that only a play has, and its folder, which goes with the play.
+//! Also the ports that only a replay has, and its temporary folder.
 
 use std::{
     fs::{self, DirBuilder},
@@ -29,10 +29,10 @@ use tokio::sync::mpsc;
 
 use crate::replay::{PlayError, PlayOptions};
 
-/// The name under which a play starts turns and answers.
+/// Client name of the turns and answers of a replay.
 const CLIENT: &str = "replay";
 
-/// One play.
+/// One replay in progress.
 pub(super) struct Drive<'a> {
     pub(super) engine: &'a Engine,
     pub(super) session: &'a SessionHandle,
@@ -43,7 +43,7 @@ pub(super) struct Drive<'a> {
 }
 
 impl Drive<'_> {
-    /// Plays all turns, or up to the first that does not go as recorded. Returns their number.
+    /// Replays all turns, or up to the first that deviates from the recording. Returns their number.
     pub(super) async fn all(&self) -> Result<usize, PlayError> {
         for place in 0..self.script.turns() {
             let Some(turn) = self.script.turn(place) else { break };
@@ -59,7 +59,7 @@ impl Drive<'_> {
         Ok(self.script.turns())
     }
 
-    /// Plays a turn. None where nobody listens any more.
+    /// Replays a turn. Returns `None` if the client is gone.
     async fn one(&self, turn: &RecordedTurn) -> Result<Option<TurnResult>, PlayError> {
         let mut started = self.session.start_turn(self.start(turn)).await?;
         while let Some(event) = started.events.next().await {
@@ -102,14 +102,15 @@ impl Drive<'_> {
         }
     }
 
-    /// Returns whether recorded answers are given. Never where tools run: a recording is a file from anywhere, and approves nothing.
+    /// Returns true if recorded answers are used. Never with live tools: a recording may come from anywhere and must
+    /// not approve anything.
     fn answers(&self) -> bool {
         self.options.play != Play::LiveTools
     }
 
     async fn answer(&self, interrupt: &Interrupt) -> Result<(), PlayError> {
         let recorded = self.script.question(&interrupt.ask).map(|answer| match answer {
-            // Nothing is kept of a play.
+            // Grants are not stored in a replay.
             Answer::Always { .. } | Answer::Keep { .. } => Answer::Approve,
             answer => answer,
         });
@@ -129,11 +130,11 @@ impl Drive<'_> {
             }
             Answer::Reject { reason: Some("the recording has no answer".to_owned()) }
         });
-        // It may be a subagent that asks.
+        // The question may come from a subagent.
         Ok(self.engine.answer(interrupt.id, answer, CLIENT.to_owned()).await?)
     }
 
-    /// Notes where a turn ends otherwise than recorded.
+    /// Notes how the end of a turn differs from the recording.
     fn compare(&self, recorded: Option<&RecordedEnd>, result: &TurnResult) {
         if !matches!(self.options.play, Play::Strict | Play::Learn) {
             return;
@@ -161,7 +162,7 @@ impl Drive<'_> {
     }
 }
 
-/// The time of a play: that of the recorded turn, as long as nothing real happens in it.
+/// Clock of a replay. Shows the time of the recorded turn, unless live tools or a live model run.
 pub(super) struct PlayedClock(Option<Mutex<Timestamp>>);
 
 impl PlayedClock {
@@ -170,7 +171,6 @@ impl PlayedClock {
         Self(is_played.then(|| Mutex::new(Timestamp::UNIX_EPOCH)))
     }
 
-    /// Sets the time.
     pub(super) fn set(&self, now: Timestamp) {
         if let Some(time) = &self.0 {
             *time.lock().unwrap_or_else(PoisonError::into_inner) = now;
@@ -184,7 +184,7 @@ impl Clock for PlayedClock {
     }
 }
 
-/// Keeps nothing, as nothing runs.
+/// Audit log that records nothing, as nothing runs.
 pub(super) struct NoAudit;
 
 impl Audit for NoAudit {
@@ -197,7 +197,7 @@ impl Audit for NoAudit {
     }
 }
 
-/// Changes no file: nothing runs, and what a recording says of files is a stranger's word.
+/// Snapshots that change no file. Nothing runs, and what a recording says about files is untrusted.
 pub(super) struct NoSnapshots;
 
 impl Snapshots for NoSnapshots {
@@ -220,7 +220,7 @@ impl Snapshots for NoSnapshots {
         Box::pin(std::future::ready(Ok(Changes::default())))
     }
 
-    /// Tells that all is as it is wanted.
+    /// Reports every change as undone.
     fn undo<'a>(
         &'a self,
         _: SessionId,
@@ -248,11 +248,10 @@ impl Snapshots for NoSnapshots {
     }
 }
 
-/// Folder of one play.
 pub(super) struct PlayFolder(PathBuf);
 
 impl PlayFolder {
-    /// Makes one below `base`, for its owner alone.
+    /// Creates a folder with mode 0700 below `base`.
     pub(super) fn create(base: &Path) -> io::Result<Self> {
         let path = base.join(SessionId::generate().to_string());
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
@@ -267,7 +266,7 @@ impl PlayFolder {
 impl Drop for PlayFolder {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.0);
-        // Tools may have left much in it.
+        // Tools may have left many files.
         let remove = move || {
             if let Err(error) = fs::remove_dir_all(&path) {
                 tracing::warn!("the folder of a replay stays until the next start: {error}");

@@ -1,8 +1,8 @@
-//! Plays recordings and makes them, each play in an engine of its own whose journal and files are thrown away: nothing of it is
-//! in the person's sessions, counts in their usage, or reaches a model or a network that was not asked for.
+//! Recording and replaying sessions. Each replay has its own engine, whose journal and files are discarded: it does not
+//! appear in the user's sessions or usage, and contacts no model or network unless requested.
 //!
-//! - this file: the player, an engine for one play, and a session's events for a recording; `drive`: turn by turn through a
-//!   recording, with the ports that only a play has, and its files.
+//! - this file: the player, the engine of a replay, and collecting a session's events for a recording; `drive`: the
+//!   turns of a replay, its ports and its files.
 
 mod drive;
 
@@ -36,74 +36,74 @@ use tokio_util::sync::CancellationToken;
 
 use crate::replay::drive::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 
-/// Plays at once. Each has a journal of its own.
+/// Maximum number of simultaneous replays. Each has its own journal.
 pub const PLAYS: usize = 8;
 
-/// Events that are read at once.
+/// Number of events read at a time.
 const PAGE: usize = 1000;
 
-/// Events of a recording at most, those of subagents included.
+/// Maximum number of events of a recording, including those of subagents.
 const MOST: usize = 1_000_000;
 
-/// Plays recordings, with parts of the daemon.
+/// Replays and makes recordings, using parts of the daemon.
 pub struct Player {
-    /// Folder for the files of plays. All in it is removed at the start.
+    /// Folder for the files of replays. Its content is removed at the start.
     pub folder: PathBuf,
     /// The models, for [`Play::LiveModel`].
     pub models: Arc<dyn Models>,
-    /// The tools.
+    /// The tools of the daemon.
     pub toolbox: Arc<dyn Toolbox>,
-    /// Makes the workspaces of sessions below a folder.
+    /// Creates the workspaces of sessions below a folder.
     pub workspaces: Box<dyn Fn(&Path) -> WorkspaceFolders + Send + Sync>,
     /// Limits of the undo store.
     pub snapshots: SnapshotConfig,
-    /// The language servers, for tools that run.
+    /// The language servers, for live tools.
     pub languages: Arc<dyn Languages>,
-    /// The audit log, for tools that run.
+    /// The audit log, for live tools.
     pub audit: Arc<dyn Audit>,
-    /// Takes out secrets.
+    /// Redacts secrets in a text.
     pub redact: Redaction,
-    /// Room for [`PLAYS`] at once.
+    /// Permits for [`PLAYS`] simultaneous replays.
     pub room: Semaphore,
 }
 
-/// Wishes for a play.
+/// Options of a replay.
 #[derive(Debug, Clone)]
 pub struct PlayOptions {
-    /// Parts that are real.
+    /// Parts that run live.
     pub play: Play,
-    /// Folder of the project, where the session has one.
+    /// Folder of the project, required if the session has one.
     pub project: Option<PathBuf>,
-    /// Set if tools that run may change it.
+    /// True if live tools may change the project.
     pub writable: bool,
-    /// Set if calls that need an approval run, where tools run.
+    /// True if calls that need an approval run, with live tools.
     pub approve: bool,
 }
 
-/// End of a play.
+/// Result of a replay.
 #[derive(Debug)]
 pub struct PlayOutcome {
-    /// Everything that did not go as recorded.
+    /// Deviations from the recording.
     pub problems: Vec<PlayProblem>,
-    /// Turns that were played.
+    /// Number of replayed turns.
     pub turns: usize,
-    /// The recording with the requests of this play, where they were learned.
+    /// The recording updated with this replay's requests, if it was made for that.
     pub learned: Option<Recording>,
 }
 
-/// Reason why a recording could not be played or made.
+/// Reason why a recording could not be replayed or made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
-    /// The engine refused something.
+    /// The engine returned an error.
     #[error(transparent)]
     Engine(#[from] agentd_engine::EngineError),
-    /// The journal of the play could not be made.
+    /// The journal of the replay could not be created.
     #[error("the journal of the replay could not be made")]
     Store(#[from] agentd_core::error::StoreError),
-    /// The files of the play could not be made.
+    /// The folder of the replay could not be created.
     #[error("the folder of the replay could not be made: {0}")]
     Folder(#[from] std::io::Error),
-    /// The recording has no text any more that could be read again.
+    /// The recording could not be read back after redaction.
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// The recorded session has a project, and no folder was given for it.
@@ -115,7 +115,7 @@ pub enum PlayError {
 }
 
 impl Player {
-    /// Removes what plays left behind that a stop cut off. It may block.
+    /// Removes the folders of replays that a stop cut off. Blocks.
     pub fn sweep(&self) {
         let folder = &self.folder;
         if let Err(error) = std::fs::remove_dir_all(folder)
@@ -125,10 +125,10 @@ impl Player {
         }
     }
 
-    /// A recording of a session, with the requests that it comes to under the present configuration. Secrets are taken out.
+    /// Records a session, with the requests that it produces under the current configuration. Secrets are redacted.
     ///
     /// # Errors
-    /// When the journal cannot be read, or the session cannot be played.
+    /// Fails if the journal cannot be read, or if the session cannot be replayed.
     pub async fn record(&self, engine: &Engine, session: SessionId) -> Result<Recording, PlayError> {
         let captured = gather(engine, session).await?;
         let project = engine.session(session).await?.show().await?.session.settings.project;
@@ -143,7 +143,7 @@ impl Player {
         self.clean(outcome?.learned.unwrap_or(recording))
     }
 
-    /// The recording without secrets: by their form in all texts, by their names in arguments that people were shown.
+    /// Redacts secrets: by their form in all texts, and by their names in the arguments of approvals.
     fn clean(&self, mut recording: Recording) -> Result<Recording, PlayError> {
         let clean = |text: &str| (self.redact)(text);
         for fact in recording.turns.iter_mut().flat_map(|turn| &mut turn.facts) {
@@ -158,10 +158,10 @@ impl Player {
         Ok(agentd_replay::redacted(&recording, &self.redact)?)
     }
 
-    /// Plays a recording. Its events go to `news` until nobody listens, which ends it as `stop` does.
+    /// Replays a recording. Its events are sent to `news`. Closing `news` or cancelling `stop` ends the replay.
     ///
     /// # Errors
-    /// When the play could not begin, or the engine failed it. That something goes otherwise than recorded is an outcome.
+    /// Fails if the replay could not start, or if the engine fails. Deviations from the recording are not errors.
     pub async fn play(
         &self,
         engine: &Engine,
@@ -181,7 +181,7 @@ impl Player {
             () = stop.cancelled() => Err(PlayError::Stopping),
         };
         played.drain(std::time::Duration::ZERO).await;
-        // What it holds is thrown away.
+        // The journal is discarded, so errors do not matter.
         let _ = store.close().await;
         drop(folder);
         outcome
@@ -200,7 +200,7 @@ impl Player {
         let id = SessionId::generate();
         let settings = SessionSettings { project: mount(head.project, options)?, ..played.session_defaults() };
         let first = head.surroundings.map(|mut surroundings| {
-            // They are told of the folder that it has now.
+            // The project's folder may be another one than in the recording.
             surroundings.project = settings.project.as_ref().map(|mount| mount.path.clone());
             let kind = EventKind::StateChanged { change: StateChange::Surroundings(surroundings) };
             Arc::new(Event { session_id: id, turn_id: None, seq: 1, at: head.began, kind })
@@ -214,7 +214,7 @@ impl Player {
         Ok(PlayOutcome { problems: script.problems(), turns, learned })
     }
 
-    /// An engine for one play.
+    /// Creates the engine of a replay.
     fn engine(
         &self,
         engine: &Engine,
@@ -248,12 +248,12 @@ impl Player {
             audit: if runs { Arc::clone(&self.audit) } else { Arc::new(NoAudit) },
             clock: clock.clone(),
         };
-        // That question is asked of a model, and its answer is in no recording.
+        // The request that asks a model for the intent is not part of recordings.
         Engine::new(ports, EngineConfig { ask_intent: false, ..(*engine.config()).clone() })
     }
 }
 
-/// The project of a play. With recorded results nothing changes it, and the model is told what it was told.
+/// The project of a replay. With recorded results, tools change nothing, and the model sees the recorded setting.
 fn mount(recorded: Option<RecordedProject>, options: &PlayOptions) -> Result<Option<Mount>, PlayError> {
     match (recorded, &options.project) {
         (Some(recorded), Some(path)) => {
@@ -266,14 +266,14 @@ fn mount(recorded: Option<RecordedProject>, options: &PlayOptions) -> Result<Opt
     }
 }
 
-/// A journal that nothing waits for.
+/// Opens a journal without durability, as it is discarded.
 async fn open_store(path: PathBuf) -> Result<Arc<SqliteStore>, PlayError> {
     let config = StoreConfig { durable: false, readers: 1, ..StoreConfig::at(path) };
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(config)).await;
     Ok(Arc::new(opened.map_err(|_| PlayError::Stopping)??))
 }
 
-/// Reads a session and all that worked for it.
+/// Collects the events of a session and of all its subagents.
 async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, EngineError> {
     let view = engine.session(session).await?.show().await?;
     let mut room = MOST;
@@ -284,7 +284,7 @@ async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, 
         if subagents.contains_key(&child) {
             continue;
         }
-        // One that was deleted has only its result.
+        // A deleted subagent only has its result.
         let events = read(engine, child, &mut room).await.unwrap_or_default();
         open.extend(children(&events));
         subagents.insert(child, events);
@@ -300,7 +300,7 @@ async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, 
     })
 }
 
-/// The models of the slots, each as the last turn had it: a session may have been imported from where others are configured.
+/// The models of the slots, as used by their last turns: an imported session may have used other models.
 fn models(mut models: Vec<SlotInfo>, events: &[Arc<Event>], origin: Option<&ImportOrigin>) -> Vec<SlotInfo> {
     let figures = origin.and_then(|origin| origin.context.as_ref());
     let mut told: HashMap<Slot, &str> = HashMap::new();

@@ -1,6 +1,6 @@
-//! When it is looked by itself for what is too old, and what is: the selection of data that is too old, or too much, is pure.
+//! The schedule of cleanups, and the pure selection of data that is too old or exceeds a limit.
 //!
-//! Disk usage of the data folder.
+//! Also disk usage of the data folder.
 
 use std::{
     fs, io,
@@ -28,7 +28,7 @@ use crate::{
     retention::{Retention, SCHEDULE},
 };
 
-/// The moments since which something must have been used to be kept.
+/// Start of the retention period for each kind of data. Data not used since then is expired.
 pub(super) struct KeepSince {
     now: Timestamp,
     areas: Vec<(WorkspaceArea, Timestamp)>,
@@ -53,13 +53,13 @@ impl KeepSince {
         }
     }
 
-    /// The moment before which something is too old; none where it never is.
+    /// Start of the retention period `limit`, or `None` if the data never expires.
     pub(super) fn before(&self, limit: Limit<Span>) -> Option<Timestamp> {
         ago(self.now, limit)
     }
 
-    /// The folders of a session that may be cleaned: neither it nor one that works for it, and so on its files, was
-    /// used since, and neither may they have been.
+    /// Folders of a session whose files may be cleaned, with the start of their period. Neither the session nor a
+    /// subagent, which shares its files, may be active or used since then.
     pub(super) fn areas(
         &self,
         session: &SessionSummary,
@@ -72,13 +72,12 @@ impl KeepSince {
         self.areas.iter().filter(is_due).copied().collect()
     }
 
-    /// Returns whether the contents needed to undo its changes are too old.
+    /// Returns true if the contents needed to undo the session's changes are expired.
     pub(super) fn undo(&self, session: &SessionSummary) -> bool {
         rests(session) && self.undo.is_some_and(|since| session.updated_at < since)
     }
 
-    /// The sessions that may go, those that were not used for longest first. `used` is how much of the journal is in
-    /// use.
+    /// Sessions that may be removed, least recently used first. `used` is the used size of the journal in bytes.
     pub(super) fn sessions(&self, sessions: &[SessionSummary], used: u64) -> Vec<Candidate> {
         let events: u64 = sessions.iter().map(|session| session.last_seq).sum();
         let share = |events_of: u64| {
@@ -87,7 +86,7 @@ impl KeepSince {
         };
         let candidate = |session: &SessionSummary| {
             let children = || sessions.iter().filter(|child| child.parent == Some(session.id));
-            // A person can speak to those that work for it, too.
+            // Users can also talk to subagents directly.
             let last_used = children().map(|child| child.updated_at).fold(session.updated_at, Timestamp::max);
             Candidate {
                 id: session.id,
@@ -103,36 +102,36 @@ impl KeepSince {
     }
 }
 
-/// A session that may go.
+/// Session that may be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) id: SessionId,
-    /// When it, or one that works for it, was used last.
+    /// Last use of the session or one of its subagents.
     pub(super) last_used: Timestamp,
-    /// Its size in the journal, as far as can be guessed from its share of the events.
+    /// Size in the journal in bytes, estimated by the session's share of the events.
     pub(super) bytes: u64,
-    /// It goes for its age, whatever the size of the journal.
+    /// True if the session is expired, regardless of the journal's size.
     pub(super) is_old: bool,
 }
 
-/// Returns whether nothing of it runs or waits. Whether it is open, the session itself says.
+/// Returns true if no turn of the session runs or waits. Whether clients use it is only known to the session itself.
 fn rests(session: &SessionSummary) -> bool {
     matches!(session.status, SessionStatus::Idle | SessionStatus::Interrupted)
 }
 
 fn ago(now: Timestamp, limit: Limit<Span>) -> Option<Timestamp> {
-    // Before the beginning of time is never.
+    // A period that starts before the earliest timestamp never expires anything.
     now.checked_sub(limit.0?.0).ok()
 }
 
-/// Delay of the first cleaning after the start: a person who has just begun must not wait for it.
+/// Delay of the first cleanup after the start, so that it does not slow down a user's first turns.
 const FIRST: Duration = Duration::from_secs(5 * 60);
-/// Interval of the check. The clock decides, not the waiting: a machine may have slept.
+/// Interval of the check. Due times follow the clock, not the sleeps, as the machine may be suspended.
 const LOOK: Duration = Duration::from_secs(60);
-/// Time that a due cleaning waits for the daemon to become idle.
+/// Time that a due cleanup waits for the daemon to become idle.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 
-/// Cleans from time to time, while no turn works where that can be had. Never returns.
+/// Runs scheduled cleanups, preferably while no turn runs. Never returns.
 pub async fn follow(retention: Arc<Retention>, activity: watch::Receiver<Activity>) {
     let mut next = Next::first(retention.clock.now());
     loop {
@@ -150,7 +149,7 @@ pub async fn follow(retention: Arc<Retention>, activity: watch::Receiver<Activit
     }
 }
 
-/// When the next cleaning is.
+/// Due time of the next cleanup.
 struct Next(Timestamp);
 
 impl Next {
@@ -158,11 +157,11 @@ impl Next {
         Self(now.saturating_add(FIRST).unwrap_or(now))
     }
 
-    /// Returns whether it is to be done now; then the next one is a while away.
+    /// Returns true if a cleanup is due, and then schedules the next one.
     fn has_come(&mut self, now: Timestamp, every: Option<Duration>, is_quiet: bool) -> bool {
         let Some(every) = every else { return false };
         let then = now.saturating_add(every).unwrap_or(now);
-        // The clock may have been put back.
+        // The clock may have been set back.
         self.0 = self.0.min(then.max(Self::first(now).0));
         let overdue = self.0.saturating_add(PATIENCE).unwrap_or(self.0);
         let has_come = if is_quiet { now >= self.0 } else { now >= overdue };
@@ -173,18 +172,18 @@ impl Next {
     }
 }
 
-/// A block, as the system counts them.
+/// Unit of the system's block counts, in bytes.
 const BLOCK: u64 = 512;
 
-/// Content of a folder or a file.
+/// Size of a folder or a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) files: u64,
-    /// Its size on the disk.
+    /// Size on disk in bytes.
     pub(super) bytes: u64,
 }
 
-/// Every part once.
+/// Size of each part of the data folder.
 pub(super) fn of(data: &Path) -> io::Result<Vec<PartSize>> {
     let mut parts: Vec<PartSize> =
         StoragePart::ALL.into_iter().map(|part| PartSize { part, bytes: 0, files: 0 }).collect();
@@ -200,7 +199,7 @@ pub(super) fn of(data: &Path) -> io::Result<Vec<PartSize>> {
     Ok(parts)
 }
 
-/// Content of a folder; none where it is not there.
+/// Size of a folder, or `None` if it does not exist.
 pub(super) async fn content(folder: PathBuf) -> Option<Content> {
     let measured = tokio::task::spawn_blocking(move || folder.is_dir().then(|| measure(folder))).await;
     measured.ok().flatten()
@@ -224,7 +223,7 @@ fn part(name: &str) -> StoragePart {
     }
 }
 
-/// Counts without following links. What vanishes meanwhile or cannot be looked at counts as nothing.
+/// Measures without following links. Files that disappear meanwhile or are not accessible count as empty.
 fn measure(path: PathBuf) -> Content {
     let mut content = Content::default();
     let mut left = vec![path];
@@ -242,7 +241,7 @@ fn measure(path: PathBuf) -> Content {
     content
 }
 
-/// Free space on the disk of a folder, for us; 0 where the system does not tell.
+/// Free space for this user on the disk of a folder in bytes, or 0 if it is unknown.
 pub(super) fn free_bytes(folder: &Path) -> u64 {
     nix::sys::statvfs::statvfs(folder).map_or(0, |disk| {
         let free: u64 = disk.blocks_available();
@@ -312,9 +311,9 @@ mod tests {
         check(93, &[], false);
         check(92, &[Uploads, Temp, Skills], false);
         check(69, &[Uploads, Outputs, Temp, Skills], true);
-        // The clock was put back.
+        // The clock was set back.
         check(200, &[], false);
-        // Whoever works for it has its files.
+        // A subagent uses the files of its parent.
         let (parent, child) = (session(0, 1), session(80, 1));
         let areas: Vec<_> = due.areas(&parent, &[&child]).into_iter().map(|(area, _)| area).collect();
         assert_eq!(areas, [Uploads, Temp, Skills]);
@@ -361,7 +360,7 @@ mod tests {
             assert_eq!(candidates, [Candidate { id: parent.id, last_used: day(used), bytes: 1000, is_old }]);
         };
         check(10, true);
-        // It is kept as long as somebody uses what works for it.
+        // A session is retained as long as a subagent of it is used.
         check(90, false);
     }
 
@@ -380,13 +379,13 @@ mod tests {
         check(6, hour, true, true);
         check(7, hour, true, false);
         check(66, hour, true, true);
-        // It waits for rest, but not for ever.
+        // A due cleanup waits for an idle daemon, but at most for the time limit.
         check(130, hour, false, false);
         check(185, hour, false, false);
         check(186, hour, false, true);
         check(400, None, true, false);
         check(401, hour, true, true);
-        // The machine has slept, and then its clock was put back.
+        // The machine was suspended, and then its clock was set back.
         check(9000, hour, true, true);
         check(100, hour, true, false);
         check(161, hour, true, true);

@@ -1,10 +1,10 @@
-//! Retention: unused data is removed, as the configuration says, so that nothing grows for ever.
+//! Retention: removes unused data as configured, so that the data folder does not grow without bound.
 //!
-//! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
-//! - `due`: when to clean by itself, selection of expired data, and disk usage.
+//! - [`Retention`]: the interface for the schedule and for clients. One cleanup runs at a time.
+//! - `due`: the schedule, the selection of expired data, and disk usage.
 //!
-//! The engine spares sessions that are in use, waiting or pinned; it asks the session itself. Each kind is cleaned
-//! separately: if one cannot be, the others are, and it is reported.
+//! The engine asks each session and skips those that are in use, waiting or pinned. Each kind of data is cleaned
+//! separately: if one fails, the failure is reported and the others continue.
 
 mod due;
 #[cfg(test)]
@@ -37,15 +37,15 @@ pub use self::due::follow;
 use self::due::{Candidate, KeepSince};
 use crate::config::RetentionSettings;
 
-/// Client name of scheduled cleanings.
+/// Client name of scheduled cleanups.
 pub const SCHEDULE: &str = "schedule";
 
-/// Sessions that are looked at together when many are removed.
+/// Number of sessions read per page when pruning.
 const PAGE: usize = 200;
-/// Removed sessions that are named.
+/// Maximum number of removed sessions listed in a report.
 const NAMED: usize = 1000;
 
-/// Keeps the data folder from growing for ever.
+/// Removes unused data from the data folder.
 pub struct Retention {
     engine: Engine,
     store: Arc<SqliteStore>,
@@ -53,12 +53,12 @@ pub struct Retention {
     clock: Arc<dyn Clock>,
     data: PathBuf,
     settings: watch::Sender<RetentionSettings>,
-    /// One cleaning at a time.
+    /// Held during a cleanup, so that only one runs at a time.
     turn: Mutex<()>,
 }
 
 impl Retention {
-    /// For this data folder.
+    /// Creates the retention for this data folder.
     pub fn new(
         engine: Engine,
         store: Arc<SqliteStore>,
@@ -70,7 +70,7 @@ impl Retention {
         Self { engine, store, audit, clock, data, settings: watch::Sender::new(settings), turn: Mutex::default() }
     }
 
-    /// Follows new settings from the next cleaning on.
+    /// Applies new settings from the next cleanup on.
     pub fn follow_settings(&self, settings: RetentionSettings) {
         self.settings.send_replace(settings);
     }
@@ -78,7 +78,7 @@ impl Retention {
     /// Sizes of everything in the data folder.
     ///
     /// # Errors
-    /// When the journal or the data folder cannot be read.
+    /// Fails if the journal or the data folder cannot be read.
     pub async fn storage(&self) -> Result<StorageView, EngineError> {
         let size = self.store.size().await?;
         let data = self.data.clone();
@@ -96,10 +96,10 @@ impl Retention {
         })
     }
 
-    /// Removes what is too old, or says in a trial what would go. Failed removals are reported.
+    /// Removes expired data, or with `trial` only reports it. The report includes failed removals.
     ///
     /// # Errors
-    /// When the sessions cannot be listed.
+    /// Fails if the sessions cannot be listed.
     pub async fn clean(&self, by: &str, trial: bool) -> Result<CleanReport, EngineError> {
         let _turn = self.turn.lock().await;
         let settings = self.settings.borrow().clone();
@@ -125,11 +125,11 @@ impl Retention {
         Ok(report)
     }
 
-    /// Removes the sessions that fit and were not used since then, or says in a trial which would go. Those that are in use,
-    /// wait or are pinned stay.
+    /// Removes the sessions that match `filter` and were not used since `unused_since`, or with `trial` only reports
+    /// them. Sessions that are in use, waiting or pinned are skipped.
     ///
     /// # Errors
-    /// When the sessions cannot be listed.
+    /// Fails if the sessions cannot be listed.
     pub async fn prune(
         &self,
         filter: &SessionFilter,
@@ -180,9 +180,9 @@ impl Retention {
         }
     }
 
-    /// Bytes that a session takes on the disk.
+    /// Size of a session on disk in bytes.
     async fn bytes_of(&self, session: &SessionSummary) -> u64 {
-        // A session is removed whether its size is known or not.
+        // If the size is unknown, the session is removed all the same.
         let mut bytes = self.store.event_bytes(session.id).await.unwrap_or_default();
         for folder in ["workspace", "undo", "traces"] {
             let content = due::content(self.data.join(folder).join(session.id.to_string())).await;
@@ -192,7 +192,7 @@ impl Retention {
     }
 }
 
-/// One cleaning under way.
+/// One cleanup in progress.
 struct Cleaning<'a> {
     retention: &'a Retention,
     settings: RetentionSettings,
@@ -202,10 +202,11 @@ struct Cleaning<'a> {
 }
 
 impl Cleaning<'_> {
-    /// Deletes the sessions that are too old or too many, and returns the others.
+    /// Deletes expired and excess sessions, and returns the others.
     async fn sessions(&mut self, sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
         let size = self.retention.store.size().await.ok();
-        // What was removed and is not overwritten yet still takes room: what it gives back is not looked for in others.
+        // Removed sessions still take up space until they are overwritten. No further sessions are removed for that
+        // space.
         let size = size.filter(|size| size.removed_sessions == 0);
         let used = size.map_or(0, |size| size.bytes.saturating_sub(size.spare_bytes));
         let mut excess = self.settings.journal_bytes.0.map_or(0, |most| used.saturating_sub(most));
@@ -214,7 +215,7 @@ impl Cleaning<'_> {
             if !is_old && excess == 0 {
                 break;
             }
-            // With it go its files and what is needed to undo their changes, which are not measured.
+            // Its files and undo contents are removed too. Their size is not measured.
             match self.retention.engine.expire_session(id, last_used, self.trial).await {
                 Ok(true) => {
                     excess = excess.saturating_sub(bytes);
@@ -224,7 +225,7 @@ impl Cleaning<'_> {
                 Ok(false) => self.report.kept_sessions += 1,
                 Err(error) => {
                     self.problem(&format!("could not delete session {id}"), &error);
-                    // What is left of it is for the next cleaning.
+                    // The next cleanup removes the rest of it.
                     gone.push(id);
                 }
             }
@@ -237,7 +238,7 @@ impl Cleaning<'_> {
             .collect()
     }
 
-    /// Removes what sessions have on the disk and did not use for long.
+    /// Removes files of sessions that were not used for long.
     async fn files(&mut self, sessions: &[SessionSummary]) {
         let mut children: HashMap<SessionId, Vec<&SessionSummary>> = HashMap::new();
         for session in sessions {
@@ -249,7 +250,7 @@ impl Cleaning<'_> {
             let undo_folder = self.retention.data.join("undo").join(session.id.to_string());
             let is_old = self.due.undo(session);
             let undo = if is_old { due::content(undo_folder).await } else { None };
-            // Those that work for another one have its files.
+            // A subagent uses the files of its parent session.
             let children = children.get(&session.id).map_or(&[][..], Vec::as_slice);
             let areas = if session.parent.is_some() { Vec::new() } else { self.due.areas(session, children) };
             if areas.is_empty() && undo.is_none() {
@@ -302,7 +303,7 @@ impl Cleaning<'_> {
             Ok(left) => self.report.add(CleanedPart::Leftovers, 0, left.files, left.bytes),
             Err(error) => self.problem("could not remove what was left of workspaces", &error),
         }
-        // It takes long where there is something to do, and then somebody has asked for it.
+        // Shrinking may take long, so it only runs on request.
         if !self.trial
             && by != SCHEDULE
             && let Err(error) = self.retention.store.let_shrink().await
@@ -324,7 +325,7 @@ fn part(area: WorkspaceArea) -> CleanedPart {
     }
 }
 
-/// Removes log files not written to since then. The current one is never among them.
+/// Removes rotated log files that were last written before `before`. Never removes the current one.
 fn old_logs(folder: &Path, before: Timestamp, trial: bool) -> io::Result<(u64, u64)> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),

@@ -1,4 +1,4 @@
-//! Thirty days of work, and what is left of them on the disk. [`following`]: without anybody who asks for it.
+//! Tests of cleanups over thirty days of work. [`following`] tests the schedule.
 
 mod following;
 
@@ -31,10 +31,10 @@ use super::*;
 use crate::config::yaml::{Limit, Span};
 
 const DAY: u64 = 24 * 60 * 60;
-/// The bytes of each file that a session makes.
+/// Size of each file that a session creates, in bytes.
 const RESULT: usize = 50_000;
 
-/// A clock that goes on by days.
+/// Clock that is advanced by days.
 struct Days {
     begun: Timestamp,
     day: AtomicI64,
@@ -85,7 +85,7 @@ impl World {
         model.respond_with(|_| says(&"What was said that day. ".repeat(4000)));
         let store = Arc::new(SqliteStore::open(StoreConfig::at(data.join("agentd.db"))).unwrap());
         let mut log = AuditConfig::new(&data, str::to_owned, clock.clone());
-        // Some lines a file: what is removed is told in a line of its own.
+        // A few lines per file, so that trimming has something to remove. A trim adds a line of its own.
         log.rotate_at = 2_000;
         let audit = Arc::new(AuditLog::open(log).unwrap());
         let snapshots = Arc::new(FileSnapshots::new(data.join("undo"), SnapshotConfig::default()));
@@ -112,14 +112,14 @@ impl World {
         self.folder.path().join(path)
     }
 
-    /// A session that was used today, and has something of everything.
+    /// Creates a session that was used today and has files of every kind.
     async fn session(&self) -> SessionId {
         let text = Some("What is to be done today?".to_owned());
         let start = StartTurn { text, client: "a test".to_owned(), ..StartTurn::default() };
         let (session, _) =
             self.engine.start_session_with(SessionSettings::default(), start, Default::default()).await.unwrap();
         let id = session.id();
-        // A session that has nothing to do is unloaded at once: it is found anew each time.
+        // An idle session is unloaded at once, so it is looked up again each time.
         drop(session);
         until("the turn has ended", async || {
             let view = self.engine.session(id).await.ok()?.show().await.ok()?;
@@ -129,7 +129,7 @@ impl World {
         self.engine.upload(id, "notes.txt".to_owned(), vec![b'n'; 50_000]).await.unwrap();
         let call = self.call(id);
         let before = self.snapshots.before(&call, None).await.unwrap();
-        // Of every session another one, and of a size that nothing makes smaller.
+        // Different in every session, and incompressible.
         let word = |number: usize| {
             let mut hasher = DefaultHasher::new();
             (id.to_string(), number).hash(&mut hasher);
@@ -145,7 +145,7 @@ impl World {
         id
     }
 
-    /// A call that may change anything.
+    /// Context of a call that may change anything.
     fn call(&self, session_id: SessionId) -> ToolContext {
         ToolContext {
             session_id,
@@ -230,13 +230,13 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
     };
     for part in [StoragePart::Workspaces, StoragePart::Audit] {
         let (then, now) = (bytes(14, part), bytes(29, part));
-        // A file more or less is no growth.
+        // One file more or less is not growth.
         assert!(now <= then + then / 4 + 8_192, "{part:?} has grown from {then} to {now}");
         assert!(now > 0, "{part:?}");
     }
-    // What is overwritten leaves room in it that is used again.
+    // Overwritten sessions leave space in the journal that is reused.
     assert!(bytes(29, StoragePart::Journal) < 2 * bytes(14, StoragePart::Journal), "{sizes:#?}");
-    // Nine days and the pinned one.
+    // Nine days and the pinned session.
     assert_eq!(world.engine.sessions(100).await.unwrap().len(), 10);
     assert!(world.folders("workspace") <= 11 && world.folders("undo") <= 8);
     until("contents that no session needs are removed", async || {
@@ -247,7 +247,7 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
     assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "it was pinned");
     let report = world.audit.verify(None).await.unwrap();
     assert!(report.holds(), "{report:?}");
-    // The newest file may have been begun this moment.
+    // The newest file may have just been started.
     let files = fs::read_dir(world.folder.path()).unwrap().map(|file| file.unwrap().path());
     let of_log = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("audit");
     let log: String = files.filter(of_log).map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -286,7 +286,7 @@ async fn nothing_is_taken_from_who_needs_it() {
     assert_eq!(world.engine.sessions(10).await.unwrap().len(), 1);
 }
 
-/// A cleaning is no use of the session, whatever it tells in the history.
+/// A cleanup does not count as use of the session, although it adds a notice to the history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_cleaned_is_as_old_as_before() {
     let world = World::new(settings());

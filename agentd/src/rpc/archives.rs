@@ -1,8 +1,6 @@
-//! Sessions that leave, and that come.
+//! Export and import of sessions.
 //!
-//! Recordings: made of sessions, and played.
-//!
-//! Requests to models and their answers, as they were on the wire.
+//! Also recording and replaying sessions, and the logged requests to models with their answers.
 
 use std::{
     io::{self, Write as _},
@@ -63,7 +61,7 @@ service! { Archives:
                 Ok(()) => {}
                 Err(ExportFailure::Io(error)) => tracing::debug!("an export ended early: {error}"),
                 Err(ExportFailure::Engine(error)) => {
-                    // Whoever does not read any more need not know.
+                    // A client that no longer reads does not need the error.
                     let _gone = outlet.send(Err(Refusal::from(error).into()));
                 }
             }
@@ -105,7 +103,7 @@ fn write(exporter: &Exporter, form: ExportForm, outlet: &Outlet<Piece>) -> Resul
     } else {
         exporter.archive(PieceWriter::new(outlet, |data| Ok(piece(export_piece::Part::Data(data)))))?
     };
-    // Without it the client knows that something is missing.
+    // Without a summary, the client knows that the export is incomplete.
     Ok(outlet.send(Ok(piece(export_piece::Part::Summary((&content).into()))))?)
 }
 
@@ -113,8 +111,8 @@ fn piece(part: export_piece::Part) -> v1::ExportPiece {
     v1::ExportPiece { part: Some(part) }
 }
 
-/// Hands the client's pieces on, until it has no more or nobody takes them. Where this is dropped because the client is gone,
-/// no end is told.
+/// Forwards the client's pieces until there are no more or the import ends. If the client disconnects, this future is
+/// dropped, and the import sees no end marker.
 async fn hand_on(
     mut pieces: impl Stream<Item = Result<v1::ImportPiece, Status>> + Unpin,
     queue: mpsc::Sender<SourcePiece>,
@@ -132,14 +130,14 @@ async fn hand_on(
             return;
         }
     }
-    // Where nobody takes it, the import has ended before.
+    // If the send fails, the import has already ended.
     let _gone = queue.send(Ok(None)).await;
 }
 
-/// Events of a play that may wait for its client.
+/// Maximum number of queued events of a replay.
 const QUEUE: usize = 64;
 
-/// Bytes of a recording in one message.
+/// Bytes of a recording per message.
 const PIECE: usize = if MAX_CHUNK_BYTES < 256 << 10 { MAX_CHUNK_BYTES } else { 256 << 10 };
 
 service! { Replays:
@@ -161,7 +159,7 @@ service! { Replays:
         let (sender, events) = mpsc::channel(QUEUE);
         let engine = self.engine.clone();
         let shutdown = self.shutdown.clone();
-        // Ends with the play, which ends where its client is gone or the daemon stops.
+        // Ends with the replay, which ends when the client disconnects or the daemon stops.
         tokio::spawn(async move {
             let stop = shutdown.child_token();
             let told = tell(player, engine, recording, options, update, sender.clone(), stop.clone());
@@ -169,7 +167,7 @@ service! { Replays:
             let status = tokio::select! {
                 told = &mut told => told.err(),
                 () = sender.closed() => {
-                    // What runs is ended in order before its folder goes.
+                    // The replay must end in order before its folder is removed.
                     stop.cancel();
                     told.await.err()
                 }
@@ -182,7 +180,7 @@ service! { Replays:
     }
 }
 
-/// Plays, and hands on what happens.
+/// Runs a replay and forwards its events.
 async fn tell(
     player: Arc<Player>,
     engine: agentd_engine::Engine,
@@ -200,7 +198,7 @@ async fn tell(
                 break;
             }
         }
-        // Whoever plays notices that nobody listens.
+        // Dropping the receiver ends the replay.
         drop(heard);
     };
     let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news, &stop), hand_on);
@@ -229,7 +227,7 @@ fn options(start: v1::PlayStart) -> Result<PlayOptions, Status> {
     Ok(PlayOptions { play, project, writable: start.writable, approve: start.approve })
 }
 
-/// Receives a recording. Nothing is played unless all of it came.
+/// Receives a recording. Nothing is replayed unless it is complete.
 async fn receive(
     mut parts: impl Stream<Item = Result<v1::PlayRequest, Status>> + Unpin,
 ) -> Result<(v1::PlayStart, Recording), Status> {
@@ -283,10 +281,10 @@ impl From<PlayError> for Refusal {
     }
 }
 
-/// Exchanges that are read at once.
+/// Maximum number of exchanges in one request.
 const MAX_NUMBERS: usize = 16;
 
-/// Hint on how to have requests kept.
+/// Hint on how to enable the log of requests.
 const HOW: &str = "only what is sent from then on can be kept: `agentctl run --trace` does it for a session, \
                    `trace: {requests: true}` in agentd.yaml for all";
 
@@ -320,7 +318,7 @@ fn write_exchanges(kept: &KeptExchanges, outlet: &Outlet<Result<v1::TracePiece, 
         writer.write_all(b"\n")?;
     }
     writer.flush()?;
-    // Without it the client knows that something is missing.
+    // Without a summary, the client knows that the output is incomplete.
     let summary = v1::TraceSummary { remarks: kept.remarks.clone() };
     outlet.send(Ok(v1::TracePiece { part: Some(trace_piece::Part::Summary(summary)) }))
 }

@@ -1,10 +1,8 @@
-//! The daemon itself, the data that it keeps on the disk, and the tokens and money of its model calls.
+//! The daemon itself, its storage, and the tokens and cost of its model calls.
 //!
-//! Events of all sessions, as one client's stream sees them.
-//!
-//! News are pulled when the connection has room for them, and nothing is done while there are none. Changes of a session are
-//! gathered: it is read from the journal once for all that came meanwhile. A client that does not read loses the oldest news
-//! and is told so; nobody waits for it.
+//! Also `Watch`, one client's stream of events of all sessions. Events are pulled when the connection has room for
+//! them. Changes of a session are coalesced: its summary is read from the journal once for all of them. A slow client
+//! loses the oldest events and is notified of it; nothing waits for it.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -46,7 +44,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Name of the slot of a request in errors.
 const SLOT: &str = "the model slot";
 
-/// Characters of a client's name that are kept.
+/// Maximum length of a client's name in characters. The rest is truncated.
 const LONGEST_NAME: usize = 60;
 
 service! { Daemon:
@@ -118,7 +116,7 @@ service! { Daemon:
             let check = test.next().await?;
             Some((part(Part::Check((&check).into())), test))
         });
-        // A client that stays away for good must not hold the stop of the daemon.
+        // A client that stops reading must not delay the daemon's stop.
         let ended = self.shutdown.clone().cancelled_owned();
         Ok(stream::iter([plan]).chain(checks).take_until(ended).boxed())
     }
@@ -186,7 +184,7 @@ service! { Spending:
     }
 }
 
-/// The memory that this process holds, where the system has a file that says so.
+/// Resident memory of this process in bytes, if the system reports it.
 async fn resident_bytes() -> Option<u64> {
     let status = tokio::fs::read_to_string("/proc/self/status").await.ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -194,39 +192,39 @@ async fn resident_bytes() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Default number of sessions in a snapshot.
 const DEFAULT_SESSIONS: usize = 100;
 
 /// Maximum number of sessions in a snapshot.
 const MAX_SESSIONS: usize = 1000;
 
-/// Questions and answers that a watch remembers, to tell of each once.
+/// Maximum number of questions and answers that a watch remembers to report each once.
 const MAX_TOLD: usize = 1024;
 
-/// The news of one call.
+/// Event stream of one call of `Watch`.
 pub(super) type WatchStream = ReplyStream<v1::WatchEvent>;
 
-/// A watch, and what is still to be shown in it.
+/// State of a watch, with the events that are ready to send.
 pub(super) struct Watch {
     engine: Engine,
     news: NewsReader,
     request: v1::WatchRequest,
     ready: VecDeque<Kind>,
-    /// Sessions that have changed and were not shown since.
+    /// Sessions that have changed since they were last sent.
     changed: BTreeSet<SessionId>,
-    /// Questions, and answers, that were told: the session that a subagent works for repeats both. The oldest stand first.
+    /// Questions (false) and answers (true) that were already sent, oldest first. A subagent's parent session repeats
+    /// both.
     told: VecDeque<(InterruptId, bool)>,
     shutdown: CancellationToken,
 }
 
 impl Watch {
-    /// A watch from now on.
+    /// Starts a watch that reports events from now on.
     pub(super) async fn start(
         engine: Engine,
         request: v1::WatchRequest,
         shutdown: CancellationToken,
     ) -> Result<Self, Refusal> {
-        // What happens while the snapshot is read is told behind it.
+        // Events that occur while the snapshot is read are sent after it.
         let news = engine.watch();
         let (ready, changed, told) = (VecDeque::new(), BTreeSet::new(), VecDeque::new());
         let mut watch = Self { engine, news, request, ready, changed, told, shutdown };
@@ -234,7 +232,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The stream that a client reads.
+    /// Converts the watch into the stream for the client.
     pub(super) fn into_stream(self) -> WatchStream {
         stream::unfold(Some(self), |watch| async move {
             let mut watch = watch?;
@@ -279,7 +277,7 @@ impl Watch {
         }
     }
 
-    /// Shows what there is, if the client wants that.
+    /// Adds a snapshot of the current state, if the client requested one.
     async fn look(&mut self) -> Result<(), Refusal> {
         if !self.request.snapshot {
             return Ok(());
@@ -308,7 +306,7 @@ impl Watch {
                 self.changed.remove(&session);
                 self.ready.push_back(Kind::SessionDeleted(SessionDeleted { session_id: session.to_string() }));
             }
-            // What it asks a person, the session that it works for tells, too.
+            // The parent session repeats the questions of a subagent.
             SessionNews::Fact { is_child: true, .. } if !self.request.children => {}
             SessionNews::Fact { session, seq, is_event, .. } => {
                 if is_event && let Some(event) = self.engine.stored_event(session, seq).await? {
@@ -321,7 +319,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Tells of a fact, if it is not the repetition of one that was told.
+    /// Adds the event, unless it repeats one that was already sent.
     fn tell(&mut self, event: &Event) {
         let question = match &event.kind {
             EventKind::InterruptRaised { interrupt } => Some((interrupt.id, false)),
@@ -340,7 +338,7 @@ impl Watch {
         self.ready.extend(told(event));
     }
 
-    /// A session as it is now; none where it is gone, or is not to be shown.
+    /// Current summary of a session. `None` if it was deleted or is filtered out.
     async fn summary(&self, session: SessionId) -> Result<Option<v1::SessionSummary>, Refusal> {
         let summary = self.engine.summary(session).await?;
         let shown = summary.filter(|summary| self.request.children || summary.parent.is_none());
@@ -348,7 +346,7 @@ impl Watch {
     }
 }
 
-/// The event of its own that a fact is told as, if any, besides the change of its session.
+/// The dedicated watch event of a session's event, if any. The change of the session is reported in addition.
 fn told(event: &Event) -> Option<Kind> {
     let session_id = event.session_id.to_string();
     let turn_id = || event.turn_id.map(|turn| turn.to_string()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Documents of sessions: indexed, listed, read and searched for a person.
+//! Documents of sessions: indexing, listing, reading and searching for users.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -20,17 +20,17 @@ use tonic::Status;
 
 use super::{Context, Refusal, ReplyStream};
 
-/// Steps that a client has not taken yet; more are left out, as the next one says more.
+/// Capacity for progress that the client has not read yet. Further progress is dropped, as later messages supersede it.
 const STEPS: usize = 32;
-/// Paths of one request.
+/// Maximum number of paths of one request.
 const MOST_PATHS: usize = 10_000;
-/// Documents that are open at once for one request.
+/// Maximum number of open documents for one request.
 const OPEN_AT_ONCE: usize = 300;
-/// Time limit for one search to start on further documents.
+/// Time after which one search starts on no further documents.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(120);
-/// Finds of one request.
+/// Maximum number of results of one request.
 const MOST_FINDS: usize = 200;
-/// Bytes of a query.
+/// Maximum size of a query in bytes.
 const MOST_QUERY: usize = 2000;
 
 service! { Documents:
@@ -39,10 +39,10 @@ service! { Documents:
 
     async fn index(&self, request: v1::IndexDocumentsRequest) -> Self::IndexStream {
         let mut pages = self.documents(&request.session, request.paths).await?;
-        // What can be refused is refused before anything is told.
+        // Errors of the first page are reported before the stream starts.
         let mut page = pages.next(&self.engine).await?;
         let progress = |step: DocumentProgress| part(Part::Progress((&step).into()));
-        // What was read whole when the client goes away stays.
+        // Documents that were read completely stay indexed if the client disconnects.
         Ok(self.steps(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
@@ -119,7 +119,7 @@ impl Context {
         &*self.parts().library
     }
 
-    /// Messages of work that tells how far it is: its steps, then what came of it. A client that goes away ends it.
+    /// Runs work that reports progress, and streams its progress and result. Cancelled when the client disconnects.
     fn steps<T: Send + 'static, F: Future<Output = Result<T, Refusal>> + Send + 'static>(
         &self,
         step: impl Fn(DocumentProgress) -> T + Send + Sync + 'static,
@@ -133,7 +133,7 @@ impl Context {
         let work = work(self.clone(), progress, cancel);
         tokio::spawn(async move {
             let last = work.await.map_err(Status::from);
-            // Nobody waits for it when the client is gone.
+            // The send fails if the client has disconnected.
             let _ = steps.send(last).await;
         });
         let next = |(mut told, guard): (mpsc::Receiver<_>, DropGuard)| async {
@@ -142,7 +142,7 @@ impl Context {
         stream::unfold((told, guard), next).boxed()
     }
 
-    /// The documents at these paths, each once; all of the session where there are none.
+    /// The documents at these paths, each once. Without paths, all documents of the session.
     async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Pages, Refusal> {
         let session = self.session_id(session).await?;
         if paths.len() > MOST_PATHS {
@@ -169,20 +169,20 @@ impl Context {
     }
 }
 
-/// The documents at some paths, page by page: only so many are open at once.
+/// The documents at some paths, page by page to limit the number of open files.
 struct Pages {
     session: SessionId,
     paths: VecDeque<String>,
-    /// Documents that were taken of the first path.
+    /// Number of documents already returned for the first path.
     taken: usize,
-    /// The names of all that were taken: two paths may lead to one.
+    /// Names of all returned documents, as two paths may lead to the same one.
     names: HashSet<String>,
-    /// Reasons why some were not looked for, path by path.
+    /// Reasons why some documents were not found, by path.
     notes: Vec<String>,
 }
 
 impl Pages {
-    /// The next page; none when there is no more.
+    /// The next page, or `None` at the end.
     async fn next(&mut self, engine: &Engine) -> Result<Option<Vec<OpenDocument>>, Refusal> {
         let mut documents = Vec::new();
         while documents.len() < OPEN_AT_ONCE
@@ -195,7 +195,7 @@ impl Pages {
                 let below = if path.is_empty() { String::new() } else { format!(" below {path}") };
                 self.notes.push(format!("not all documents{below} were found: {cut}"));
             }
-            // Some of them may have gone away since they were counted.
+            // Some documents may have disappeared since they were counted.
             self.taken += wanted;
             if page.found <= wanted {
                 self.paths.pop_front();
@@ -207,7 +207,7 @@ impl Pages {
         Ok(Some(documents).filter(|documents| !documents.is_empty()))
     }
 
-    /// The number of those that are left.
+    /// Number of remaining documents.
     async fn left(&mut self, engine: &Engine) -> Result<usize, Refusal> {
         let mut left = 0;
         while let Some(path) = self.paths.pop_front() {
@@ -219,7 +219,7 @@ impl Pages {
     }
 }
 
-/// Searches page after page, until it has taken too long: then the rest is counted.
+/// Searches page after page until the time limit. The remaining documents are only counted.
 async fn search_all(
     engine: &Engine,
     knowledge: &dyn Knowledge,

@@ -1,7 +1,6 @@
-//! What is brought along, for people: projects, and trust in them; plugins and skills: which there are, what is wrong with them,
-//! and how one is added and removed.
+//! Extensions: projects and trust in them; plugins and skills: listing them with their problems, adding and removing.
 //!
-//! MCP servers: those of the configuration, and those that clients bring for sessions.
+//! Also MCP servers: those of the configuration, and those that clients bring for sessions.
 
 use std::path::PathBuf;
 
@@ -34,7 +33,7 @@ use crate::{
     rpc::{Context, Refusal, absolute},
 };
 
-/// Message of a failed look at a skill.
+/// Error message if a skill could not be read.
 const UNREADABLE: &str = "the skill could not be looked at";
 
 service! { Projects:
@@ -54,7 +53,7 @@ service! { Projects:
 service! { Plugins:
     async fn list(&self, request: v1::ListPluginsRequest) -> v1::ListPluginsResponse {
         let plugins = match request.as_known {
-            // As they were when they were looked at last.
+            // Reports from the last check of their files.
             true => self.control.recipe.plugins.installed().iter().map(|plugin| plugin.report.clone()).collect(),
             false => self.control.list_plugins().await?,
         };
@@ -100,7 +99,7 @@ service! { Skills:
             }
             Some(check_skill_request::What::Name(name)) => {
                 let named = self.reports(&request.session).await?.into_iter().filter(|report| report.skill.name == name);
-                // The one that is used, where several have the name.
+                // If several skills have the name, the one in use.
                 let used = named.min_by_key(|report| !report.usable);
                 used.ok_or_else(|| unknown("skill", &name, "agentctl skills list shows all"))?
             }
@@ -121,7 +120,7 @@ service! { Skills:
 }
 
 impl Context {
-    /// All skills: those of a session's project too, where one is named.
+    /// Reports of all skills, including those of the session's project if one is named.
     async fn reports(&self, session: &str) -> Result<Vec<SkillReport>, Refusal> {
         let session = self.named_session(session).await?;
         let workspace = match session {
@@ -133,7 +132,7 @@ impl Context {
         Ok(reports)
     }
 
-    /// Notes the form in which models are shown each.
+    /// Notes in each report how the skill is listed to models.
     async fn note_listings(&self, session: Option<SessionId>, reports: &mut [SkillReport]) -> Result<(), Refusal> {
         let skills = self.engine.skills(session).await?;
         for report in reports.iter_mut().filter(|report| report.usable) {
@@ -143,7 +142,7 @@ impl Context {
         Ok(())
     }
 
-    /// Gives a session the servers of a request.
+    /// Sets the MCP servers of a session from a request.
     async fn bring_servers(&self, request: v1::SetSessionServersRequest) -> Result<(Vec<ServerReport>, u64), Refusal> {
         let session = self.session(&request.session).await?;
         if session.show().await?.session.settings.parent.is_some() {
@@ -155,7 +154,7 @@ impl Context {
         let brought = &self.parts().session_servers;
         let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
         tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
-        // It may have been deleted meanwhile.
+        // The session may have been deleted meanwhile.
         if let Err(gone) = self.session_id(&request.session).await {
             brought.remove(session.id()).await;
             return Err(gone);
@@ -163,7 +162,7 @@ impl Context {
         Ok((set.servers, set.version))
     }
 
-    /// The name of a server, if there is one of that name.
+    /// Returns the name if a server has it, or an error with a suggestion.
     fn known(&self, name: String) -> Result<String, Refusal> {
         let reports = self.parts().mcp.report();
         if reports.iter().any(|server| server.name == name) {
@@ -236,7 +235,7 @@ service! { Mcp:
     }
 
     async fn set_session_servers(&self, request: v1::SetSessionServersRequest) -> v1::SetSessionServersResponse {
-        // Whoever gives up the call does not leave it half done.
+        // Spawned, so that a client that cancels the call does not leave it half done.
         let context = self.clone();
         let set = tokio::spawn(async move { context.bring_servers(request).await });
         let (servers, version) = set.await.map_err(|_| Refusal::stopping())??;

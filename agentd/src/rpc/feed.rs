@@ -1,11 +1,11 @@
-//! A session's events as one client's stream sees them.
+//! One client's stream of a session's events.
 //!
-//! Events are pulled when the connection has room for them. A client that stops reading stops the pulling and nothing
-//! else: the engine keeps a bounded queue for every reader, drops the deltas that do not fit and reads the rest from
-//! the journal once the client is back.
+//! Events are pulled when the connection has room for them. A client that stops reading only stops the pulling: the
+//! engine has a bounded queue per reader, drops the deltas that do not fit, and reads the rest from the journal once
+//! the client continues.
 //!
-//! What is asked of the client of a turn: calls of its tools, and questions about the files that it holds. The lines end with the
-//! client's half of the stream, and with them every call and question that waits.
+//! Also the requests to the client of a turn: calls of its tools, and questions about files that it holds. Pending
+//! requests are dropped when the client closes its half of the stream.
 
 use std::collections::HashMap;
 
@@ -32,27 +32,27 @@ use tonic::Status;
 
 use crate::rpc::{Refusal, ReplyStream};
 
-/// The events of one call.
+/// Event stream of one call.
 pub(super) type EventStream = ReplyStream<v1::Event>;
 
-/// When a feed ends, if the daemon does not stop first.
+/// Condition that ends a feed, unless the daemon stops first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
-    /// With the client.
+    /// When the client disconnects.
     Forever,
-    /// With the end of this turn.
+    /// When this turn ends.
     TurnEnds(TurnId),
-    /// When everything stored was shown.
+    /// When all stored events were sent.
     Current,
 }
 
-/// Notices of the reader of a client's commands for the client's own stream. Each turn has room for many, and few ever
-/// come: so that room is small.
+/// Message from the reader of a client's commands to the client's own stream. The contents are boxed, as every turn
+/// reserves capacity for many notices and few are ever sent.
 #[derive(Debug)]
 pub(super) enum ClientNotice {
-    /// A command was refused; the turn continues.
+    /// A command was refused. The turn continues.
     Refused(Box<Refusal>),
-    /// The client broke the protocol; its stream ends, the turn continues.
+    /// The client violated the protocol. Its stream ends, the turn continues.
     Broken(Box<Refusal>),
     /// The model calls a tool of the client.
     ToolRequested(Box<ClientToolCall>),
@@ -60,31 +60,31 @@ pub(super) enum ClientNotice {
     FileRequested(Box<ClientFileRequest>),
 }
 
-/// A feed and what ends with it.
+/// Feed of one client, and everything that ends with it.
 pub(super) struct Feed {
     pub(super) subscription: Subscription,
     pub(super) until: Until,
-    /// The turn that remarks are about.
+    /// Turn that the notices refer to.
     pub(super) turn_id: Option<TurnId>,
     pub(super) remarks: mpsc::Receiver<ClientNotice>,
     pub(super) shutdown: CancellationToken,
-    /// Ends the reader of commands when the client is gone.
+    /// Stops the reader of commands when the client disconnects.
     pub(super) _reader: Option<DropGuard>,
-    /// The number of the last event that was shown, at which notices are reported.
+    /// Sequence number of the last event sent. Notices get this number.
     pub(super) seen: u64,
 }
 
-/// An event, or why there is none; and whether another may come.
+/// The next event or error, and true if more may follow.
 type NextEvent = (Result<v1::Event, Status>, bool);
 
 impl Feed {
-    /// A feed without commands.
+    /// Creates a feed without commands.
     pub(super) fn of_reader(subscription: Subscription, until: Until, seen: u64, shutdown: CancellationToken) -> Self {
         let (_, remarks) = mpsc::channel(1);
         Self { subscription, until, turn_id: None, remarks, shutdown, _reader: None, seen }
     }
 
-    /// The stream that a client reads.
+    /// Converts the feed into the stream for the client.
     pub(super) fn into_stream(self) -> EventStream {
         stream::unfold(Some(self), |feed| async move {
             let mut feed = feed?;
@@ -100,7 +100,7 @@ impl Feed {
         }
         let end = |refusal: Refusal| Some((Err(refusal.into()), false));
         tokio::select! {
-            // What has happened is shown before what cannot happen any more.
+            // Events that have occurred are sent before requests, errors and the end at a shutdown.
             biased;
             event = self.subscription.next() => match event? {
                 Ok(event) => Some(self.show(&event)),
@@ -123,7 +123,7 @@ impl Feed {
         (Ok(event.into()), !is_last)
     }
 
-    /// Something that is asked of this client. It is no fact of the session either: the call and its result are.
+    /// Event with a request to the client. It is not stored: the session records the call and its result.
     fn asked(&self, kind: v1::event::Kind) -> NextEvent {
         let event = v1::Event {
             session_id: self.subscription.session_id().to_string(),
@@ -135,7 +135,7 @@ impl Feed {
         (Ok(event), true)
     }
 
-    /// Reports a refused command to its sender. It is no fact of the session and is not stored.
+    /// Warning about a refused command, for the client that sent it. It is not stored.
     fn warning(&self, refusal: &Refusal) -> Event {
         let kind = EventKind::Warning { code: "command_refused".to_owned(), message: refusal.sentence() };
         let session_id = self.subscription.session_id();
@@ -143,7 +143,7 @@ impl Feed {
     }
 }
 
-/// Requests from the engine to the client's stream, and who waits for the answers.
+/// Requests from the engine to the client's stream, and the channels for pending answers.
 struct Line<Q, A> {
     requests: Option<mpsc::Receiver<Q>>,
     waiting: HashMap<String, oneshot::Sender<A>>,
@@ -154,7 +154,7 @@ impl<Q, A> Line<Q, A> {
         Self { requests, waiting: HashMap::new() }
     }
 
-    /// The next request; never where there is no line, or the turn has ended.
+    /// The next request. Never returns if there is no line or the turn has ended.
     async fn next(&mut self) -> Q {
         if let Some(requests) = &mut self.requests
             && let Some(request) = requests.recv().await
@@ -164,13 +164,13 @@ impl<Q, A> Line<Q, A> {
         std::future::pending().await
     }
 
-    /// Waits for an answer. Nobody waits any more for those whose other end is gone.
+    /// Registers the channel for an answer. Channels whose other end is gone are removed.
     fn wait(&mut self, id: String, reply: oneshot::Sender<A>) {
         self.waiting.retain(|_, waiting| !waiting.is_closed());
         self.waiting.insert(id, reply);
     }
 
-    /// Refuses an answer that nothing waits for.
+    /// Rejects an answer that no request waits for.
     fn check(&self, id: &str, what: &str, hint: &str) -> Result<(), Refusal> {
         if self.waiting.get(id).is_some_and(|waiting| !waiting.is_closed()) {
             return Ok(());
@@ -179,7 +179,7 @@ impl<Q, A> Line<Q, A> {
         Err(Refusal::invalid(what.replace("{}", &format!("{shown:?}"))).with_hint(hint))
     }
 
-    /// Hands an answer over. A turn that has ended meanwhile does not need it.
+    /// Sends an answer to its request. A turn that has ended no longer needs it.
     fn reply(&mut self, id: &str, answer: A) {
         if let Some(reply) = self.waiting.remove(id) {
             let _ = reply.send(answer);
@@ -187,23 +187,23 @@ impl<Q, A> Line<Q, A> {
     }
 }
 
-/// A request to the client.
+/// Request to the client of a turn.
 pub(super) enum ClientQuestion {
-    /// A call of one of its tools.
+    /// Call of one of the client's tools.
     Tool(ClientToolRequest),
-    /// A question about a file.
+    /// Question about a file that the client holds.
     File(ClientFileQuestion),
 }
 
-/// The lines to the client of one turn.
+/// Request lines to the client of one turn.
 pub(super) struct ClientCalls {
     tools: Line<ClientToolRequest, ClientToolAnswer>,
     files: Line<ClientFileQuestion, ClientFileAnswer>,
 }
 
 impl ClientCalls {
-    /// The lines to a client that offers tools or holds files, and their other ends. They are there before the turn is: it may
-    /// call at once.
+    /// Creates the lines to a client that offers tools or holds files, and their engine ends. They must exist before
+    /// the turn, which may use them at once.
     pub(super) fn of(start: &Start) -> (Self, ClientLines) {
         let (tools, requests) = (!start.tools.is_empty()).then(ClientLine::new).unzip();
         let access = |writes| if writes { ClientFileAccess::ReadWrite } else { ClientFileAccess::Read };
@@ -212,7 +212,6 @@ impl ClientCalls {
         (Self { tools: Line::new(requests), files: Line::new(questions) }, lines)
     }
 
-    /// The next request.
     pub(super) async fn next(&mut self) -> ClientQuestion {
         tokio::select! {
             request = self.tools.next() => ClientQuestion::Tool(request),
@@ -220,7 +219,8 @@ impl ClientCalls {
         }
     }
 
-    /// Asks the client. Of one that leaves too much unread a call ends at once, and a question counts as late.
+    /// Sends a request to the client. If the client leaves too much unread, a tool call ends at once and a file
+    /// question times out.
     pub(super) fn offer(&mut self, turn: TurnId, question: ClientQuestion, stream: &mpsc::Sender<ClientNotice>) {
         match question {
             ClientQuestion::Tool(ClientToolRequest { call, reply }) => {
@@ -239,10 +239,10 @@ impl ClientCalls {
         }
     }
 
-    /// Hands an answer to the call that waits for it.
+    /// Passes an answer to the waiting call.
     ///
     /// # Errors
-    /// When no call waits for it, or its picture is none. Then the call waits on.
+    /// Fails if no call waits for it, or if its picture is invalid. In the latter case, the call keeps waiting.
     pub(super) async fn answer_tool(&mut self, engine: &Engine, answer: ToolAnswer) -> Result<(), Refusal> {
         let ToolAnswer { call_id, outcome, picture } = answer;
         let unknown = "no call {} of a tool of this client waits for an answer";
@@ -260,10 +260,10 @@ impl ClientCalls {
         Ok(())
     }
 
-    /// Hands an answer to the question that waits for it.
+    /// Passes an answer to the waiting question.
     ///
     /// # Errors
-    /// When none does.
+    /// Fails if no question waits for it.
     pub(super) fn answer_file(&mut self, answer: FileAnswer) -> Result<(), Refusal> {
         let id = answer.request_id.clone();
         let unknown = "no question {} about a file waits for an answer";

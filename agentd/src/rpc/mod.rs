@@ -1,19 +1,18 @@
-//! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
+//! The gRPC services. Each method decodes, delegates to the engine and encodes; nothing is decided here.
 //!
-//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both, and what is asked of the
-//!   client of a turn.
-//! - `sessions`: sessions, their files and worktrees; `documents`: content of documents among them; `archives`: sessions that
-//!   leave and that come, recordings, and requests to models as they were on the wire.
-//! - `policy`: pending requests, stored rules, verdicts of the rules, the audit log, and verdicts of other rules on its calls.
+//! - `turns`: starting and controlling turns, and subscribing to sessions; `feed`: the event streams of both, and
+//!   requests to the client of a turn.
+//! - `sessions`: sessions, their files and worktrees; `documents`: the content of documents among them; `archives`:
+//!   export and import, recordings, and logged requests to models.
+//! - `policy`: pending questions, grants, verdicts of the rules, the audit log, and tests of other rules on its calls.
 //! - `extensions`: projects, plugins, skills and MCP servers.
-//! - `daemon`: the daemon itself, its storage and its spending, and what happens in all sessions.
+//! - `daemon`: the daemon itself, its storage and cost, and events of all sessions.
 //!
-//! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
-//! token is cancelled. The daemon drains its turns first and cancels then, so that every stream can show its turn's
-//! end before it ends itself.
+//! [`router`] combines the services with health and reflection. [`serve`] serves clients until the token is cancelled.
+//! The daemon drains its turns before it cancels, so that every stream shows the end of its turn before it closes.
 
-/// The methods of a service: requests come without their envelope and answers leave in one, and an error is anything that
-/// becomes a [`Refusal`].
+/// Implements the methods of a service. Requests are unwrapped, answers are wrapped, and any error that converts to a
+/// [`Refusal`] is accepted.
 macro_rules! service {
     ($service:ident: $(type $stream:ident = $of:ty;)* $(
         async fn $method:ident(&$me:ident, $request:tt: $asked:ty) -> $answer:ty { $($body:tt)* }
@@ -72,13 +71,11 @@ use crate::{boot::Parts, control::DaemonControl, failure::Refusal, health::Healt
 /// Receive window of uploads on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
 
-/// Answer of a method.
 type Reply<T> = Result<Response<T>, Status>;
 
-/// Answers of a method that has several.
 type ReplyStream<T> = BoxStream<'static, Result<T, Status>>;
 
-/// Error of a method: a refusal, or the status of one.
+/// Error of a method: a status, or a refusal converted to one.
 struct MethodError(Status);
 
 impl<E> From<E> for MethodError
@@ -100,18 +97,18 @@ async fn reply<T>(work: impl Future<Output = Result<T, MethodError>>) -> Reply<T
     work.await.map(Response::new).map_err(|MethodError(status)| status)
 }
 
-/// The daemon's knowledge of itself when it begins to serve.
+/// Facts about the daemon at the time it starts to serve.
 #[derive(Clone)]
 pub struct DaemonInfo {
-    /// When it started.
+    /// Time of the daemon's start.
     pub started: Instant,
-    /// The socket that it listens on; it may have to move.
+    /// Socket on which it listens. The path may change.
     pub socket: watch::Receiver<PathBuf>,
-    /// The folder that holds the journal and the workspaces.
+    /// Folder of the journal and the workspaces.
     pub data_dir: PathBuf,
-    /// Looks after what is kept.
+    /// Health checks of the stored data.
     pub health: Arc<Health>,
-    /// The variables of models and keys that it was started with, as clients are told of them.
+    /// Digests of the variables of models and keys at the start, for comparison by clients.
     pub started_with: StartVariables,
 }
 
@@ -121,7 +118,7 @@ pub(crate) struct Context {
     engine: Engine,
     control: Arc<DaemonControl>,
     info: Arc<DaemonInfo>,
-    /// Cancelled when streams shall end.
+    /// Cancelled when streams must end.
     shutdown: CancellationToken,
 }
 
@@ -131,10 +128,10 @@ impl Context {
     }
 }
 
-/// All services. Their streams end with `UNAVAILABLE` when `shutdown` is cancelled.
+/// Creates all services. Their streams end with `UNAVAILABLE` when `shutdown` is cancelled.
 ///
 /// # Errors
-/// When the descriptors that reflection serves cannot be read, which is a defect of the build.
+/// Fails if the descriptors for reflection cannot be read, which is a defect of the build.
 pub async fn router(
     info: DaemonInfo,
     control: Arc<DaemonControl>,
@@ -152,7 +149,7 @@ pub async fn router(
         .initial_connection_window_size(4 * RECEIVE_WINDOW)
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
-        // Many ready-made clients ask for the older name of the same service.
+        // Many existing clients still use the older name of the service.
         .add_service(reflection().build_v1alpha()?);
     macro_rules! serve {
         ($($server:ident),*) => {$(
@@ -166,7 +163,7 @@ pub async fn router(
     Ok(router)
 }
 
-/// The path of a folder, which must be absolute: the daemon is somewhere else than its client.
+/// Path of a folder. It must be absolute, as the daemon has another working directory than its client.
 fn absolute(folder: String) -> Result<PathBuf, Refusal> {
     if Path::new(&folder).is_absolute() {
         return Ok(folder.into());
@@ -174,11 +171,11 @@ fn absolute(folder: String) -> Result<PathBuf, Refusal> {
     Err(Refusal::invalid("the path of the folder is not absolute").with_hint("give it from the root on"))
 }
 
-/// Serves until `shutdown` is cancelled. Then no new connection is taken, and the ones there are may take `grace` to
-/// close: one with a reader that has stopped reading would never.
+/// Serves until `shutdown` is cancelled. Then no new connections are accepted, and open ones have `grace` to close: a
+/// connection whose client stopped reading would never close.
 ///
 /// # Errors
-/// When the transport breaks; single connections do not count.
+/// Fails if the transport fails. Errors of single connections are not reported.
 pub async fn serve(
     router: Router,
     incoming: impl Stream<Item = io::Result<Io>> + Send + 'static,

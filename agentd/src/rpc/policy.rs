@@ -1,8 +1,7 @@
-//! Verdicts of the rules on calls, and the effect of a proposed file of rules; the audit log, for readers.
+//! Verdicts of the rules on calls, the effect of a proposed rule file, and reading the audit log.
 //!
-//! Verdicts of other rules on the calls in the audit log. Pure: calls in, counted changes out.
-//!
-//! Pending interrupts, and the rules that a person keeps for further ones.
+//! Also the dry run of other rules on the calls in the audit log, which is pure: calls in, counted changes out. And
+//! pending questions and grants.
 
 use std::{
     borrow::Cow,
@@ -37,10 +36,10 @@ use crate::{
     rpc::{Context, Refusal},
 };
 
-/// Calls that are compared in one request.
+/// Maximum number of calls compared in one request.
 const MOST_CALLS: usize = 1000;
 
-/// Message of a failed comparison.
+/// Error message of a failed comparison.
 const UNJUDGED: &str = "could not judge";
 
 service! { Policy:
@@ -90,7 +89,7 @@ service! { Policy:
         let runtime = tokio::runtime::Handle::current();
         let outcome = blocking(UNJUDGED, move || {
             let mut rehearsal = PolicyDryRun::new(&config.policy, &tried, &tools);
-            // Lines of one session stand together, mostly: the last standpoint is worth keeping, and no more.
+            // Consecutive lines mostly belong to the same session, so only the last subject is cached.
             let mut last: Option<(Option<SessionId>, DryRunSubject)> = None;
             context.control.each_audited(&mut |line| {
                 let AuditFact::CallDecided(decision) = &line.entry.fact else { return };
@@ -113,7 +112,7 @@ service! { Audit:
     async fn list(&self, request: v1::ListAuditRequest) -> v1::ListAuditResponse {
         let session_id = match request.session.as_str() {
             "" => None,
-            // What a deleted session did is still in the log; nobody but its whole id knows it.
+            // The log still has entries of deleted sessions, which are only found by their full ID.
             name => Some(match name.parse() {
                 Ok(id) => id,
                 Err(_) => self.session_id(name).await?,
@@ -136,7 +135,7 @@ impl Context {
         Ok(self.engine.standpoint(self.named_session(session).await?).await?)
     }
 
-    /// A session's standpoint; one that is gone stood where a new one would.
+    /// The subject for a session's calls. For a deleted session, that of a new one.
     async fn standpoint_of(&self, session: Option<SessionId>) -> DryRunSubject {
         match self.engine.standpoint(session).await {
             Ok(standpoint) => standpoint,
@@ -144,7 +143,7 @@ impl Context {
         }
     }
 
-    /// The rules that would hold with this file.
+    /// The compiled rules with this file in place of the user's.
     async fn tried(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
@@ -155,12 +154,12 @@ impl Context {
     }
 }
 
-/// Maximum number of distinct kinds of changes. Further ones are added to the most similar one.
+/// Maximum number of distinct kinds of changes. Further ones are merged by verdict.
 const MOST_KINDS: usize = 200;
-/// By this the log says that a text is not kept whole.
+/// Marker of a truncated text in the log.
 const CUT: &str = "[cut: ";
 
-/// Two sets of rules, side by side.
+/// Comparison of two sets of rules.
 pub(crate) struct PolicyDryRun<'a> {
     now: &'a Rules,
     then: &'a Rules,
@@ -170,7 +169,7 @@ pub(crate) struct PolicyDryRun<'a> {
     kinds: HashMap<Kind, AuditChange>,
 }
 
-/// Common part of changes of one kind: the tool, the verdicts, and the rule that would decide.
+/// Properties that changes of one kind share: the tool, the verdicts, and the deciding rule.
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct Kind {
     tool: String,
@@ -180,13 +179,13 @@ struct Kind {
 }
 
 impl<'a> PolicyDryRun<'a> {
-    /// These rules against those, for these tools.
+    /// Creates the comparison of two sets of rules for these tools.
     pub(crate) fn new(now: &'a Rules, then: &'a Rules, tools: &'a [ToolSpec]) -> Self {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
-    /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led
-    /// then, where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
+    /// Judges a logged decision again, by the model's original arguments, the link target recorded then, and the
+    /// session's current state. Lines of earlier versions do not record link targets.
     pub(crate) fn judge(&mut self, decision: &Decision, standpoint: &DryRunSubject) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),
@@ -201,7 +200,7 @@ impl<'a> PolicyDryRun<'a> {
         let known = self.tools.iter().find(|tool| tool.name == decision.tool);
         let tool = known.map_or_else(|| Cow::Owned(unknown_tool(&decision.tool)), Cow::Borrowed);
         let followed = leads_to.and_then(|leads_to| FollowedLink::known(&arguments, leads_to));
-        // Where a command started then, no log tells.
+        // The log does not record where a command started.
         let looked_up = LookedUp { followed, start: None };
         let comparison = Comparison {
             now: standpoint.judge(self.now, &tool, &arguments, &looked_up),
@@ -218,7 +217,7 @@ impl<'a> PolicyDryRun<'a> {
         let rule = comparison.then.rule.clone();
         let mut kind = Kind { tool: comparison.call.tool.clone(), now, then, rule };
         if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
-            // From here on by the verdicts alone, of which there are few.
+            // Beyond the limit, kinds only differ by their verdicts, of which there are few.
             kind.tool.clear();
             kind.rule.clear();
         }
@@ -227,7 +226,7 @@ impl<'a> PolicyDryRun<'a> {
         change.example = comparison;
     }
 
-    /// The outcome, the most frequent changes first.
+    /// The result, most frequent changes first.
     #[must_use]
     pub(crate) fn outcome(self) -> AuditComparison {
         let mut changes: Vec<AuditChange> = self.kinds.into_values().collect();
@@ -236,7 +235,7 @@ impl<'a> PolicyDryRun<'a> {
     }
 }
 
-/// Maximum size of a list, in bytes. One interrupt alone may have more.
+/// Maximum size of a list in bytes. A single interrupt may exceed it.
 const MOST_LISTED: usize = MAX_MESSAGE_BYTES / 2;
 
 service! { Interrupts:
@@ -244,7 +243,7 @@ service! { Interrupts:
         let session = self.named_session(&request.session).await?;
         let after = if request.after.is_empty() { None } else { Some(read_id(&request.after)?) };
         let mut pending = self.engine.interrupts(session).await?;
-        // Ids are ordered by the time at which they were made.
+        // IDs are ordered by creation time.
         pending.sort_by_key(|interrupt| interrupt.id);
         pending.retain(|interrupt| after.is_none_or(|after| interrupt.id > after));
         Ok(page(&pending))
@@ -287,7 +286,7 @@ service! { Grants:
     }
 }
 
-/// An answer out of a request.
+/// Parses the answer of a request.
 pub(super) fn read_answer(id: &str, answer: Option<v1::Answer>) -> Result<(InterruptId, Answer), Refusal> {
     Ok((read_id(id)?, answer.ok_or(WireError::Missing("the answer"))?.try_into()?))
 }
@@ -298,7 +297,7 @@ fn read_id(id: &str) -> Result<InterruptId, Refusal> {
     })
 }
 
-/// As many of them as fit into one message, at least one.
+/// As many interrupts as fit into one message, at least one.
 fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
     let mut page = v1::ListInterruptsResponse::default();
     let mut bytes = 0;
@@ -314,8 +313,8 @@ fn page(pending: &[Interrupt]) -> v1::ListInterruptsResponse {
     page
 }
 
-/// Pending interrupts of one session, for a view of the whole session: what does not fit into a message beside the rest
-/// is shown without its preview, which is in the list.
+/// Limits pending interrupts for the view of a whole session. Previews that exceed the size of a message are left out;
+/// the list of interrupts contains them.
 pub(super) fn in_view(mut pending: Vec<Interrupt>) -> Vec<Interrupt> {
     let mut bytes = 0;
     for interrupt in &mut pending {
@@ -387,7 +386,7 @@ mod tests {
         }
     }
 
-    /// Questions of one session hide none of another.
+    /// Many questions of one session must not hide those of another.
     #[test]
     fn a_list_always_fits_into_a_message_and_comes_to_its_end() {
         let pending: Vec<Interrupt> = (0..9).map(|_| interrupt(6 << 20)).chain([interrupt(1)]).collect();

@@ -16,19 +16,18 @@ use super::Refusal;
 /// Default number of listed sessions.
 const DEFAULT_SESSIONS: usize = 100;
 
-/// Default number of items.
 const DEFAULT_ITEMS: usize = 1000;
 
-/// Default number of finds.
+/// Default number of search results.
 const DEFAULT_FINDS: usize = 20;
 
-/// Maximum number of finds.
+/// Maximum number of search results.
 const MAX_FINDS: usize = 200;
 
 /// Maximum number of items.
 const MAX_ITEMS: usize = 10_000;
 
-/// Maximum size of an answer with items, in bytes of text: below what readers take in one message.
+/// Maximum size of the items in an answer in bytes, below what clients accept in one message.
 const MAX_ITEMS_BYTES: usize = 12 * 1024 * 1024;
 
 service! { Sessions:
@@ -187,7 +186,7 @@ service! { Worktrees:
 
     async fn apply(&self, request: v1::ApplyWorktreeRequest) -> v1::AppliedWorktree {
         let engine = self.engine.clone();
-        // Once begun it goes on, also where the client leaves.
+        // Spawned, so that it completes even if the client disconnects.
         let applied = tokio::spawn(async move { engine.apply_worktree(&request.worktree).await }).await;
         Ok((&applied.map_err(|error| Status::internal(error.to_string()))??).into())
     }
@@ -200,7 +199,7 @@ service! { Worktrees:
     }
 }
 
-/// Receives a file. Nothing of it is kept unless all of it came.
+/// Receives a file. Nothing is stored unless it is complete.
 async fn receive(
     mut chunks: impl Stream<Item = Result<v1::UploadChunk, Status>> + Unpin,
 ) -> Result<(v1::UploadHeader, Vec<u8>), Status> {
@@ -245,7 +244,7 @@ async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     Ok(SessionView { session: view.session, pending: super::policy::in_view(view.pending), live_turn: view.live_turn })
 }
 
-/// A place in the list of sessions, as an answer told it.
+/// Cursor in the list of sessions, from `next` of an earlier answer.
 fn place(after: &str) -> Result<Option<u64>, Refusal> {
     if after.is_empty() {
         return Ok(None);
@@ -261,7 +260,7 @@ fn given(limit: u32) -> Option<usize> {
     (limit > 0).then_some(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// The newest items that one message can carry, oldest first.
+/// The newest items that fit into one message, oldest first.
 fn newest_that_fit(items: Vec<(u64, Item)>) -> Vec<v1::NumberedItem> {
     let mut room = MAX_ITEMS_BYTES;
     let mut kept: Vec<v1::NumberedItem> = items

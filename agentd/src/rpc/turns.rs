@@ -1,4 +1,4 @@
-//! Starting, driving and watching turns.
+//! Starting, controlling and following turns.
 
 use agentd_core::{
     ids::{SessionId, TurnId},
@@ -23,7 +23,7 @@ use crate::rpc::{
     feed::{ClientCalls, ClientNotice, EventStream, Feed, Until},
 };
 
-/// Remarks that may wait for a client that does not read; more are dropped, for it does not read them either.
+/// Capacity for notices to a client. Further ones are dropped: a client that lags this far does not read them.
 const REMARK_QUEUE: usize = 64;
 
 #[tonic::async_trait]
@@ -45,7 +45,7 @@ impl Turns for Context {
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
         let gone = CancellationToken::new();
-        // What was added to a turn of somebody else leaves nothing behind that could go.
+        // A client that joined another client's turn does not affect it by leaving.
         let tells = while_connected && !started.joined;
         let reader = CommandReader { engine: self.engine.clone(), session, turn_id, client, tells, remarks };
         tokio::spawn(reader.run(frames, calls, gone.clone()));
@@ -58,10 +58,10 @@ impl Turns for Context {
             _reader: Some(gone.drop_guard()),
             seen: 0,
         };
-        // They arrive before the first event: a turn in the queue may have none for a long time.
+        // IDs are sent in headers before the first event, as a queued turn may have no events for a long time.
         let mut response = Response::new(feed.into_stream());
         for (header, id) in [(SESSION_ID_HEADER, session_id.to_string()), (TURN_ID_HEADER, turn_id.to_string())] {
-            // An id is hexadecimal digits and hyphens, which every header can hold.
+            // IDs consist of hexadecimal digits and hyphens, which are valid in headers.
             if let Ok(value) = MetadataValue::try_from(id) {
                 response.metadata_mut().insert(header, value);
             }
@@ -100,7 +100,7 @@ impl Turns for Context {
 }
 
 impl Context {
-    /// The session with this id or unique prefix.
+    /// The session with this ID or unique prefix.
     pub(super) async fn session(&self, id_or_prefix: &str) -> Result<SessionHandle, Refusal> {
         if let Ok(id) = id_or_prefix.parse()
             && let Some(session) = self.engine.live_session(id).await?
@@ -111,7 +111,7 @@ impl Context {
         Ok(self.engine.session(id).await?)
     }
 
-    /// The id of the session with this id or unique prefix.
+    /// ID of the session with this ID or unique prefix.
     pub(super) async fn session_id(&self, id_or_prefix: &str) -> Result<SessionId, Refusal> {
         if id_or_prefix.is_empty() {
             return Err(Refusal::invalid("the request names no session")
@@ -120,7 +120,7 @@ impl Context {
         Ok(self.engine.find_session(id_or_prefix).await?)
     }
 
-    /// The id of the session that is named, if one is.
+    /// ID of the named session, or `None` if the name is empty.
     pub(super) async fn named_session(&self, id_or_prefix: &str) -> Result<Option<SessionId>, Refusal> {
         match id_or_prefix {
             "" => Ok(None),
@@ -128,13 +128,13 @@ impl Context {
         }
     }
 
-    /// Starts a turn in the session that it names, or in a new one.
+    /// Starts a turn in the named session, or in a new one.
     async fn start_turn(&self, mut start: Start, lines: ClientLines) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let lent = std::mem::take(&mut start.variables);
         if lent.is_empty() {
             return self.start_turn_here(start, lines).await;
         }
-        // Before its session may be known, the turn can call a server: then it is given what was lent last, which is this.
+        // The turn may call a server before its session is known. It then uses the latest lent values, which are these.
         self.control.lend(None, lent.clone());
         let started = self.start_turn_here(start, lines).await?;
         self.control.lend(Some(started.0.id()), lent);
@@ -148,7 +148,7 @@ impl Context {
     ) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let (words, parts) = input_parts(std::mem::take(&mut start.parts))?;
         if !words.is_empty() {
-            // A line each.
+            // One line per text.
             let all: Vec<String> = start.text.take().into_iter().chain(words).collect();
             check_length(start.text.insert(all.join("\n")))?;
         }
@@ -160,7 +160,7 @@ impl Context {
             settings.get_or_insert_default().folders.extend(folders.iter().cloned().map(unnamed));
         }
         let mut start = StartTurn::try_from(start)?;
-        // Whatever a client sends: what may pass is decided here.
+        // The daemon decides which variables pass, whatever a client sends.
         start.environment = start.environment.allowed(&self.control.passed_variables());
         if start.text.is_none() && !parts.is_empty() {
             return Err(Refusal::invalid("the input has parts and no words")
@@ -193,7 +193,7 @@ impl Context {
         Ok((session, started))
     }
 
-    /// A new session, as the daemon is configured where the client says nothing.
+    /// Creates a session. Settings that the client does not set have the daemon's defaults.
     pub(super) async fn new_session(
         &self,
         settings: Option<v1::SessionSettings>,
@@ -204,14 +204,14 @@ impl Context {
     }
 }
 
-/// Carries out what a client sends into its turn. It ends with the client's half of the stream or with the feed; a
-/// command that has begun is carried out to its end either way.
+/// Executes the commands that a client sends to its turn. Ends when the client closes its half of the stream or
+/// disconnects. A command that has started is always completed.
 struct CommandReader {
     engine: Engine,
     session: SessionHandle,
     turn_id: TurnId,
     client: String,
-    /// The turn is told when the client is gone.
+    /// True if the turn is notified when the client disconnects.
     tells: bool,
     remarks: mpsc::Sender<ClientNotice>,
 }
@@ -220,7 +220,7 @@ impl CommandReader {
     async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, gone: CancellationToken) {
         self.read(&mut frames, calls, &gone).await;
         if self.tells {
-            // A client that only reads has ended its half of the stream, and is there all the same.
+            // A client that only reads closes its half of the stream but is still connected.
             gone.cancelled().await;
             if let Err(error) = self.session.client_left(self.turn_id).await {
                 tracing::debug!(turn = %self.turn_id, "could not tell the turn that its client is gone: {error}");
@@ -228,7 +228,7 @@ impl CommandReader {
         }
     }
 
-    /// Calls and questions end with the client: who sends no more frames answers nothing.
+    /// Reads commands. Pending calls and questions end with the client's half of the stream, as no answers can follow.
     async fn read(&self, frames: &mut Streaming<v1::TurnRequest>, mut calls: ClientCalls, gone: &CancellationToken) {
         loop {
             let frame = tokio::select! {
@@ -245,10 +245,10 @@ impl CommandReader {
                     let _ = self.remarks.try_send(ClientNotice::Refused(Box::new(too_large())));
                     return;
                 }
-                // Another error is the connection's end. It cancels nothing.
+                // Any other error is the end of the connection. It cancels nothing.
                 _ => return,
             };
-            // Most clients only read: they need no room for what others send.
+            // Boxed, as most clients never send commands and need no memory for them.
             let remark = match Box::pin(self.carry_out(frame.command, &mut calls)).await {
                 Ok(()) => continue,
                 Err(remark) => remark,
@@ -307,7 +307,7 @@ fn start_of(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
     Ok(start)
 }
 
-/// Refusal of a frame behind which nothing can be read.
+/// Refusal of a frame that is too large, after which the stream cannot be read.
 fn too_large() -> Refusal {
     let limit = MAX_MESSAGE_BYTES >> 20;
     let message = format!(

@@ -1,4 +1,4 @@
-//! Errors in a configuration, reported before anything is touched.
+//! Configuration errors, reported before anything is changed.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -99,7 +99,7 @@ fn what_others_can_write_is_not_obeyed() {
     assert!(fs::read_dir(home.data()).unwrap().next().is_none(), "nothing was written there");
 }
 
-/// Only an administrator can give files away.
+/// Only root can change the owner of a file.
 #[test]
 fn what_belongs_to_another_user_is_not_obeyed() {
     const NOBODY: u32 = 65534;

@@ -1,4 +1,4 @@
-//! A daemon with folders of its own, ended with the test.
+//! Daemon with temporary folders, stopped at the end of the test.
 
 use std::{
     fs,
@@ -14,22 +14,20 @@ use nix::{
     unistd::Pid,
 };
 
-/// Time limit of anything in a test. Nothing waits that long when all is well.
+/// Time limit of every wait. Never reached in a passing test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The folders of one daemon.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
-    /// Notifications of the daemon to its supervisor, which is us.
+    /// Socket for the daemon's notifications to its supervisor, which is the test.
     notify: UnixDatagram,
 }
 
-/// A daemon that runs.
 pub(crate) struct Daemon {
     child: Child,
 }
 
-/// A daemon that has ended.
+/// Exit status and output of a daemon.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -38,7 +36,7 @@ pub(crate) struct Ended {
 
 impl Home {
     pub(crate) fn new() -> Self {
-        // Not in TMPDIR: a socket's path must be short.
+        // Not in `TMPDIR`, as socket paths must be short.
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         let notify = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         notify.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -61,14 +59,13 @@ impl Home {
         fs::read_to_string(self.path().join("log")).unwrap_or_default()
     }
 
-    /// Writes a configuration file.
     pub(crate) fn configure(&self, name: &str, text: &str) {
         let file = self.path().join("config").join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
 
-    /// The daemon's command line, in an environment of its own.
+    /// Command line of the daemon, with a clean environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agentd"));
         command
@@ -101,17 +98,17 @@ impl Home {
         daemon
     }
 
-    /// Starts a daemon and waits for nothing.
+    /// Starts a daemon without waiting until it is ready.
     pub(crate) fn spawn(&self, command: &mut Command) -> Daemon {
         Daemon { child: command.spawn().unwrap() }
     }
 
-    /// Runs a daemon that is expected to end by itself.
+    /// Runs a daemon that is expected to exit.
     pub(crate) fn fails(&self, command: &mut Command) -> Ended {
         self.spawn(command).ended()
     }
 
-    /// The next thing that a daemon tells its supervisor.
+    /// The daemon's next notification to its supervisor.
     pub(crate) fn heard(&self) -> String {
         self.heard_within(PATIENCE).expect("the daemon says nothing")
     }
@@ -133,7 +130,6 @@ impl Daemon {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
 
-    /// Waits for its end.
     pub(crate) fn ended(mut self) -> Ended {
         let mut status = None;
         wait_until("the daemon ends", || {
@@ -168,7 +164,7 @@ impl Drop for Daemon {
 }
 
 impl Ended {
-    /// Checks the exit code, and that standard error says each of these.
+    /// Checks the exit code, and that standard error contains each of these texts.
     #[track_caller]
     pub(crate) fn says(&self, code: i32, words: &[&str]) {
         for word in words {
@@ -178,7 +174,6 @@ impl Ended {
     }
 }
 
-/// Looks again and again until the condition holds.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();

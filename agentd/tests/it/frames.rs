@@ -1,4 +1,4 @@
-//! Frames that the client library would never send, and services that every client may ask for.
+//! Frames that the client library never sends, and services for any gRPC client.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ async fn bare(path: PathBuf) -> Channel {
     Endpoint::from_static("http://agentd.local").connect_with_connector(connector).await.unwrap()
 }
 
-/// Runs a test with a bare connection, a client and a session.
+/// Runs a test with a raw connection, a client and a session.
 fn with_daemon<F: Future<Output = ()>>(test: impl FnOnce(Channel, Client, String) -> F) {
     let stuck = Stuck::new("1s");
     stuck.runtime.block_on(async {
@@ -90,7 +90,7 @@ fn health_and_reflection_answer() {
             assert!(names.contains(&format!("agentd.v1.{name}").as_str()), "{name} is not in {names:?}");
         }
 
-        // A limit that is reduced is told.
+        // A reduced limit is reported in a note.
         let query =
             DocumentQuery { text: "zebra".to_owned(), regex: false, limit: 500, neighbours: false, begin_by: None };
         let notes = client.search_documents(&session, &[], &query, |_| {}).await.unwrap().notes;

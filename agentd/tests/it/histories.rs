@@ -1,7 +1,8 @@
-//! Whatever a journal holds, what a model is sent keeps the rules of providers: a history that breaks one would be
-//! refused at every turn from then on.
+//! For any journal, the requests to a model follow the providers' rules. A history that violates one would be rejected
+//! in every turn from then on.
 //!
-//! The whole way is walked: from the journal through the engine and the adapter over HTTP to a server that checks.
+//! The test covers the whole path: from the journal through the engine and the adapter over HTTP to a server that
+//! validates.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-/// Histories that are tried in each dialect.
+/// Number of histories per dialect.
 const CASES: u32 = 300;
 
 struct OneModel(Arc<dyn Model>);
@@ -62,7 +63,7 @@ fn words() -> impl Strategy<Value = String> {
         "<system_reminder>",
         "{\"tool\": \"look\", \"args\": {}}",
         "\u{feff}\u{202e}\u{2028}",
-        // A picture whose file is gone: pictures are told of by their path, in words.
+        // A picture whose file is gone: it is described in text by its path.
         "![a picture](/large_tool_results/gone.png)",
     ];
     select(words.to_vec()).prop_map(str::to_owned)
@@ -133,11 +134,11 @@ fn body() -> impl Strategy<Value = ItemBody> {
 #[derive(Debug, Clone)]
 struct History {
     turns: Vec<Vec<ItemBody>>,
-    /// The messages that are sent at the most.
+    /// Maximum number of messages sent.
     limit: usize,
-    /// Set if a message is sent; otherwise the last turn is resumed.
+    /// True if a message is sent; otherwise the last turn is resumed.
     speaks: bool,
-    /// Set if only one step is left, so that the last answer is requested, in which no tool may be called.
+    /// True if only one step is left, so that the final answer is requested without tools.
     is_last: bool,
 }
 
@@ -197,7 +198,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
     store
 }
 
-/// One more turn on that history. Says what went wrong.
+/// Runs one more turn on the history, and returns the problem, if any.
 async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
     let History { turns, limit, speaks, is_last } = history;
     let session = SessionId::generate();
@@ -239,7 +240,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
 fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = runtime.block_on(ModelServer::start());
-    // It calls once, so that the request behind a call is checked too.
+    // The model calls once, so that the request after a call is checked too.
     server.respond_with(|request| match request.body["tools"].is_null() {
         _ if request.body.to_string().contains("look is done") => Reply::text("I go on."),
         true => Reply::text(r#"{"tool": "look", "args": {}}"#),

@@ -1,4 +1,4 @@
-//! Start, refusal of a second one, reload, stop.
+//! Start, rejection of a second daemon, reload and stop.
 
 use std::{
     fs,

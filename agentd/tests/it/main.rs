@@ -1,5 +1,5 @@
-//! The real binary: how it starts, what it refuses, how it ends. And what only the parts together can hold: that no
-//! history is refused by a provider.
+//! Tests of the real binary: start, errors and stop. Also checks that all parts together never produce a history that a
+//! provider rejects.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
 

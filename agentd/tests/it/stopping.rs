@@ -1,4 +1,4 @@
-//! The end of a daemon while a turn runs.
+//! Stop of a daemon while a turn runs.
 
 use std::net::TcpListener;
 
@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 use crate::daemon::{Daemon, Ended, Home, wait_until};
 
-/// A daemon whose turns never end by themselves: its model takes connections and says nothing.
+/// Daemon whose turns never end: its model accepts connections and never answers.
 pub(crate) struct Stuck {
     pub(crate) home: Home,
     daemon: Daemon,
@@ -34,7 +34,7 @@ impl Stuck {
         Self { home, daemon, _model: model, runtime }
     }
 
-    /// Starts a turn and reads until it has begun.
+    /// Starts a turn and reads until it has started.
     fn turn(&self) -> TurnStream {
         self.runtime.block_on(async {
             let client = Client::connect(&self.home.socket()).await.unwrap();
@@ -96,7 +96,7 @@ fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
     ended.says(0, &[]);
     assert!(!home.socket().exists());
     assert!(home.log().contains("turn") && !home.log().contains('\u{1b}'), "a log has no colours");
-    // The next daemon finds nothing to mend: the turn's end was stored.
+    // The next daemon has nothing to recover: the end of the turn was stored.
     let next = home.start();
     assert!(!home.log().contains("when the daemon last ended"), "{}", home.log());
     assert_eq!(next.stop().status.code(), Some(0));
@@ -111,7 +111,7 @@ fn a_second_signal_ends_it_at_once() {
     stuck.daemon.signal(Signal::SIGTERM);
     let (home, ended) = stuck.ended();
     ended.says(1, &["stopped at once by a second signal", "hint: "]);
-    // What the stop left behind is told by the next start.
+    // The next start reports the turn that the stop cut off.
     let next = home.start();
     wait_until("the turn is told", || home.log().contains("when the daemon last ended"));
     assert_eq!(next.stop().status.code(), Some(0));

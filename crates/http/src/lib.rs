@@ -1,23 +1,22 @@
-//! Clients for HTTP, as all crates make them: with the system's certificates, or else built-in ones.
+//! HTTP clients for all crates, with the system's certificates or built-in ones as a fallback.
 
 use agentd_core::route::Routes;
 use reqwest::{Certificate, Client, ClientBuilder, Proxy};
 
-/// Name of agentd, as servers see it.
+/// User agent of all requests.
 pub const AGENT: &str = concat!("agentd/", env!("CARGO_PKG_VERSION"));
 
-/// Installs the process's TLS cryptography. Building a client without it would fail; calling it again, or after somebody else did,
-/// changes nothing.
+/// Installs the process's TLS cryptography, which building a client requires. Does nothing if it is already installed.
 pub fn init_crypto() {
-    // An error only says that a provider is there already, which is all that is wanted.
+    // An error only means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A client that connects by these routes, or by none, with what `set` adds. Without `tls` no certificates are read: that costs
-/// milliseconds, and fails where there are none.
+/// Creates a client that connects by these routes, or without any proxy if there are none. `set` adds further options.
+/// Without `tls`, no certificates are loaded: loading takes milliseconds, and fails if there are none.
 ///
 /// # Errors
-/// Reports settings that cannot be used.
+/// Fails if the options are invalid.
 pub fn client(
     tls: bool,
     routes: Option<&Routes>,

@@ -1,5 +1,5 @@
-//! One call, from the request to its end: it opens, tries again, reads, and turns what the
-//! dialect's reader found into chunks. Dropping it closes the request, for everything lives in this one value.
+//! One call of a model, from the request to its end: it sends, retries, reads, and converts the output of the dialect's
+//! reader into chunks. Its whole state is in one value, so dropping it cancels the request.
 
 mod adapting;
 mod reading;
@@ -50,24 +50,24 @@ use crate::{
     },
 };
 
-/// Number of times that an answer is asked for again which broke off after it had begun.
+/// Maximum number of retries of answers that broke off after they had started.
 const MOST_CUTS: u32 = 5;
 
-/// Number of pauses that one answer may have.
+/// Maximum number of pauses of one answer.
 const MOST_PAUSES: u32 = 16;
 
-/// A model behind HTTP.
+/// Model on an HTTP server.
 pub(crate) struct HttpModel(Arc<Inner>);
 
 struct Inner {
     dialect: Box<dyn Dialect>,
     facts: ModelFacts,
-    /// Changes of parts that the server has taken since the daemon was started.
+    /// Changes that are unnecessary, because the server accepted the parts since the daemon's start.
     unneeded: Mutex<BTreeSet<Change>>,
 }
 
 impl HttpModel {
-    /// Makes a model. Nothing is asked over the network.
+    /// Creates a model. Uses no network.
     pub(crate) fn open(
         config: &ModelConfig,
         clients: &mut Clients,
@@ -140,33 +140,31 @@ impl Model for HttpModel {
     }
 }
 
-/// Phase of a call.
 enum Phase {
     Opening,
     Waiting(Duration),
     Reading(Box<Reading>),
-    /// Over, with its failure if it failed for good: that is told once all that came before it has been told.
+    /// Ended, with its error if it failed. The error is returned after all pending chunks.
     Ended(Option<ModelError>),
 }
 
 struct Call {
     model: Arc<Inner>,
     request: ModelRequest,
-    /// The tools of the request as it was asked for.
+    /// All tools of the request, including those that are not sent.
     tools: Arc<[ToolSpec]>,
     trials: Trials,
-    /// The server has failed by itself, which may be over at the next attempt.
+    /// True once the server failed by itself, which may be over at the next attempt.
     has_failed: bool,
     retries: Retries,
-    /// For answers that broke off after they had begun.
+    /// Retries of answers that broke off after they had started.
     cut_retries: Retries,
     phase: Phase,
-    /// An answer that its server has paused, and its beginning.
+    /// Answer that its server has paused, with its content so far.
     paused: Option<(Box<Reading>, String)>,
     pauses: u32,
-    /// Attempts, the current one among them.
+    /// Number of attempts, including the current one.
     attempts: u32,
-    /// The current attempt on the wire.
     recording: Recording,
     chunks: VecDeque<ModelChunk>,
 }
@@ -174,7 +172,7 @@ struct Call {
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
         let config = &model.facts.config;
-        // Where nothing is to be tried again, this is not.
+        // No retries of any kind if they are disabled.
         let cuts = if config.retries == 0 { 0 } else { MOST_CUTS };
         Self {
             retries: Retries::new(config, config.retries, request.has_fallback),
@@ -269,8 +267,8 @@ impl Call {
         }
     }
 
-    /// Next phase after a failure: another attempt, or the end. Calls run only when an answer is whole, so one that broke
-    /// off has done nothing: it counts for nothing and is asked for again.
+    /// Selects the next phase after a failure: another attempt, or the end. Calls only run once an answer is complete,
+    /// so an answer that broke off had no effect. It is discarded and requested again.
     fn recover(&mut self, mut failure: Failure) -> Phase {
         self.model.facts.note_failure();
         let has_begun = match (&self.phase, self.paused.take()) {
@@ -301,7 +299,7 @@ impl Call {
         }
     }
 
-    /// Lets a paused answer go on.
+    /// Continues a paused answer with another request.
     fn pause(&mut self, begun: String) {
         self.pauses += 1;
         let Phase::Reading(reading) = std::mem::replace(&mut self.phase, Phase::Opening) else { return };
@@ -313,13 +311,13 @@ impl Call {
         }
     }
 
-    /// Returns whether tools are named that must not be called.
+    /// Returns true if the request names tools that must not be called.
     fn names_only(&self) -> bool {
         !self.request.may_call && !self.tools.is_empty()
     }
 }
 
-/// The tools but for those that the server refuses.
+/// The tools except for those that the server refuses.
 fn sent_tools(tools: &Arc<[ToolSpec]>, form: &RequestForm) -> Arc<[ToolSpec]> {
     if tools.iter().all(|tool| form.sends_tool(&tool.name)) {
         return Arc::clone(tools);
@@ -332,9 +330,9 @@ impl Inner {
         self.unneeded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One attempt, up to the head of the answer. The deadline of the first byte goes on into reading it. What the server
-    /// tells of the model is asked meanwhile; only where the request depends on it, it waits. `paused` is the beginning of an
-    /// answer that its server has paused.
+    /// Makes one attempt, up to the head of the answer. The deadline of the first byte also applies to reading it.
+    /// Facts about the model are queried concurrently, and beforehand only if the request depends on them. `paused` is
+    /// the content of a paused answer.
     async fn open(
         &self,
         request: &ModelRequest,
@@ -367,7 +365,7 @@ impl Inner {
         Ok((response, deadline, reader))
     }
 
-    /// A request to be written, for the model as it is known now.
+    /// The request for the dialect, with the current facts about the model.
     fn order<'a>(&'a self, request: &'a ModelRequest, form: &'a RequestForm) -> Order<'a> {
         let ModelFacts { config, target, .. } = &self.facts;
         let (info, abilities) = (self.facts.info(), self.facts.abilities());

@@ -1,4 +1,4 @@
-//! What is configured of one model.
+//! Configuration of one model.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The window of a model on this machine of which nobody says how large it is, in tokens.
+/// Assumed window of a local model whose size is unknown, in tokens.
 pub(crate) const LOCAL_WINDOW: u64 = 32_768;
 
-/// The same of a model elsewhere: providers offer no smaller ones any more.
+/// Assumed window of a remote model whose size is unknown, in tokens. Providers no longer offer smaller ones.
 pub(crate) const REMOTE_WINDOW: u64 = 131_072;
 
-/// Time limit of silence over Responses, in milliseconds: models think there without a word, and without a sign of life.
+/// Idle timeout of the Responses wire in milliseconds. Models reason there without any output or keep-alive.
 const THINKING_TIMEOUT_MS: u64 = 300_000;
 
-/// The dialect in which a server is spoken to.
+/// Dialect of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
-    /// Chat completions, as most servers offer them.
+    /// Chat completions, which most servers offer.
     #[default]
     #[serde(alias = "openai_compat")]
     OpenAi,
     /// llama.cpp's own `/completion`, with tools in the text.
     #[serde(alias = "llama.cpp", alias = "completion")]
     LlamaCpp,
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API, `/messages`.
     #[serde(alias = "messages")]
     Anthropic,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API, `/responses`.
     Responses,
 }
 
 impl Wire {
-    /// The dialect's name in configuration.
+    /// Name of the dialect in the configuration.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -50,102 +50,102 @@ impl Wire {
     }
 }
 
-/// Thinking before an answer, where the wire has a field for it.
+/// Reasoning before an answer, if the wire has a field for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Thinking {
-    /// As much as the model finds fit.
+    /// The model decides how much to reason.
     Adaptive,
-    /// None.
+    /// No reasoning before the answer.
     Off,
 }
 
-/// Effort that a model puts into its answer, where the wire has a field for it.
+/// Effort of an answer, if the wire has a field for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
-    /// The least.
+    /// The lowest possible effort.
     Low,
-    /// Less than usual.
+    /// Lower effort than usual.
     Medium,
-    /// The usual one of most models.
+    /// The default of most models.
     High,
-    /// More than usual.
+    /// Higher effort than usual.
     Xhigh,
-    /// The most.
+    /// The highest possible effort.
     Max,
 }
 
-/// One model of `models.yaml`. [`Self::new`] sets the time limits, which the default has not.
+/// One model of `models.yaml`. [`Self::new`] sets the timeouts, unlike the default.
 #[derive(Debug, Clone, Default)]
 pub struct ModelConfig {
-    /// The dialect.
+    /// Dialect of the server.
     pub wire: Wire,
-    /// Where the server is: for `openai` and `responses` usually up to and with `/v1`, for `llamacpp` the server's root, for `anthropic` with
-    /// or without `/v1`.
+    /// Address of the server: for `openai` and `responses` usually including `/v1`, for `llamacpp` the server's root,
+    /// for `anthropic` with or without `/v1`.
     pub base_url: String,
-    /// The key.
+    /// API key of the server.
     pub api_key: Option<SecretString>,
-    /// The model's id at the server. Where it is empty, the first model that the server lists is used.
+    /// ID of the model at the server. If empty, the first model that the server lists is used.
     pub id: String,
-    /// Randomness, 0 to 2; the server's own where absent.
+    /// Temperature, 0 to 2. `None` for the server's default.
     pub temperature: Option<f64>,
-    /// The tokens that an answer may have; the server's own limit where absent.
+    /// Maximum number of tokens of an answer. `None` for the server's limit.
     pub max_tokens: Option<u64>,
-    /// The tokens that request and answer may have together; where absent, as many as the server tells.
+    /// Maximum number of tokens of request and answer together. `None` for the size that the server reports.
     pub context_window: Option<u64>,
-    /// Set if tool calls travel in the wire's own fields. Where not, they are written into and read from the text. The
-    /// default is what the dialect can do; `llamacpp` never can.
+    /// True if tool calls use the wire's own fields, false if they are written into the text. `None` for what the
+    /// dialect supports; `llamacpp` never has fields for them.
     pub native_tools: Option<bool>,
-    /// Set if earlier reasoning is sent back: some providers demand it, others refuse it.
+    /// True if earlier reasoning is sent back, which some providers require and others refuse.
     pub echo_reasoning: bool,
-    /// Set if it can be shown pictures, or cannot; where absent, as its server tells. `llamacpp` never is.
+    /// True if it accepts pictures. `None` if the server's report decides. Ignored for `llamacpp`, which has no
+    /// pictures.
     pub sees_pictures: Option<bool>,
-    /// Thinking; where absent, adaptive if the server tells that the model can. For `anthropic` and
-    /// `responses`.
+    /// Reasoning mode. `None` for adaptive if the server reports support. For `anthropic` and `responses`.
     pub thinking: Option<Thinking>,
-    /// Effort; the server's own where absent. For `anthropic` and `responses`.
+    /// Effort of answers. `None` for the server's default. For `anthropic` and `responses`.
     pub effort: Option<Effort>,
-    /// Set if the server is asked why it did not find the last request in its cache; where absent, only Anthropic's own is. For
+    /// True if the server is asked for the reason of a cache miss. `None` to ask only Anthropic's own server. For
     /// `anthropic` and `responses`.
     pub cache_reasons: Option<bool>,
-    /// Prices of tokens.
+    /// Prices of the model's tokens.
     pub prices: Option<Prices>,
     /// Time limit of a connection, in milliseconds.
     pub connect_timeout_ms: u64,
     /// Time limit of the first byte of an answer, counted from the request, in milliseconds.
     pub first_byte_timeout_ms: u64,
-    /// Time limit of silence within an answer, in milliseconds. [`Self::new`] sets a longer one for `responses`.
+    /// Maximum silence within an answer, in milliseconds. [`Self::new`] sets a longer one for `responses`.
     pub idle_timeout_ms: u64,
     /// Maximum number of retries before the first token.
     pub retries: u32,
-    /// The wait before the first retry, in milliseconds; it doubles each time and varies by chance.
+    /// Wait before the first retry, in milliseconds. It doubles with each retry, with jitter.
     pub retry_delay_ms: u64,
-    /// The longest wait before a retry, in milliseconds. A server that asks for a longer one ends the call.
+    /// Maximum wait before a retry, in milliseconds. If a server asks for a longer one, the call fails.
     pub max_retry_delay_ms: u64,
-    /// Headers to send besides the usual ones. Their values are kept as secrets.
+    /// Additional headers. Their values are treated as secrets.
     pub headers: BTreeMap<String, SecretString>,
-    /// Fields to add to every request's body; they win over ours.
+    /// Additional fields of every request's body. They override ours.
     pub body: Map<String, Value>,
-    /// Template that `llamacpp` writes a conversation into.
+    /// Prompt template for `llamacpp`.
     pub chat_template: ChatTemplate,
-    /// Models that answer in place of this one where its server does not, in their order.
+    /// Fallback models that answer if this one's server does not, in their order.
     pub fallback: Vec<Fallback>,
 }
 
-/// A model that is named to answer in place of another one.
+/// Fallback model of another one.
 #[derive(Debug, Clone)]
 pub enum Fallback {
-    /// The one of a slot.
+    /// The model of a slot.
     Slot(Slot),
-    /// The one of that id, on the server of the model that it stands in for.
+    /// Model with this ID on the same server.
     Id(String),
-    /// One of its own.
+    /// Model with its own configuration.
     Model(Box<ModelConfig>),
 }
 
 impl ModelConfig {
-    /// A model of which only the address and the dialect are known.
+    /// Creates a configuration from dialect and address.
     pub fn new(wire: Wire, base_url: impl Into<String>) -> Self {
         Self {
             wire,
@@ -160,23 +160,22 @@ impl ModelConfig {
         }
     }
 
-    /// Returns whether tool calls travel in the wire's own fields.
+    /// Returns true if tool calls use the wire's own fields.
     pub fn uses_native_tools(&self) -> bool {
         self.wire != Wire::LlamaCpp && self.native_tools.unwrap_or(true)
     }
 
-    /// Returns whether a request must name a model that is not configured.
+    /// Returns true if a request must name a model, but none is configured.
     pub(crate) fn needs_id(&self) -> bool {
         self.id.is_empty() && self.wire != Wire::LlamaCpp
     }
 
-    /// Maximum number of tokens of the answer to a request; none for the server's own limit.
+    /// Maximum number of tokens of the answer to a request. `None` for the server's limit.
     pub(crate) fn most_tokens(&self, request: &ModelRequest) -> Option<u64> {
         self.max_tokens.into_iter().chain(request.max_tokens).min()
     }
 
-    /// Another model on the same server. It shares the way in which the server is reached, but neither the limits nor the
-    /// prices of this one.
+    /// Another model on the same server. It shares the connection settings, but neither limits nor prices.
     pub(crate) fn with_id(&self, id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -192,27 +191,27 @@ impl ModelConfig {
     }
 }
 
-/// The words around each message of a prompt. The default is ChatML.
+/// Texts around the messages of a prompt. The default is ChatML.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatTemplate {
-    /// Around the system message.
+    /// Frame of the system message.
     pub system: Frame,
-    /// Around a message of the person.
+    /// Frame of a user's message.
     pub user: Frame,
-    /// Around the model's words; its `before` opens the answer.
+    /// Frame of the model's message. Its `before` starts the answer.
     pub assistant: Frame,
     /// Texts that end an answer.
     pub stop: Vec<String>,
 }
 
-/// The words before and after a message.
+/// Texts before and after a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Frame {
-    /// Before it.
+    /// Text before the message.
     pub before: String,
-    /// After it.
+    /// Text after the message.
     pub after: String,
 }
 
@@ -228,26 +227,26 @@ impl Default for ChatTemplate {
     }
 }
 
-/// A configured model that cannot be spoken to.
+/// Error in the configuration of a model.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelConfigError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("the base_url {base_url:?} cannot be used: {reason}; write it like http://127.0.0.1:8080/v1")]
     BaseUrl {
-        /// The address, shortened, without a password.
+        /// The address, truncated, without a password.
         base_url: String,
-        /// The problem.
+        /// Reason why it is invalid.
         reason: String,
     },
     /// A header cannot be sent.
     #[error("the header {name:?} cannot be sent: {reason}")]
     Header {
-        /// Its name.
+        /// Name of the header.
         name: String,
-        /// The problem.
+        /// Reason why it is invalid.
         reason: &'static str,
     },
-    /// The HTTP client could not be made.
+    /// The HTTP client could not be created.
     #[error("could not set up the HTTP client")]
     Client(#[source] reqwest::Error),
 }

@@ -1,18 +1,17 @@
-//! The models that are reached over HTTP: what agentd asks, in their dialects, and what they stream back.
+//! Models reached over HTTP, in several dialects.
 //!
-//! The way of one call, from the outside in:
+//! In the order of a call:
 //!
-//! - [`config`]: what stands in `models.yaml` of one model; [`router`]: which model serves which slot.
-//! - `call`: one call from the request to its end. It opens, retries, reads, and turns what a dialect's reader
-//!   found into chunks. All robustness lives here once, for every dialect.
+//! - [`config`]: settings of one model in `models.yaml`; [`router`]: the models of the slots.
+//! - `call`: one call from the request to its end. It sends, retries, reads, and converts the output of a dialect's
+//!   reader into chunks. Robustness is implemented here once, for all dialects.
 //! - `wire`: requests and answers of each dialect.
-//! - `facts`: what is known of a model, and asked of its server where nobody configured it; `server`: what servers tell of
-//!   their models; `catalogue`: what is published of models; `records`: what was learnt, kept on disk; `figures`: all of it,
-//!   with who says so.
-//! - `answer`: what has been read so far; `runaway`: answers that repeat without end; `thoughts`: those that a server leaves
-//!   in the words; `code_spans`: which words are code; `text_protocol`: tool calls for models whose wire carries none, and
-//!   calls that a server did not read.
-//! - `http`: requests to servers, and what can go wrong with them.
+//! - `facts`: facts about a model, with their sources, queried from its server if they are not configured; `server`:
+//!   facts reported by servers; `catalogue`: published facts; `records`: learnt facts, stored on disk.
+//! - `answer`: the answer read so far; `runaway`: detection of endless repetition; `thoughts`: reasoning that a server
+//!   leaves in the text; `code_spans`: detection of code; `text_protocol`: tool calls for models whose wire has none,
+//!   and calls that a server did not parse.
+//! - `http`: requests to servers and their failures.
 
 mod answer;
 mod call;

@@ -1,4 +1,4 @@
-//! Which model serves which slot.
+//! Mapping of slots to models.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,7 +18,7 @@ use crate::{
     http::target::Clients,
 };
 
-/// The five slots. An empty one is served by the base slot, and an empty base slot by the embedded model.
+/// The five slots. An empty one falls back to the base slot, and an empty base slot to the embedded model.
 pub struct ModelRouter {
     filled: BTreeMap<Slot, FilledSlot>,
     named: Mutex<NamedModels>,
@@ -29,37 +29,37 @@ pub struct ModelRouter {
 struct FilledSlot {
     config: ModelConfig,
     model: Arc<dyn Model>,
-    /// Models of their own that stand in for it, by their places in its list.
+    /// Fallback models that have their own configuration, by position in the list of fallbacks.
     standing_by: BTreeMap<usize, Arc<dyn Model>>,
 }
 
-/// Models that sessions chose by their ids, and the clients for more of them.
+/// Models that sessions chose by ID, and the HTTP clients for creating more.
 #[derive(Default)]
 struct NamedModels {
     clients: Clients,
     models: HashMap<(Slot, String), Arc<dyn Model>>,
 }
 
-/// Models that are kept once they were named. Of one that is named again after that, what its server told is asked again.
+/// Maximum number of cached models chosen by ID. The cache is cleared beyond it, and the server's facts are then
+/// queried again.
 const MAX_NAMED: usize = 64;
 
-/// A slot whose model cannot be spoken to.
+/// Slot whose model is configured incorrectly.
 #[derive(Debug, thiserror::Error)]
 #[error("the model of slot {slot} cannot be used")]
 pub struct SlotError {
-    /// The slot.
+    /// Slot with the invalid configuration.
     pub slot: Slot,
-    /// Why.
+    /// The reason of the error.
     #[source]
     pub source: ModelConfigError,
 }
 
 impl ModelRouter {
-    /// Makes the models of the configuration, with what was learnt of them before, over these routes. Nothing is asked over the
-    /// network.
+    /// Creates the models of the configuration with their records, over these routes. Uses no network.
     ///
     /// # Errors
-    /// The first slot whose address or headers cannot be used.
+    /// Returns the first slot with an invalid address or header.
     pub fn with_records(
         slots: &BTreeMap<Slot, ModelConfig>,
         embedded: Arc<dyn Model>,
@@ -84,7 +84,7 @@ impl ModelRouter {
         Ok(Self { filled, named, embedded, records })
     }
 
-    /// The slot that serves this one, if there is one.
+    /// The slot that serves this one, if any.
     fn serving(&self, slot: Slot) -> Option<(Slot, &FilledSlot)> {
         let slot = if self.filled.contains_key(&slot) { slot } else { Slot::Base };
         Some((slot, self.filled.get(&slot)?))
@@ -146,10 +146,10 @@ impl Models for ModelRouter {
     }
 }
 
-/// Makes one model by itself. Nothing is asked over the network.
+/// Creates a single model. Uses no network.
 ///
 /// # Errors
-/// Where the address or a header cannot be used.
+/// Fails if the address or a header is invalid.
 pub fn connect(config: &ModelConfig) -> Result<Arc<dyn Model>, ModelConfigError> {
     HttpModel::open(config, &mut Clients::default(), &Arc::default())
 }

@@ -1,4 +1,4 @@
-//! A recording out of a journal.
+//! Creating a recording from a journal.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,27 +22,28 @@ use crate::recording::{
     RecordedStart, RecordedTurn, Recording, RecordingHead, SpokenPart, SubagentVoice, TurnFact, VERSION,
 };
 
-/// Depth to which subagents of subagents are followed.
+/// Maximum depth of nested subagents.
 const DEPTH: usize = 8;
 
-/// A session to be recorded.
+/// Session to be recorded.
 #[derive(Debug, Default)]
 pub struct CapturedSession {
-    /// Beginning of it.
+    /// Start of the session.
     pub began: Timestamp,
-    /// Title of it.
+    /// Title of the session.
     pub title: String,
-    /// Project of it.
+    /// Project of the session, if any.
     pub project: Option<RecordedProject>,
     /// Models of all slots.
     pub models: Vec<SlotInfo>,
-    /// Its events, from the first.
+    /// Events of the session, from the first.
     pub events: Vec<Arc<Event>>,
-    /// The events of all sessions that worked for it.
+    /// Events of all subagents of the session.
     pub subagents: HashMap<SessionId, Vec<Arc<Event>>>,
 }
 
-/// The recording of a session, without requests: a journal holds none. Turns that only compacted the history are left out.
+/// Creates the recording of a session. It has no requests, as a journal does not contain them. Turns that only
+/// compacted the history are left out.
 pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     let mut voices = Voices { subagents: &session.subagents, known: HashMap::new() };
     let mut surroundings: Option<Surroundings> = None;
@@ -63,7 +64,7 @@ pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     if let Some(found) = &mut surroundings {
         (found.project, found.client) = (None, None);
     }
-    // The address of a server does not travel.
+    // Recordings do not include the addresses of servers.
     let mut models = session.models.clone();
     models.iter_mut().for_each(|slot| (slot.model.base_url, slot.model.figures) = (None, Vec::new()));
     let head = RecordingHead {
@@ -78,7 +79,7 @@ pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     Recording { head, turns }
 }
 
-/// Numbers of subagents.
+/// Voice numbers of subagents.
 struct Voices<'a> {
     subagents: &'a HashMap<SessionId, Vec<Arc<Event>>>,
     known: HashMap<SessionId, u32>,
@@ -103,7 +104,7 @@ fn captured_turn(events: &[&Event], voices: &mut Voices<'_>) -> Option<RecordedT
         EventKind::StateChanged { change: StateChange::Withdrawn { items, input, .. } } => Some((items, input)),
         _ => None,
     });
-    // It left no trace for a model.
+    // A withdrawn turn left nothing in the history.
     if taken_back.is_some_and(|(_, input)| input.is_some()) {
         return None;
     }
@@ -127,7 +128,7 @@ fn captured_turn(events: &[&Event], voices: &mut Voices<'_>) -> Option<RecordedT
     Some(turn)
 }
 
-/// All that came from outside in these events of one session.
+/// All external facts in these events of one session.
 fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth: usize) -> Vec<TurnFact> {
     let mut scribe = Scribe { voice, ..Scribe::default() };
     for event in events {
@@ -148,8 +149,8 @@ fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth:
     scribe.facts
 }
 
-/// Drops calls of models that came to nothing and were not the last: they failed and were made again, or were none of the session's own
-/// requests. What came behind them does not need them.
+/// Removes model calls without a result, except for the last one: they failed and were retried, or did not belong to
+/// the session's own requests. Later facts do not depend on them.
 fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
     let of_voice = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
     let Some(last) = facts.iter().rposition(of_voice) else { return };
@@ -161,8 +162,8 @@ fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
     failed.for_each(drop);
 }
 
-/// The work of a subagent behind that event of its session: its turn, and those that began before its call had the result, in which it
-/// was asked for more.
+/// Facts of a subagent after the event `after` of its session: its turn, and further turns that started before its call
+/// got the result, in which it was given more work.
 fn captured_subagent(
     session: SessionId,
     after: u64,
@@ -196,16 +197,16 @@ fn captured_subagent(
     facts
 }
 
-/// Writes down what came from outside, event by event.
+/// Collects external facts, event by event.
 #[derive(Default)]
 struct Scribe {
     voice: u32,
     facts: Vec<TurnFact>,
-    /// Place in the facts of the exchange that was counted last.
+    /// Index of the most recently counted exchange.
     exchange: Option<usize>,
-    /// Words that belong to the call that is counted next.
+    /// Parts that belong to the next counted call.
     early: Vec<SpokenPart>,
-    /// Items that began behind the last count: their words belong to the next call.
+    /// Items that started after the last count. Their parts belong to the next call.
     begun: HashSet<ItemId>,
     calls: HashMap<CallId, ToolCall>,
     asked: HashMap<InterruptId, Ask>,
@@ -228,7 +229,7 @@ impl Scribe {
                 let voice = self.voice;
                 self.facts.push(TurnFact::Exchange(Exchange { voice, slot: *slot, request: None, answer }));
             }
-            // Those of a subagent are told here, too, and are its own.
+            // A subagent's questions are repeated here, but belong to the subagent.
             EventKind::InterruptRaised { interrupt } if interrupt.session_id == event.session_id => {
                 self.asked.insert(interrupt.id, interrupt.ask.clone());
             }
@@ -248,7 +249,7 @@ impl Scribe {
 
     fn item(&mut self, item: &Item, status: ItemStatus) {
         match &item.body {
-            // Empty words that are cut take back what came before them.
+            // An empty cut item discards the parts before it.
             ItemBody::AgentMessage { text } | ItemBody::Reasoning { text }
                 if text.is_empty() && status == ItemStatus::Cut =>
             {
@@ -259,7 +260,7 @@ impl Scribe {
             ItemBody::ToolCall(call) => self.call(item, call),
             ItemBody::ToolResult(result) => self.result(result),
             ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
-                // The words of a summary are in no other item.
+                // The text of a summary is in no other item.
                 if let Some(answer) = self.answer().filter(|answer| answer.parts.is_empty()) {
                     answer.parts.push(SpokenPart::Text(compaction.summary.clone()));
                     answer.finish = RecordedFinish::Stop;
@@ -269,7 +270,7 @@ impl Scribe {
         }
     }
 
-    /// The answer that was counted last.
+    /// The most recently counted answer.
     fn answer(&mut self) -> Option<&mut RecordedAnswer> {
         match self.facts.get_mut(self.exchange?) {
             Some(TurnFact::Exchange(exchange)) => Some(&mut exchange.answer),
@@ -283,7 +284,7 @@ impl Scribe {
         }
     }
 
-    /// The parts that an item belongs to.
+    /// The parts to which an item belongs.
     fn parts(&mut self, item: ItemId) -> &mut Vec<SpokenPart> {
         let counted = self.exchange.filter(|_| !self.begun.contains(&item));
         let Some(TurnFact::Exchange(Exchange { answer, .. })) = counted.and_then(|at| self.facts.get_mut(at)) else {
@@ -328,7 +329,7 @@ impl Scribe {
             error: result.error,
             exit_code: result.exit_code,
             details: result.details.clone(),
-            // Where the project was on that machine does not travel.
+            // Recordings do not include the project's location on the original machine.
             files: result.files.iter().map(|file| FileChange::new(file.path.clone(), file.change)).collect(),
         }));
     }

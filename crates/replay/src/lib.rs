@@ -1,12 +1,12 @@
-//! Recordings of sessions: all that came from outside of a session, so that it can be played again without a model,
-//! without tools and without a network.
+//! Recordings of sessions: all external input of a session, so that it can be replayed without a model, tools and
+//! network.
 //!
-//! - `recording`: its parts; `text`: its form as a file, one fact a line; `capture`: a recording out of a journal.
-//! - `request`: a request as it is compared, and the difference between two.
-//! - `script`: what of a recording was played; `ports`: the ports that answer from it.
+//! - `recording`: the data types; `text`: the file format, one fact per line; `capture`: a recording from a journal.
+//! - `request`: the canonical form of requests, and the difference between two.
+//! - `script`: the state of a replay; `ports`: the ports that answer from it.
 //!
-//! A journal holds no requests, since they follow from the rest. They are learned: a recording is played once
-//! ([`Play::Learn`]), and the requests that it comes to are kept with it. Later plays are held to them.
+//! A journal contains no requests, since they follow from the rest. They are learned: a recording is replayed once
+//! ([`Play::Learn`]) and stored with the resulting requests. Later replays are compared with them.
 
 mod capture;
 mod ports;

@@ -1,4 +1,4 @@
-//! Ports that answer from a recording: models, and a toolbox that shows the tools of another one.
+//! Ports that answer from a recording: the models, and a toolbox with the tools of another one.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use futures_util::{
 
 use crate::script::Script;
 
-/// The models of a recording. No model is behind them.
+/// The models of a recording, which call no real model.
 pub struct PlayedModels {
     slots: Vec<(SlotInfo, Arc<dyn Model>)>,
     fallback: Arc<dyn Model>,
 }
 
 impl PlayedModels {
-    /// The models that answer from what `script` plays.
+    /// Creates models that answer from `script`.
     pub fn new(script: &Arc<Script>) -> Self {
         let model = |info: ModelInfo| -> Arc<dyn Model> { Arc::new(PlayedModel { info, script: Arc::clone(script) }) };
         let slots = script.models().iter().map(|slot| (slot.clone(), model(slot.model.clone()))).collect();
@@ -33,7 +33,7 @@ impl PlayedModels {
     }
 }
 
-/// Stands in a slot of which the recording tells nothing.
+/// Model of a slot that the recording does not describe.
 fn unknown() -> ModelInfo {
     ModelInfo {
         id: "recorded".to_owned(),
@@ -80,14 +80,14 @@ impl Model for PlayedModel {
     }
 }
 
-/// Tools whose results are recorded. Nothing runs.
+/// Toolbox with recorded results, which runs nothing.
 pub struct PlayedToolbox {
     shown: Arc<dyn Toolbox>,
     script: Arc<Script>,
 }
 
 impl PlayedToolbox {
-    /// The tools of `shown`, with results from what `script` plays.
+    /// Creates a toolbox with the tools of `shown` and results from `script`.
     pub fn new(shown: Arc<dyn Toolbox>, script: Arc<Script>) -> Self {
         Self { shown, script }
     }
@@ -118,7 +118,7 @@ impl Toolbox for PlayedToolbox {
         self.shown.meant(call)
     }
 
-    // Files that the call was about are not here: a preview of its own could only be wrong, or refuse what once ran.
+    // The files of the call do not exist here. A computed preview would be wrong, or reject a call that once ran.
     fn preview<'a>(
         &'a self,
         _: &'a ToolContext,

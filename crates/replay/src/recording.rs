@@ -1,4 +1,4 @@
-//! Parts of a recording.
+//! Data types of a recording.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Version of the format. A reader refuses newer ones.
+/// Version of the format. Readers reject newer versions.
 pub const VERSION: u32 = 1;
 
-/// A recorded session.
+/// Recorded session with all external input.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
-    /// The session.
+    /// Facts about the session as a whole.
     pub head: RecordingHead,
-    /// Its turns, in order.
+    /// Turns of the session, in order.
     pub turns: Vec<RecordedTurn>,
 }
 
@@ -35,15 +35,15 @@ pub struct RecordingHead {
     pub version: u32,
     /// Version of the agentd that wrote it.
     pub agentd: String,
-    /// Beginning of the session: its instructions name it.
+    /// Start of the session, which is part of its instructions.
     pub began: Timestamp,
     /// Title of the session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// Project of the session, where it had one.
+    /// Project of the session, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<RecordedProject>,
-    /// Place where it worked, as its instructions tell.
+    /// Surroundings of the session, as described in its instructions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Surroundings>,
     /// Models of all slots.
@@ -51,107 +51,107 @@ pub struct RecordingHead {
     pub models: Vec<SlotInfo>,
 }
 
-/// Project of a recorded session. Its path does not travel.
+/// Project of a recorded session. Its path is not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedProject {
-    /// Set if tools could change it.
+    /// True if tools could change it.
     pub writable: bool,
 }
 
-/// A recorded turn.
+/// Recorded turn of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedTurn {
-    /// Its start.
+    /// Start of the turn.
     pub start: RecordedStart,
-    /// Everything from outside, in the order in which it came.
+    /// External facts, in their order of arrival.
     pub facts: Vec<TurnFact>,
-    /// Its end; none where the journal ends before it.
+    /// End of the turn, or `None` if the journal ends before it.
     pub end: Option<RecordedEnd>,
 }
 
 /// Start of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedStart {
-    /// Time of it.
+    /// Time of the start.
     pub at: Timestamp,
-    /// Input; none where it went on with the turn before it.
+    /// Input of the turn, or `None` if it resumed the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
-    /// Bytes of the input that the person typed, where that is not all of it.
+    /// Bytes of the input that the user typed, if not all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed_bytes: Option<u64>,
     /// Inputs that were added while it ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steered: Vec<String>,
-    /// Slot that it used.
+    /// Slot of the turn's model.
     #[serde(default)]
     pub slot: Slot,
-    /// Most steps that it may take.
+    /// Maximum number of steps.
     #[serde(default)]
     pub max_steps: u32,
-    /// Form of its answer.
+    /// Schema of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<AnswerSchema>,
-    /// Wishes of its client.
+    /// Options set by its client.
     #[serde(default, skip_serializing_if = "TurnOptions::is_default")]
     pub options: TurnOptions,
 }
 
-/// Something that came from outside of a turn.
+/// External fact within a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnFact {
-    /// A subagent that began to work for it.
+    /// A subagent started to work for the turn.
     Subagent(SubagentVoice),
-    /// A model was asked, and answered.
+    /// A model answered a request.
     Exchange(Exchange),
-    /// A tool returned something.
+    /// A tool returned a result.
     Result(RecordedResult),
-    /// A person was asked, and answered.
+    /// A user answered a question.
     Question(Box<RecordedQuestion>),
 }
 
-/// A subagent. Its requests are known by its task.
+/// Subagent in a recording. Its requests are recognised by its task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubagentVoice {
-    /// Its number in the recording, from 1. The session itself is 0.
+    /// Number in the recording, from 1. The session itself is 0.
     pub voice: u32,
     /// Input of its first turn.
     pub task: String,
 }
 
-/// A request to a model with its answer.
+/// Request to a model with its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
-    /// Whose it is: 0 for the session itself, else the number of a subagent.
+    /// Origin of the request: 0 for the session itself, else the number of a subagent.
     pub voice: u32,
-    /// Slot that was asked.
+    /// Slot of the requested model.
     pub slot: Slot,
-    /// The request; none until it was learned.
+    /// The request, or `None` until it is learned.
     pub request: Option<Arc<RecordedRequest>>,
-    /// The answer.
+    /// Answer of the model.
     pub answer: RecordedAnswer,
 }
 
-/// A request as it is compared: call ids stand by their order, and what only a server understands is left out.
+/// Canonical form of a request for comparison: call IDs are numbered in order, and opaque data of servers is left out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedRequest {
-    /// Messages.
+    /// Messages in canonical form.
     pub messages: Vec<Arc<Value>>,
     /// Tools, each with its description and schema.
     pub tools: Arc<Vec<Value>>,
-    /// Set if the tools may be called.
+    /// True if the tools may be called.
     pub may_call: bool,
 }
 
 /// Answer of a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedAnswer {
-    /// Words and calls, in order.
+    /// Texts and calls, in order.
     pub parts: Vec<SpokenPart>,
-    /// Usage as it was counted.
+    /// Usage as counted by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Its end.
+    /// Kind of its end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub finish: RecordedFinish,
 }
@@ -160,19 +160,19 @@ pub struct RecordedAnswer {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedFinish {
-    /// The model had said all.
+    /// The model completed its answer.
     #[default]
     Stop,
-    /// The token limit.
+    /// The token limit cut the answer.
     Length,
     /// The provider withheld the rest.
     Filtered,
-    /// The journal does not tell the answer: the call failed, or the daemon ended in it.
+    /// The journal has no complete answer: the call failed, or the daemon stopped meanwhile.
     Unknown,
 }
 
 impl RecordedFinish {
-    /// The finish as a model's stream tells it; none where nobody knows it.
+    /// The finish in a model's stream, or `None` if it is unknown.
     #[must_use]
     pub fn finish(self) -> Option<Finish> {
         match self {
@@ -188,28 +188,28 @@ impl RecordedFinish {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpokenPart {
-    /// Words for the person.
+    /// Text for the user.
     Text(String),
-    /// Words of reasoning.
+    /// Text of the model's reasoning.
     Reasoning(String),
-    /// A tool call.
+    /// Call of a tool.
     Call {
         /// Name of the tool, as the model wrote it.
         name: String,
         /// Arguments, as the model wrote them.
         arguments: String,
-        /// The server's own fields of it.
+        /// The server's own fields of the call.
         #[serde(default, skip_serializing_if = "is_default")]
         fields: ServerFields,
     },
-    /// The server's own fields of the answer as a whole.
+    /// The server's own fields of the whole answer.
     Fields(ServerFields),
 }
 
 /// Result of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedResult {
-    /// Whose call it was, as in [`Exchange::voice`].
+    /// Origin of the call, as in [`Exchange::voice`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub voice: u32,
     /// Name of the tool.
@@ -218,41 +218,41 @@ pub struct RecordedResult {
     pub arguments: String,
     /// Text for the model.
     pub text: String,
-    /// Why it failed.
+    /// Reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorCode>,
     /// Exit code of a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Parts of it as fields.
+    /// Structured parts of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<ToolDetails>>,
-    /// Files that it changed.
+    /// Files that the call changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
 }
 
-/// Returns whether a field says nothing, and is left out.
+/// Returns true if a field has its default value and can be left out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Question to a person with its answer.
+/// Question to a user with its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedQuestion {
-    /// The question.
+    /// The question that was asked.
     pub ask: Ask,
-    /// The answer.
+    /// Answer of the user.
     pub answer: Answer,
 }
 
 /// End of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedEnd {
-    /// Why it ended.
+    /// Reason of the end.
     pub reason: StopReason,
-    /// The answer.
+    /// Text of the answer.
     pub text: String,
-    /// Model calls.
+    /// Number of model calls.
     pub steps: u32,
 }

@@ -1,4 +1,4 @@
-//! A request as it is compared, and the difference between two.
+//! Canonical form of requests for comparison, and the difference between two.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,43 +12,42 @@ use similar::TextDiff;
 
 use crate::recording::RecordedRequest;
 
-/// Takes secrets out of a text.
+/// Function that redacts secrets in a text.
 pub type Redaction = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Lines of a difference that are shown.
+/// Maximum number of lines of a shown difference.
 const SHOWN_LINES: usize = 80;
-/// Bytes of a text in which a difference is looked for.
+/// Maximum length of a compared text in bytes.
 const LONGEST: usize = 256 << 10;
-/// Time limit for a difference.
 const DIFF_TIME: Duration = Duration::from_millis(200);
-/// Length of a UUID as text.
+/// Length of a UUID as text, in bytes.
 const UUID: usize = 36;
 
-/// The first place in which two requests differ.
+/// First difference between two requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestDifference {
-    /// The place, such as `message 3 (user)`.
+    /// Location, such as `message 3 (user)`.
     pub place: String,
-    /// The difference as a unified diff, recorded to now.
+    /// Unified diff from the recorded to the current request.
     pub diff: String,
 }
 
-/// The last request of a session, beside its form that is compared: ids stand by the order in which they come, origins of
-/// answers are left out, secrets are taken out. A request repeats most of the one before it in its session, and what it
-/// repeats is not made again.
+/// The last request of a session with its canonical form: IDs are numbered in order of appearance, origins of answers
+/// are left out, and secrets are redacted. A request repeats most of the previous one in its session, and the repeated
+/// part is not converted again.
 #[derive(Default)]
 pub(crate) struct CanonicalRequest {
     asked: Vec<Message>,
     messages: Vec<Arc<Value>>,
     ids: Ids,
-    /// Number of ids behind each message.
+    /// Number of IDs up to and including each message.
     known: Vec<usize>,
     asked_tools: Option<Arc<[ToolSpec]>>,
     tools: Arc<Vec<Value>>,
 }
 
 impl CanonicalRequest {
-    /// The next request as it is compared.
+    /// Canonical form of the next request.
     pub(crate) fn take(&mut self, request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
         self.take_messages(&request.messages, redact);
         self.take_tools(&request.tools, redact);
@@ -56,7 +55,7 @@ impl CanonicalRequest {
         RecordedRequest { messages, tools, may_call: request.may_call }
     }
 
-    /// Takes the parts of an equal request in the place of its own, so that the next comparison is one of pointers.
+    /// Replaces the parts by those of an equal request, so that the next comparison only compares pointers.
     pub(crate) fn share(&mut self, equal: &RecordedRequest) {
         self.messages.clone_from(&equal.messages);
         self.tools = Arc::clone(&equal.tools);
@@ -98,7 +97,7 @@ fn canonical_message(message: &Message, ids: &mut Ids, redact: &Redaction) -> Va
     value
 }
 
-/// Changes every text of a value, by the name of the field that it is.
+/// Changes every text of a value. `change` also gets the name of its field.
 pub(crate) fn each_text(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut String)) {
     match value {
         Value::String(text) => change(name, text),
@@ -108,11 +107,11 @@ pub(crate) fn each_text(value: &mut Value, name: &str, change: &mut impl FnMut(&
     }
 }
 
-/// Names of ids, by the order in which they come.
+/// Numbering of IDs, in order of appearance.
 #[derive(Default)]
 struct Ids {
     known: HashMap<String, String>,
-    /// The same ids in the order in which they came.
+    /// IDs in order of appearance.
     order: Vec<String>,
 }
 
@@ -127,14 +126,14 @@ impl Ids {
         name
     }
 
-    /// Forgets all but the first of them.
+    /// Removes all IDs except for the first `count`.
     fn forget_behind(&mut self, count: usize) {
         for id in self.order.drain(count.min(self.order.len())..) {
             self.known.remove(&id);
         }
     }
 
-    /// The text with every id by its name.
+    /// Replaces every ID in a text by its number.
     fn settle(&mut self, text: &str) -> String {
         let mut settled = String::with_capacity(text.len());
         let mut rest = text;
@@ -166,12 +165,12 @@ fn is_uuid(text: &str) -> bool {
     text.len() == UUID && text.bytes().enumerate().all(is_right)
 }
 
-/// Messages at the beginning that both have.
+/// Number of leading messages that both have in common.
 pub(crate) fn shared(recorded: &RecordedRequest, now: &RecordedRequest) -> usize {
     recorded.messages.iter().zip(&now.messages).take_while(|(a, b)| a == b).count()
 }
 
-/// The first place in which they differ; none where they are the same.
+/// First difference, or `None` if they are equal.
 pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> Option<RequestDifference> {
     let at = shared(recorded, now);
     let (old, new) = (recorded.messages.get(at).map(Arc::as_ref), now.messages.get(at).map(Arc::as_ref));
@@ -199,7 +198,7 @@ pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> O
     })
 }
 
-/// Both as text, line by line.
+/// Line diff of both as text.
 fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
     let (old, new) = (cut(shown(old)), cut(shown(new)));
     let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&old, &new);
@@ -211,13 +210,13 @@ fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
     lines.join("\n")
 }
 
-/// The beginning of a text: a difference is looked for in that.
+/// Truncates a text to the compared length.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST));
     text
 }
 
-/// A message or a tool as people read it: texts with their line breaks, all else as JSON.
+/// A message or a tool in readable form: texts with line breaks, everything else as JSON.
 fn shown(value: Option<&Value>) -> String {
     let Some(value) = value else { return String::new() };
     let mut shown = String::new();

@@ -1,4 +1,4 @@
-//! Progress of a play: one for each play; the ports of the play share it.
+//! State of one replay, shared by its ports.
 
 use std::{
     collections::HashMap,
@@ -23,33 +23,33 @@ use crate::{
     request::{self, CanonicalRequest, Redaction, RequestDifference},
 };
 
-/// Way in which a recording is played.
+/// Mode of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Play {
-    /// Requests are kept, whatever they are.
+    /// Requests are learned without a check.
     Learn,
-    /// Requests have to be the recorded ones.
+    /// Requests must equal the recorded ones.
     Strict,
-    /// Answers of models are recorded, tools run. Requests follow from what tools return, so they are not compared.
+    /// Model answers are recorded, tools run. Requests depend on the results of tools, so they are not compared.
     LiveTools,
-    /// Results of tools are recorded, a model answers.
+    /// Results of tools are recorded, a live model answers.
     LiveModel,
 }
 
-/// Something that does not go as it was recorded.
+/// Deviation from the recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlayProblem {
     /// Number of the turn, from 1.
     pub turn: usize,
-    /// Number of the model's answer in the turn that was to come, from 1.
+    /// Number of the expected answer in the turn, from 1.
     pub step: usize,
-    /// The problem, in a sentence.
+    /// Description of the problem in one sentence.
     pub message: String,
-    /// The difference to the nearest recorded request, where there is one.
+    /// Difference to the most similar recorded request, if there is one.
     pub difference: Option<RequestDifference>,
 }
 
-/// A recording under play.
+/// Recording that is being replayed.
 pub struct Script {
     play: Play,
     redact: Redaction,
@@ -60,28 +60,26 @@ pub struct Script {
 #[derive(Default)]
 struct State {
     recording: Recording,
-    /// Place of the turn that plays.
     turn: usize,
-    /// Facts of the turn that were played.
+    /// True for the facts of the turn that were replayed.
     played: Vec<bool>,
-    /// Sessions that speak, with their numbers in the recording.
+    /// Sessions with their voice numbers in the recording.
     voices: HashMap<SessionId, u32>,
-    /// The last request of each session.
     requests: HashMap<SessionId, CanonicalRequest>,
-    /// Previews of the calls of the turn that plays.
+    /// Previews of calls in the current turn.
     previews: HashMap<CallId, Option<String>>,
     problems: Vec<PlayProblem>,
 }
 
 impl Script {
-    /// A script of a recording.
+    /// Creates the script for a recording.
     pub fn new(recording: Recording, play: Play, redact: Redaction) -> Self {
         let models = recording.head.models.clone();
         let state = State { recording, ..State::default() };
         Self { play, redact, state: Mutex::new(state), models }
     }
 
-    /// Way in which it is played.
+    /// Mode of the replay.
     pub fn play(&self) -> Play {
         self.play
     }
@@ -96,17 +94,17 @@ impl Script {
         self.state().recording.head.clone()
     }
 
-    /// Number of turns.
+    /// Number of recorded turns.
     pub fn turns(&self) -> usize {
         self.state().recording.turns.len()
     }
 
-    /// A copy of a turn, from 0.
+    /// Copy of a turn, by its index from 0.
     pub fn turn(&self, place: usize) -> Option<RecordedTurn> {
         self.state().recording.turns.get(place).cloned()
     }
 
-    /// Begins to play that turn, from 0, in this session.
+    /// Starts the turn with this index, from 0, in this session.
     pub fn begin(&self, place: usize, session: SessionId) {
         let mut state = self.state();
         let facts = state.recording.turns.get(place).map_or(0, |turn| turn.facts.len());
@@ -116,22 +114,22 @@ impl Script {
         state.voices.insert(session, 0);
     }
 
-    /// Problems so far.
+    /// Problems found so far.
     pub fn problems(&self) -> Vec<PlayProblem> {
         self.state().problems.clone()
     }
 
-    /// Notes a problem of the turn that plays.
+    /// Notes a problem in the current turn.
     pub fn note(&self, message: impl Into<String>) {
         self.state().problem(message.into(), None);
     }
 
-    /// The recording with the requests as they were learned.
+    /// The recording with the learned requests.
     pub fn learned(&self) -> Recording {
         self.state().recording.clone()
     }
 
-    /// Answers of models of the turn that plays which nobody asked for.
+    /// Number of recorded answers in the current turn that were not requested.
     pub fn unplayed(&self) -> usize {
         self.state().open(|fact| matches!(fact, TurnFact::Exchange(_))).count()
     }
@@ -143,7 +141,7 @@ impl Script {
     /// The recorded answer to a request.
     ///
     /// # Errors
-    /// When there is none, or the request is not the recorded one.
+    /// Fails if there is none, or if the request differs from the recorded one.
     pub(crate) fn answer(&self, asked: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
         let mut state = self.state();
         let now = state.requests.entry(asked.session_id).or_default().take(asked, &self.redact);
@@ -181,7 +179,7 @@ impl Script {
         })
     }
 
-    /// The recorded result of a call; none where there is none.
+    /// The recorded result of a call, or `None` if there is none.
     pub(crate) fn result(&self, session: SessionId, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
         let voice = state.voices.get(&session).copied().unwrap_or_default();
@@ -198,7 +196,8 @@ impl Script {
         }
     }
 
-    /// Preview that a person was shown of a call as they were asked about it; none where they were not. It stays the same for the call.
+    /// Preview of a call that the user was shown in the question about it, or `None` if there was no question. Repeated
+    /// queries for a call return the same preview.
     pub(crate) fn preview(&self, call: &ToolCall) -> Option<String> {
         let mut state = self.state();
         if let Some(known) = state.previews.get(&call.call_id) {
@@ -209,7 +208,7 @@ impl Script {
         preview
     }
 
-    /// The recorded answer to a question; none where it was not asked.
+    /// The recorded answer to a question, or `None` if it was not asked.
     pub fn question(&self, asked: &Ask) -> Option<Answer> {
         let mut state = self.state();
         let is_same = |known: &Ask| match (known, asked) {
@@ -225,7 +224,8 @@ impl Script {
         }
     }
 
-    /// Keeps a question that was not asked when this was recorded: with the rules of then, or the client of then, nobody was asked.
+    /// Adds a question that was not asked when the session was recorded, because the rules or the client were
+    /// different.
     pub fn learn_question(&self, ask: &Ask, answer: &Answer) {
         let mut state = self.state();
         let turn = state.turn;
@@ -236,12 +236,12 @@ impl Script {
         }
     }
 
-    /// Recorded questions of the turn that plays which were not asked.
+    /// Number of recorded questions in the current turn that were not asked.
     pub fn unasked(&self) -> usize {
         self.state().open(|fact| matches!(fact, TurnFact::Question(_))).count()
     }
 
-    /// Returns whether a call that is asked about now ran when it was recorded.
+    /// Returns true if the call in this question ran when it was recorded.
     pub fn ran(&self, asked: &Ask) -> bool {
         let Ask::Approval { tool, .. } = asked else { return false };
         let refused = |result: &RecordedResult| result.error == Some(ToolErrorCode::Denied);
@@ -259,7 +259,7 @@ impl State {
         self.facts().get(place)
     }
 
-    /// Places of the facts of the kind that were not played.
+    /// Indices of matching facts that were not replayed yet.
     fn open(&self, is_it: impl Fn(&TurnFact) -> bool) -> impl Iterator<Item = usize> {
         let open = self.facts().iter().zip(&self.played).enumerate().filter(|(_, (_, played))| !**played);
         open.filter(move |(_, (fact, _))| is_it(fact)).map(|(place, _)| place)
@@ -271,12 +271,12 @@ impl State {
         }
     }
 
-    /// The first fact of the kind that was not played.
+    /// Index of the first matching fact that was not replayed yet.
     fn find(&self, is_it: impl Fn(&TurnFact) -> bool) -> Option<usize> {
         self.open(is_it).next()
     }
 
-    /// The number of the session that asks. A new one is the subagent whose task it has.
+    /// Voice number of the requesting session. A new session is the subagent whose task it contains.
     fn voice(&mut self, asked: &ModelRequest) -> u32 {
         if let Some(voice) = self.voices.get(&asked.session_id) {
             return *voice;
@@ -290,14 +290,15 @@ impl State {
             TurnFact::Subagent(subagent) if !taken.contains(&subagent.voice) && has(&subagent.task) => Some(subagent),
             _ => None,
         });
-        // A task may stand within another one: the longest is meant, of the same ones the first. An unknown one has no answers.
+        // A task may contain another one, so the longest is used, and the first of equal ones. An unknown session has
+        // no answers.
         let found = subagents.max_by_key(|subagent| (subagent.task.len(), std::cmp::Reverse(subagent.voice)));
         let voice = found.map_or(u32::MAX, |subagent| subagent.voice);
         self.voices.insert(asked.session_id, voice);
         voice
     }
 
-    /// Goes on from the request of that exchange, which equals the last one of the session.
+    /// Shares the memory of the request in that exchange, which equals the session's last one.
     fn share(&mut self, session: SessionId, place: usize) {
         let fact = self.recording.turns.get(self.turn).and_then(|turn| turn.facts.get(place));
         if let Some(TurnFact::Exchange(Exchange { request: Some(recorded), .. })) = fact {
@@ -305,7 +306,7 @@ impl State {
         }
     }
 
-    /// Place of the exchange with that request; else the difference to the nearest.
+    /// Index of the exchange with that request, or else the difference to the most similar one.
     fn same_request(&self, open: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
         let mut nearest: Option<(usize, &RecordedRequest)> = None;
         for place in open {
@@ -323,8 +324,8 @@ impl State {
         Err(difference.unwrap_or_else(|| RequestDifference { place: String::new(), diff: String::new() }))
     }
 
-    /// Place of the recorded result of a call. Where a call is put into the words of its tool, its arguments are not those
-    /// that were recorded: then the next result of the tool is meant.
+    /// Index of the recorded result of a call. If `by_order` is true and no arguments match, as with arguments that
+    /// were adapted to the tool, the next result of the tool is used.
     fn recorded_call(&self, voice: u32, call: &ToolCall, by_order: bool) -> Option<usize> {
         let of_tool = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.voice == voice && known.tool == call.name);
         let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
@@ -336,7 +337,7 @@ impl State {
         self.find(same).or_else(|| if by_order { self.find(of_tool) } else { None })
     }
 
-    /// Preview of the next question about that call, or else about its tool.
+    /// Preview in the next question about that call, or else about its tool.
     fn recorded_preview(&self, call: &ToolCall) -> Option<String> {
         let asked = serde_json::from_str::<Value>(&call.arguments).ok();
         let about = |fact: &TurnFact, same: bool| match fact {
@@ -370,7 +371,7 @@ impl State {
     }
 }
 
-/// An answer as a model's stream; none where nobody knows it.
+/// The answer as a model's stream, or `None` if it is unknown.
 fn chunks(answer: &RecordedAnswer) -> Option<Vec<ModelChunk>> {
     let finish = answer.finish.finish()?;
     let mut chunks = Vec::new();

@@ -1,7 +1,8 @@
-//! A recording as text: JSON lines, one fact a line, so that a change shows in a diff where it was made.
+//! The text format of a recording: JSON lines, one fact per line, so that a change appears in a diff at the place where
+//! it was made.
 //!
-//! A request is written as what is new in it: how many messages it keeps of the request before it of the same voice, then
-//! each further message on a line of its own. Tools are written where they changed.
+//! A request is written as the difference to the previous request of the same voice: the number of messages that it
+//! shares, then each further message on a separate line. Tools are written when they change.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,31 +18,31 @@ use crate::{
     request::{Redaction, each_text, shared},
 };
 
-/// Largest text of a recording, in bytes.
+/// Maximum size of a recording in bytes.
 pub const MAX_RECORDING: usize = 64 << 20;
 
-/// Most messages of one request. A model's window holds far fewer.
+/// Maximum number of messages of one request, far more than fit into a model's window.
 const MAX_MESSAGES: usize = 100_000;
 
-/// Most values that the requests of a recording may have together: each request is kept whole, so that a short text
-/// could otherwise stand for very many.
+/// Maximum number of messages that all requests of a recording share with earlier ones. Each request is expanded in
+/// memory, so a short text could otherwise take up a lot of it.
 const MAX_VALUES: usize = 4_000_000;
 
-/// Reason why a text is no recording.
+/// Reason why a text is not a valid recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
-    /// It is too long.
+    /// The text is too long.
     #[error("the recording has {0} bytes; {MAX_RECORDING} are read")]
     TooLong(usize),
-    /// A newer agentd wrote it.
+    /// A newer agentd wrote the recording.
     #[error("the recording has version {0}; this agentd reads up to {VERSION}: use a newer one")]
     Newer(u32),
-    /// A line makes no sense.
+    /// A line is invalid.
     #[error("line {line} of the recording: {problem}")]
     Line {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The problem.
+        /// Description of the problem.
         problem: String,
     },
 }
@@ -66,9 +67,9 @@ struct RequestLine {
     #[serde(default, skip_serializing_if = "is_default")]
     voice: u32,
     slot: Slot,
-    /// Messages that it shares with the request before it.
+    /// Number of leading messages that it shares with the previous request.
     keeps: usize,
-    /// Set if the tools follow; else they are those of the request before it.
+    /// True if the tools follow. Otherwise they are those of the previous request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     new_tools: bool,
     may_call: bool,
@@ -83,10 +84,10 @@ struct AnswerLine {
     answer: RecordedAnswer,
 }
 
-/// The text of a recording.
+/// Writes a recording as text.
 ///
 /// # Errors
-/// When a part of it cannot be written as JSON, which is a defect.
+/// Fails if a part cannot be written as JSON, which is a defect.
 pub fn write(recording: &Recording) -> Result<String, serde_json::Error> {
     let mut writer = Writer::default();
     writer.line(&Line::Recording(recording.head.clone()))?;
@@ -140,10 +141,10 @@ impl Writer {
     }
 }
 
-/// The recording without secrets: every text of it is cleaned.
+/// Redacts every text of a recording.
 ///
 /// # Errors
-/// When what is left is no recording any more.
+/// Fails if the result is not a valid recording any more.
 pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, RecordingError> {
     let unwritten = |error: serde_json::Error| problem(0, error.to_string());
     let mut text = String::new();
@@ -156,10 +157,10 @@ pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, 
     read(&text)
 }
 
-/// The recording that a text holds.
+/// Parses a recording.
 ///
 /// # Errors
-/// The first line that makes no sense.
+/// Returns the first invalid line.
 pub fn read(text: &str) -> Result<Recording, RecordingError> {
     if text.len() > MAX_RECORDING {
         return Err(RecordingError::TooLong(text.len()));
@@ -181,7 +182,7 @@ fn problem(line: usize, problem: impl Into<String>) -> RecordingError {
     RecordingError::Line { line, problem: problem.into() }
 }
 
-/// The first line. The version is looked at before all else, which may have changed with it.
+/// Parses the first line. The version is checked first, as everything else may depend on it.
 fn head(number: usize, line: &str) -> Result<RecordingHead, RecordingError> {
     #[derive(Deserialize)]
     struct Version {

@@ -1,4 +1,4 @@
-//! The settings of an exporter, by the usual variables. Who sets no endpoint sends nothing.
+//! Settings of the exporter, from the usual variables. Without an endpoint, nothing is exported.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use url::Url;
 
 use crate::otlp::Temporality;
 
-/// Time limit of one export where nobody says otherwise.
+/// Default time limit of one export.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Attributes of the resource and headers at the most.
+/// Maximum number of resource attributes, and of headers.
 const MOST: usize = 128;
 
-/// Kind of what is sent.
+/// Kind of exported data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Spans.
+    /// Spans of turns and their parts.
     Traces,
-    /// Metrics.
+    /// Counters and histograms of turns.
     Metrics,
 }
 
 impl Signal {
-    /// Both.
+    /// All signals, traces first.
     pub const ALL: [Self; 2] = [Self::Traces, Self::Metrics];
 
-    /// Its name in paths and files.
+    /// Name in paths and file names.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,46 +37,46 @@ impl Signal {
     }
 }
 
-/// Form in which it is sent.
+/// Transport protocol of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// Messages in the bodies of requests.
+    /// Messages in the bodies of HTTP requests.
     Http,
-    /// Calls of gRPC, without TLS.
+    /// Calls over gRPC without TLS.
     Grpc,
 }
 
-/// The way to a collector for one signal.
+/// Connection to a collector for one signal.
 #[derive(Debug, Clone)]
 pub struct SignalConfig {
-    /// The address, with its path where the protocol has one.
+    /// Address, including the path for HTTP.
     pub endpoint: Url,
-    /// The form.
+    /// Transport protocol of the collector.
     pub protocol: Protocol,
-    /// Further headers. Keys stand in them.
+    /// Additional headers, which may contain keys.
     pub headers: Vec<(String, SecretString)>,
     /// Time limit of one export.
     pub timeout: Duration,
-    /// Routes to it, but for gRPC, which goes directly.
+    /// Proxy routes. gRPC connects directly.
     pub routes: Routes,
 }
 
-/// Settings of an exporter.
+/// Settings of the exporter.
 #[derive(Debug, Clone)]
 pub struct TelemetryConfig {
-    /// The way of spans; none where they are not sent.
+    /// Connection for spans, or `None` if they are not exported.
     pub traces: Option<SignalConfig>,
-    /// The way of metrics.
+    /// Connection for metrics, or `None` if they are not exported.
     pub metrics: Option<SignalConfig>,
     /// Attributes of the process.
     pub resource: Vec<(String, String)>,
-    /// Set if words, arguments and results are sent.
+    /// True if texts, arguments and results are exported.
     pub content: bool,
-    /// Meaning of the values of metrics.
+    /// Reference point of the metrics' values.
     pub temporality: Temporality,
 }
 
-/// Settings that make no sense. It names the variable and never its value, which may be a secret.
+/// Invalid setting. The error names the variable, but never its value, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
 pub struct TelemetryConfigError {
@@ -90,22 +90,22 @@ impl TelemetryConfigError {
     }
 }
 
-/// Settings of the configuration, which variables precede.
+/// Settings of the configuration. Variables take precedence.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConfiguredTelemetry<'a> {
-    /// The address of a collector.
+    /// Address of the collector, if configured.
     pub endpoint: Option<&'a str>,
-    /// Set if words, arguments and results are sent.
+    /// True if texts, arguments and results are exported.
     pub content: bool,
     /// Version of the program.
     pub version: &'a str,
 }
 
 impl TelemetryConfig {
-    /// Reads the variables. None where no endpoint is set, or all is disabled.
+    /// Reads the variables. Returns `None` if no endpoint is set, or if the export is disabled.
     ///
     /// # Errors
-    /// A variable that makes no sense.
+    /// Fails if a variable is invalid.
     pub fn read<'a>(
         variable: impl Fn(&str) -> Option<&'a str>,
         configured: ConfiguredTelemetry<'_>,
@@ -131,7 +131,7 @@ impl TelemetryConfig {
         Ok(Some(Self { traces, metrics, resource, content, temporality }))
     }
 
-    /// The way of a signal.
+    /// Connection for a signal, or `None` if it is not exported.
     pub fn signal(&self, signal: Signal) -> Option<&SignalConfig> {
         match signal {
             Signal::Traces => self.traces.as_ref(),
@@ -149,7 +149,7 @@ fn signal<'a>(
     if variable(&format!("OTEL_{upper}_EXPORTER")).is_some_and(|value| value.trim() == "none") {
         return Ok(None);
     }
-    // What is said of one signal precedes what is said of all.
+    // Settings of one signal take precedence over those of all.
     let said = |what: &str| {
         let names = [format!("OTEL_EXPORTER_OTLP_{upper}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}")];
         names.into_iter().find_map(|name| Some((variable(&name)?.trim(), name)))
@@ -181,7 +181,7 @@ fn signal<'a>(
     Ok(Some(SignalConfig { endpoint, protocol, headers, timeout, routes: Routes::read(variable) }))
 }
 
-/// The address. One for all signals gets the path of the signal.
+/// Parses the address. An address for all signals gets the path of the signal.
 fn endpoint(
     text: &str,
     name: &str,
@@ -228,7 +228,7 @@ fn resource<'a>(
     Ok(attributes)
 }
 
-/// A list of `key=value`, with values encoded as in an address.
+/// Parses a list of `key=value` with percent-encoded values.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -242,7 +242,7 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     Some(pairs)
 }
 
-/// The text with its `%41` as characters. A `+` stays one.
+/// Decodes percent-encoding such as `%41`. A `+` is not decoded.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,5 +1,5 @@
-//! The task that follows the journal: one for each signal, so that neither waits for the other. It sends turn by turn, and
-//! notes each as soon as the collector has it. Nothing waits for it.
+//! The task that follows the journal, one per signal so that neither delays the other. It exports turn by turn, and
+//! stores the position once the collector has accepted a turn. Nothing waits for it.
 
 use std::{collections::VecDeque, io, path::Path, sync::Arc, time::Duration};
 
@@ -26,38 +26,38 @@ use crate::{
     spans,
 };
 
-/// Turns that are read from the journal at once.
+/// Number of turns read from the journal at a time.
 const BATCH: usize = 64;
-/// Spans of one message, and the bytes that they have together, about. Servers take 4 MiB, unless they were told otherwise.
+/// Maximum number of spans per message, and their approximate maximum size in bytes. Servers accept 4 MiB by default.
 const MOST_SPANS: usize = 400;
 const MOST_BYTES: usize = 1 << 20;
-/// Tries of a message that may itself be what the collector cannot do with.
+/// Maximum number of tries of a message that may itself be the reason for the collector's failure.
 const MOST_TRIES: u32 = 8;
-/// Events that are read at once, and those of one session at the most.
+/// Number of events read at a time, and maximum number of events of one session.
 const PAGE: usize = 1000;
 const MOST_EVENTS: usize = 200_000;
 
-/// The pause before a try that follows a failure, which doubles, and the longest.
+/// Backoff after a failure: the first pause, which doubles, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// Time between two looks where nothing tells of a turn, and after a sign of one.
+/// Interval of checks without activity, and delay of the check after activity.
 const LOOK: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(250);
 
-/// The journal.
+/// The journal, from which turns are exported.
 pub type TurnSource = Arc<dyn Store>;
 
-/// The file of the position of a signal, in a folder.
+/// File with the position of a signal.
 pub fn position_file(folder: &Path, signal: Signal) -> PositionFile {
     PositionFile::at(folder.join(format!("telemetry-{}.json", signal.as_str())))
 }
 
-/// Notes the place from which on turns are sent, where no earlier run has: nothing from before was wanted. Called before the
-/// first turn can begin.
+/// Stores the current end of the journal as the position if there is none, so that earlier turns are not exported.
+/// Called before the first turn can start.
 pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
     let file = position_file(folder, signal);
     let marked = async {
-        // One that cannot be read is told of when it is used.
+        // An unreadable file is reported when it is used.
         if !matches!(file.load(), Ok(None)) {
             return Ok(());
         }
@@ -70,11 +70,11 @@ pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
     }
 }
 
-/// Follows the journal for one signal. Never returns, unless the collector's address cannot be used. `signs` changes when a
-/// turn may have ended.
+/// Follows the journal for one signal. Only returns if the collector's address is invalid. `signs` changes when a turn
+/// may have ended.
 ///
 /// # Errors
-/// When no client can be made.
+/// Fails if the client cannot be created.
 pub async fn follow<T: Clone>(
     signal: Signal,
     config: &TelemetryConfig,
@@ -93,7 +93,7 @@ pub async fn follow<T: Clone>(
                 pause = FIRST_PAUSE;
                 tokio::select! {
                     changed = signs.changed() => match changed {
-                        // The end is stored about when it is told.
+                        // The end of a turn is stored at about the same time as it is announced.
                         Ok(()) => sleep(SOON).await,
                         Err(_) => sleep(LOOK).await,
                     },
@@ -109,7 +109,7 @@ pub async fn follow<T: Clone>(
     }
 }
 
-/// Reason to try again later.
+/// Reason to retry later.
 struct Delay {
     why: String,
     after: Option<Duration>,
@@ -130,14 +130,14 @@ struct Export {
     file: PositionFile,
     collector: Collector,
     position: Option<Position>,
-    /// Turns that were found and not sent.
+    /// Turns that were found and not exported yet.
     due: VecDeque<EndedTurn>,
-    /// Spans of the first of them that were taken.
+    /// Number of spans of the first due turn that were accepted.
     taken: usize,
-    /// Tries of the next message after which the collector failed.
+    /// Failed tries of the next message.
     tries: u32,
     measures: Measures,
-    /// Since when is measured.
+    /// Start of the measured period.
     since: Timestamp,
 }
 
@@ -173,12 +173,12 @@ impl Export {
         }
     }
 
-    /// Sends the next turn; returns whether there was one.
+    /// Exports the next turn. Returns false if there is none.
     async fn step(&mut self) -> Result<bool, Delay> {
         let position = match self.position {
             Some(position) => position,
             None => {
-                // Nothing from before it was wanted.
+                // Turns before the first start of the export are not wanted.
                 let end = self.source.ended_turns(u64::MAX, 0).await?.end;
                 self.note(Position { place: end, turn_id: None, at: Timestamp::now() }).await?
             }
@@ -202,7 +202,7 @@ impl Export {
     async fn note(&mut self, position: Position) -> Result<Position, Delay> {
         let file = self.file.clone();
         let saved = tokio::task::spawn_blocking(move || file.save(position)).await.map_err(io::Error::other);
-        // Known here in any case: what was taken is not sent again in this life.
+        // Updated in memory in any case, so that an accepted turn is not exported again in this run.
         self.position = Some(position);
         if let Err(problem) = saved.and_then(|saved| saved) {
             tracing::warn!("the position of telemetry cannot be written: {problem}");
@@ -210,7 +210,7 @@ impl Export {
         Ok(position)
     }
 
-    /// Turns behind the position. Where its place may have been given again, the time decides.
+    /// Turns after the position. If its place may belong to another turn by now, the time decides.
     async fn find(&mut self, position: Position) -> Result<Vec<EndedTurn>, Delay> {
         let page = self.source.ended_turns(position.place.saturating_sub(1), BATCH).await?;
         let is_kept = match position.turn_id {
@@ -237,7 +237,7 @@ impl Export {
         }
     }
 
-    /// The tree of a turn, and what its client said of the trace that it is a part of. None where it is gone.
+    /// Trace of a turn and the `traceparent` of its client. `None` if the turn was deleted.
     async fn read(&self, turn: EndedTurn) -> Result<Option<(TurnTrace, Option<String>)>, Delay> {
         let spans = self.source.turns(turn.session_id).await?;
         let Some(span) = spans.iter().find(|span| span.ended == Some(turn.seq)) else { return Ok(None) };
@@ -319,7 +319,7 @@ impl Export {
         Ok(())
     }
 
-    /// Lets go of what will never be taken: what comes behind it must not wait for it.
+    /// Evaluates an outcome. A message that will never be accepted is dropped, so that later ones do not wait for it.
     fn settle(&mut self, outcome: ExportOutcome) -> Result<(), Delay> {
         let signal = self.signal.as_str();
         self.tries += 1;
@@ -340,7 +340,7 @@ impl Export {
     }
 }
 
-/// Number of spans that are sent together: as many as fit, and one at least.
+/// Number of spans in the next message: as many as fit, at least one.
 fn fitting(spans: &[otlp::Span], most: usize) -> usize {
     let mut size = 0;
     let fits = |span: &&otlp::Span| {

@@ -1,12 +1,14 @@
-//! Turns for an OpenTelemetry collector: spans and metrics by the conventions for generative AI, sent as OTLP.
+//! Export of turns to an OpenTelemetry collector: spans and metrics by the conventions for generative AI, sent over
+//! OTLP.
 //!
-//! They are made from the journal behind a durable position, so that a turn that ended before a crash is sent after it. Without
-//! an endpoint nothing is made and nothing is sent.
+//! They are generated from the journal after a durable position, so a turn that ended before a crash is exported after
+//! it. Without an endpoint, nothing is generated or sent.
 //!
-//! - [`config`]: the endpoint and what else the usual variables say.
-//! - [`export`]: the task that follows the journal, one for each signal. [`position`]: how far a collector has acknowledged.
-//! - [`spans`] and [`measures`]: what is sent of a turn, with the names and ids in [`names`].
-//! - [`otlp`]: the messages of the protocol; [`send`]: the way to the collector.
+//! - [`config`]: the endpoint and the other settings of the usual variables.
+//! - [`export`]: the task that follows the journal, one per signal. [`position`]: the last turn that a collector has
+//!   acknowledged.
+//! - [`spans`] and [`measures`]: the exported data of a turn, with the names and IDs in [`names`].
+//! - [`otlp`]: the messages of the protocol; [`send`]: requests to the collector.
 
 pub mod config;
 pub mod export;

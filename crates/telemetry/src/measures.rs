@@ -1,4 +1,4 @@
-//! Counters and histograms of turns, in memory: tokens and money, and the durations of turns, model calls and tools.
+//! Counters and histograms of turns, in memory: tokens and cost, and the durations of turns, model calls and tools.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,17 @@ use crate::{
     spans::{address, call_failure, dollars, failure, nanoseconds, seconds, tool_failure, tool_name},
 };
 
-/// Series in all. More of them come of names without end, and are counted together.
+/// Maximum number of series. Further ones, for example of arbitrary names, are merged.
 const MOST_SERIES: usize = 2000;
 
-/// Bounds of seconds of calls and tools, of seconds of turns, and of numbers of calls.
+/// Histogram bounds: seconds of calls and tools, seconds of turns, and numbers of calls.
 const SHORT: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const LONG: [f64; 13] = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6];
 const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-/// Attributes of a series.
 type Attributes = Vec<(&'static str, String)>;
 
-/// Measurements so far.
+/// Measurements since a start time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measures {
     series: BTreeMap<(&'static str, Attributes), SeriesValue>,
@@ -36,7 +35,7 @@ enum SeriesValue {
 }
 
 impl Measures {
-    /// Takes in a turn, and those that worked for it.
+    /// Adds a turn and its subagents' turns.
     pub fn take(&mut self, turn: &TurnTrace) {
         let mut calls = CallCounts::default();
         self.spans(turn, &turn.spans, &mut calls);
@@ -83,7 +82,7 @@ impl Measures {
         let mut attributes =
             vec![(names::OPERATION, names::EXECUTE_TOOL.to_owned()), (names::TOOL, tool_name(tool).to_owned())];
         attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
-        // Waiting for a person is no work of the tool, and one that never ran took no time.
+        // Excludes waiting for the user. A tool that never ran took no time.
         let took = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
         self.spread("gen_ai.execute_tool.duration", attributes, &SHORT, seconds(took));
     }
@@ -130,7 +129,7 @@ impl Measures {
         self.series.entry(key).or_insert(empty)
     }
 
-    /// All of it, counted since `start`.
+    /// Encodes all measurements since `start`.
     pub fn encode(&self, start: Timestamp, now: Timestamp, temporality: otlp::Temporality) -> Vec<otlp::Metric> {
         let (start_ns, time_ns) = (nanoseconds(start), nanoseconds(now).max(nanoseconds(start)));
         let mut metrics: Vec<otlp::Metric> = Vec::new();
@@ -167,7 +166,7 @@ impl Measures {
     }
 }
 
-/// Number of calls of a turn itself.
+/// Numbers of calls of the turn itself.
 #[derive(Default)]
 struct CallCounts {
     models: f64,

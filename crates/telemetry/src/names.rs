@@ -1,46 +1,47 @@
-//! Names of spans and attributes that are used more than once, by the conventions for generative AI (version 0.1.0, in
-//! development). What has no name there begins with `agentd.`. And ids of traces and spans: the same for the same turn, whenever
-//! and however often it is sent.
+//! Names of spans and attributes that are used more than once, from the conventions for generative AI (version 0.1.0,
+//! in development). Names that are not part of them start with `agentd.`.
+//!
+//! Also the IDs of traces and spans. They are deterministic, so a turn has the same IDs whenever it is exported.
 
 use agentd_core::ids::{SessionId, TurnId};
 use agentd_trace::TurnTrace;
 use sha2::{Digest as _, Sha256};
 
-/// Kind of a span: what it does.
+/// Attribute: operation of a span.
 pub const OPERATION: &str = "gen_ai.operation.name";
-/// A model call.
+/// Operation: a model call.
 pub const CHAT: &str = "chat";
-/// A tool call.
+/// Operation: a tool call.
 pub const EXECUTE_TOOL: &str = "execute_tool";
-/// A turn of an agent.
+/// Operation: a turn of an agent.
 pub const INVOKE_AGENT: &str = "invoke_agent";
 
-/// Beginning of the names of tools of MCP servers.
+/// Name prefix of the tools of MCP servers.
 pub(crate) const OF_SERVER: &str = "mcp_";
 
-/// Name of an agent.
+/// Attribute: name of an agent.
 pub const AGENT: &str = "gen_ai.agent.name";
-/// Id of a session.
+/// Attribute: ID of a session.
 pub const CONVERSATION: &str = "gen_ai.conversation.id";
-/// Provider of a model, as far as its address tells.
+/// Attribute: provider of a model, derived from its address.
 pub const PROVIDER: &str = "gen_ai.provider.name";
-/// Id of a model.
+/// Attribute: ID of a model.
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
-/// Name of a tool.
+/// Attribute: name of a tool.
 pub const TOOL: &str = "gen_ai.tool.name";
-/// Answer of a model or a turn. Content.
+/// Attribute: answer of a model or a turn. This is content.
 pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
-/// Kind of an error.
+/// Attribute: kind of an error.
 pub const ERROR: &str = "error.type";
-/// Number of a step in its turn.
+/// Attribute: number of a step within its turn.
 pub const STEP: &str = "agentd.step";
-/// Seconds in which a person was waited for.
+/// Attribute: seconds of waiting for the user.
 pub const WAITED: &str = "agentd.waited";
 /// Metric: model calls of a turn.
 pub const AGENT_CALLS: &str = "gen_ai.invoke_agent.inference_calls";
 /// Metric: tool calls of a turn.
 pub const AGENT_TOOL_CALLS: &str = "gen_ai.invoke_agent.tool_calls";
-/// Providers by the hosts of their servers, with all below these.
+/// Providers by the hosts of their servers. Subdomains are included.
 const PROVIDERS: [(&str, &str); 12] = [
     ("api.anthropic.com", "anthropic"),
     ("api.cohere.com", "cohere"),
@@ -56,32 +57,32 @@ const PROVIDERS: [(&str, &str); 12] = [
     ("aiplatform.googleapis.com", "gcp.vertex_ai"),
 ];
 
-/// The provider whose server has that host; agentd itself where none is known, for a model of one's own.
+/// Provider of the server with that host. `agentd` if it is unknown, as for a local model.
 pub fn provider(host: &str) -> &'static str {
     let is_of =
         |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with(['.', '-']));
     PROVIDERS.iter().find(|(domain, _)| is_of(domain)).map_or("agentd", |(_, name)| name)
 }
 
-/// The variable with which a client says of which trace it is a part.
+/// Variable in which a client passes its trace context.
 pub const TRACEPARENT: &str = "TRACEPARENT";
 
-/// The flag of a `traceparent` whose trace is kept.
+/// Flag in a `traceparent` that the trace is recorded.
 const SAMPLED: u8 = 1;
 
 /// Place of a turn in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
-    /// Id of the trace.
+    /// ID of the trace.
     pub trace_id: [u8; 16],
-    /// The span of the client that the turn is a part of.
+    /// Span of the client that is the turn's parent.
     pub parent: Option<[u8; 8]>,
-    /// Set unless the client leaves its trace out: then its parts are left out, too.
+    /// False if the client does not record its trace. Its parts are not exported then.
     pub is_sampled: bool,
 }
 
 impl TraceContext {
-    /// Place of a turn: in the client's trace where it has one, else in one of its own.
+    /// Place of a turn: in the client's trace if there is one, otherwise in a separate trace.
     pub fn of(turn: &TurnTrace, traceparent: Option<&str>) -> Self {
         if let Some(context) = traceparent.and_then(Self::parse) {
             return context;
@@ -90,7 +91,7 @@ impl TraceContext {
         Self { trace_id: *id.as_bytes(), parent: None, is_sampled: true }
     }
 
-    /// Reads a `traceparent` of W3C Trace Context. Later versions may have more fields.
+    /// Parses a `traceparent` of W3C Trace Context. Later versions may have more fields.
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.trim().split('-');
         let (version, trace, span, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
@@ -102,7 +103,7 @@ impl TraceContext {
     }
 }
 
-/// Bytes of so many lower-case hexadecimal digits.
+/// Decodes `N` bytes from lower-case hexadecimal digits.
 fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if digits.len() != 2 * N || !digits.bytes().all(is_digit) {
@@ -115,7 +116,7 @@ fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Id of a span, by its session, its turn and its name in the turn. Never zero, which stands for none.
+/// ID of a span, derived from session, turn and the span's name in the turn. Never zero, which means no span.
 pub fn span_id(session: SessionId, turn: TurnId, name: &str) -> [u8; 8] {
     let hash = Sha256::new().chain_update(session.as_uuid().as_bytes()).chain_update(turn.as_uuid().as_bytes());
     let digest = hash.chain_update(name.as_bytes()).finalize();

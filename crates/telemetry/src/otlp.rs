@@ -1,6 +1,6 @@
-//! Messages of the OpenTelemetry protocol, as far as they are sent: the numbers of their fields are the protocol.
+//! The messages of the OpenTelemetry protocol that are sent. The protocol consists of the field numbers.
 
-/// Messages, a row a field: its name, its type, and what it is in the protocol.
+/// Defines messages, one row per field: its name, its type, and its encoding.
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident {
         $($(#[$field_doc:meta])* $field:ident: $kind:ty = ($($how:tt)*),)*
@@ -12,193 +12,193 @@ macro_rules! messages {
 }
 
 messages! {
-    /// A value of an attribute.
+    /// Value of an attribute.
     AnyValue {
-        /// The value.
+        /// The value, if set.
         value: Option<Value> = (oneof = "Value", tags = "1, 2, 3, 4"),
     }
-    /// An attribute.
+    /// Attribute with name and value.
     KeyValue {
-        /// Its name.
+        /// Name of the attribute.
         key: String = (string, tag = "1"),
-        /// Its value.
+        /// Value of the attribute.
         value: Option<AnyValue> = (message, optional, tag = "2"),
     }
-    /// The instrumentation that made what is sent.
+    /// Instrumentation that produced the data.
     Scope {
-        /// Its name.
+        /// Name of the instrumentation.
         name: String = (string, tag = "1"),
-        /// Its version.
+        /// Version of the instrumentation.
         version: String = (string, tag = "2"),
     }
-    /// The process that sends.
+    /// Process that sends the data.
     Resource {
-        /// Its attributes.
+        /// Attributes of the process.
         attributes: Vec<KeyValue> = (message, repeated, tag = "1"),
     }
-    /// Answer to an export, whatever it exported.
+    /// Response to an export of any signal.
     ExportResponse {
-        /// The part that was not taken; none where all was.
+        /// The rejected part, or `None` if everything was accepted.
         partial: Option<PartialSuccess> = (message, optional, tag = "1"),
     }
-    /// A part that was not taken, and is not to be sent again.
+    /// Rejected part of an export, which must not be sent again.
     PartialSuccess {
-        /// Number of spans or data points.
+        /// Number of rejected spans or data points.
         rejected: i64 = (int64, tag = "1"),
-        /// The reason.
+        /// Reason of the rejection.
         message: String = (string, tag = "2"),
     }
-    /// An export of spans.
+    /// Request that exports spans.
     ExportTraces {
-        /// Spans by the process that made them.
+        /// Spans, grouped by process.
         resource_spans: Vec<ResourceSpans> = (message, repeated, tag = "1"),
     }
     /// Spans of one process.
     ResourceSpans {
-        /// The process.
+        /// The process they belong to.
         resource: Option<Resource> = (message, optional, tag = "1"),
-        /// Spans by the instrumentation.
+        /// Spans, grouped by instrumentation.
         scope_spans: Vec<ScopeSpans> = (message, repeated, tag = "2"),
     }
     /// Spans of one instrumentation.
     ScopeSpans {
-        /// The instrumentation.
+        /// The instrumentation that produced them.
         scope: Option<Scope> = (message, optional, tag = "1"),
-        /// The spans.
+        /// Spans produced by the instrumentation.
         spans: Vec<Span> = (message, repeated, tag = "2"),
     }
-    /// A span.
+    /// Span of a trace.
     Span {
-        /// Id of the trace, 16 bytes.
+        /// ID of the trace, 16 bytes.
         trace_id: Vec<u8> = (bytes = "vec", tag = "1"),
-        /// Id of the span, 8 bytes.
+        /// ID of the span, 8 bytes.
         span_id: Vec<u8> = (bytes = "vec", tag = "2"),
-        /// Id of the span that it is a part of; empty for none.
+        /// ID of the parent span, or empty.
         parent_span_id: Vec<u8> = (bytes = "vec", tag = "4"),
-        /// Its name.
+        /// Name of the span.
         name: String = (string, tag = "5"),
-        /// Its kind.
+        /// Kind of the span.
         kind: i32 = (enumeration = "SpanKind", tag = "6"),
-        /// Its start, in nanoseconds since 1970.
+        /// Start in nanoseconds since 1970.
         start_ns: u64 = (fixed64, tag = "7"),
-        /// Its end.
+        /// End in nanoseconds since 1970.
         end_ns: u64 = (fixed64, tag = "8"),
-        /// Its attributes.
+        /// Attributes of the span.
         attributes: Vec<KeyValue> = (message, repeated, tag = "9"),
-        /// Events within it.
+        /// Events within the span.
         events: Vec<SpanEvent> = (message, repeated, tag = "11"),
-        /// Its outcome.
+        /// Outcome of the span.
         status: Option<Status> = (message, optional, tag = "15"),
     }
-    /// Something that happened at one time in a span.
+    /// Event at a point in time within a span.
     SpanEvent {
-        /// Its time, in nanoseconds since 1970.
+        /// Time in nanoseconds since 1970.
         time_ns: u64 = (fixed64, tag = "1"),
-        /// Its name.
+        /// Name of the event.
         name: String = (string, tag = "2"),
-        /// Its attributes.
+        /// Attributes of the event.
         attributes: Vec<KeyValue> = (message, repeated, tag = "3"),
     }
     /// Outcome of a span.
     Status {
-        /// Description of an error.
+        /// Description of the error.
         message: String = (string, tag = "2"),
-        /// The code.
+        /// Code of the outcome.
         code: i32 = (enumeration = "StatusCode", tag = "3"),
     }
-    /// An export of metrics.
+    /// Request that exports metrics.
     ExportMetrics {
-        /// Metrics by the process that made them.
+        /// Metrics, grouped by process.
         resource_metrics: Vec<ResourceMetrics> = (message, repeated, tag = "1"),
     }
     /// Metrics of one process.
     ResourceMetrics {
-        /// The process.
+        /// The process they belong to.
         resource: Option<Resource> = (message, optional, tag = "1"),
-        /// Metrics by the instrumentation.
+        /// Metrics, grouped by instrumentation.
         scope_metrics: Vec<ScopeMetrics> = (message, repeated, tag = "2"),
     }
     /// Metrics of one instrumentation.
     ScopeMetrics {
-        /// The instrumentation.
+        /// The instrumentation that produced them.
         scope: Option<Scope> = (message, optional, tag = "1"),
-        /// The metrics.
+        /// Metrics produced by the instrumentation.
         metrics: Vec<Metric> = (message, repeated, tag = "2"),
     }
-    /// A metric.
+    /// Metric with its data points.
     Metric {
-        /// Its name.
+        /// Name of the metric.
         name: String = (string, tag = "1"),
-        /// Its unit.
+        /// Unit of the values.
         unit: String = (string, tag = "3"),
-        /// Its values.
+        /// Data points of the metric.
         data: Option<MetricData> = (oneof = "MetricData", tags = "7, 9"),
     }
-    /// A counter.
+    /// Data points of a counter.
     Sum {
-        /// Values, one for each set of attributes.
+        /// Points, one per set of attributes.
         points: Vec<NumberPoint> = (message, repeated, tag = "1"),
-        /// Meaning of the values.
+        /// Reference point of the values.
         temporality: i32 = (enumeration = "Temporality", tag = "2"),
-        /// Set if it never falls.
+        /// True if the counter never decreases.
         is_monotonic: bool = (bool, tag = "3"),
     }
-    /// A distribution.
+    /// Data points of a distribution.
     Histogram {
-        /// Values, one for each set of attributes.
+        /// Points, one per set of attributes.
         points: Vec<HistogramPoint> = (message, repeated, tag = "1"),
-        /// Meaning of the values.
+        /// Reference point of the values.
         temporality: i32 = (enumeration = "Temporality", tag = "2"),
     }
-    /// A value of a counter.
+    /// Value of a counter.
     NumberPoint {
-        /// Since when it is counted, in nanoseconds since 1970.
+        /// Start of the counted period in nanoseconds since 1970.
         start_ns: u64 = (fixed64, tag = "2"),
-        /// Time of the value.
+        /// Time of the value in nanoseconds since 1970.
         time_ns: u64 = (fixed64, tag = "3"),
-        /// The value.
+        /// The value, if set.
         value: Option<Number> = (oneof = "Number", tags = "4, 6"),
-        /// Its attributes.
+        /// Attributes of the point.
         attributes: Vec<KeyValue> = (message, repeated, tag = "7"),
     }
-    /// A distribution of values.
+    /// Distribution of values over buckets.
     HistogramPoint {
-        /// Since when it is counted, in nanoseconds since 1970.
+        /// Start of the counted period in nanoseconds since 1970.
         start_ns: u64 = (fixed64, tag = "2"),
-        /// Time of the value.
+        /// Time of the value in nanoseconds since 1970.
         time_ns: u64 = (fixed64, tag = "3"),
-        /// Number of values.
+        /// Number of values in all buckets.
         count: u64 = (fixed64, tag = "4"),
-        /// Their sum.
+        /// Sum of the values.
         sum: Option<f64> = (double, optional, tag = "5"),
-        /// Number of values up to each bound, and above the last.
+        /// Number of values up to each bound, and above the last one.
         buckets: Vec<u64> = (fixed64, repeated, tag = "6"),
-        /// The bounds.
+        /// Upper bounds of the buckets.
         bounds: Vec<f64> = (double, repeated, tag = "7"),
-        /// Its attributes.
+        /// Attributes of the point.
         attributes: Vec<KeyValue> = (message, repeated, tag = "9"),
     }
 }
 
-/// The kinds of values that are sent.
+/// Types of attribute values that are sent.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Value {
-    /// A text.
+    /// UTF-8 encoded text value.
     #[prost(string, tag = "1")]
     Text(String),
-    /// A truth value.
+    /// Boolean value, true or false.
     #[prost(bool, tag = "2")]
     Bool(bool),
-    /// A whole number.
+    /// Signed 64-bit integer value.
     #[prost(int64, tag = "3")]
     Int(i64),
-    /// A number.
+    /// Floating-point number of 64 bits.
     #[prost(double, tag = "4")]
     Double(f64),
 }
 
 impl KeyValue {
-    /// An attribute.
+    /// Creates an attribute with this value.
     pub fn new(key: &str, value: impl Into<Value>) -> Self {
         Self { key: key.to_owned(), value: Some(AnyValue { value: Some(value.into()) }) }
     }
@@ -227,56 +227,56 @@ values! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SpanKind {
-    /// Not said.
+    /// The kind is unspecified.
     Unspecified = 0,
-    /// Work of the process itself.
+    /// Work within the process.
     Internal = 1,
-    /// A request to another one.
+    /// Request to another process.
     Client = 3,
 }
 
-/// Code of an outcome.
+/// Code of a span's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum StatusCode {
-    /// Not said.
+    /// The outcome is unspecified.
     Unset = 0,
-    /// It is well.
+    /// The operation was successful.
     Ok = 1,
-    /// It failed.
+    /// The operation has failed.
     Error = 2,
 }
 
-/// Values of a metric.
+/// Data points of a metric.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum MetricData {
-    /// A counter.
+    /// Points of a counter.
     #[prost(message, tag = "7")]
     Sum(Sum),
-    /// A distribution.
+    /// Points of a distribution.
     #[prost(message, tag = "9")]
     Histogram(Histogram),
 }
 
-/// Meaning of values.
+/// Reference point of a metric's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum Temporality {
-    /// Not said.
+    /// The reference point is unspecified.
     Unspecified = 0,
-    /// Since the last export.
+    /// Values since the last export.
     Delta = 1,
-    /// Since the start.
+    /// Values since the start.
     Cumulative = 2,
 }
 
-/// A number.
+/// Value of a number point.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Number {
-    /// Any.
+    /// Floating-point number of 64 bits.
     #[prost(double, tag = "4")]
     Double(f64),
-    /// A whole one.
+    /// Signed 64-bit integer value.
     #[prost(sfixed64, tag = "6")]
     Int(i64),
 }

@@ -1,4 +1,4 @@
-//! The last turn that a collector has acknowledged, on disk.
+//! Stored position of the last turn that a collector has acknowledged.
 
 use std::{
     fs,
@@ -10,42 +10,42 @@ use std::{
 use agentd_core::{Timestamp, ids::TurnId, session::EndedTurn};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the file at the most.
+/// Maximum size of the file in bytes.
 const LARGEST: u64 = 4096;
 
-/// The last turn that was acknowledged, or the place where the export began.
+/// The last acknowledged turn, or the start of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Its place in the journal.
+    /// Place in the journal.
     pub place: u64,
-    /// The turn; none where the export began there.
+    /// ID of the turn, or `None` at the start of the export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// Its end.
+    /// Time of the turn's end.
     pub at: Timestamp,
 }
 
 impl Position {
-    /// Place of an ended turn.
+    /// Position of an ended turn.
     pub fn of(turn: &EndedTurn) -> Self {
         Self { place: turn.place, turn_id: Some(turn.turn_id), at: turn.at }
     }
 }
 
-/// The file of a position.
+/// File that stores a position.
 #[derive(Debug, Clone)]
 pub struct PositionFile(PathBuf);
 
 impl PositionFile {
-    /// The file with that path.
+    /// Creates a handle to the file at this path.
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// The position; none where there is no file yet.
+    /// Loads the position, or `None` if there is no file yet.
     ///
     /// # Errors
-    /// When the file cannot be read, or is none of ours.
+    /// Fails if the file cannot be read or is invalid.
     pub fn load(&self) -> io::Result<Option<Position>> {
         let text = match fs::metadata(&self.0) {
             Ok(meta) if meta.len() > LARGEST => return Err(io::Error::other("it is no file of a position")),
@@ -56,10 +56,10 @@ impl PositionFile {
         serde_json::from_str(&text).map(Some).map_err(io::Error::other)
     }
 
-    /// Puts the position in the place of the one before, whole or not at all.
+    /// Replaces the position atomically.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn save(&self, position: Position) -> io::Result<()> {
         let mut draft = self.0.as_os_str().to_owned();
         draft.push(".part");
@@ -70,10 +70,10 @@ impl PositionFile {
         fs::rename(draft, &self.0)
     }
 
-    /// Forgets the position: the next export begins with what comes after it.
+    /// Removes the position. The next export starts at the end of the journal at that time.
     ///
     /// # Errors
-    /// When the file cannot be removed.
+    /// Fails if the file cannot be removed.
     pub fn forget(&self) -> io::Result<()> {
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

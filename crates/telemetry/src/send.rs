@@ -1,5 +1,5 @@
-//! The way to a collector: one request at a time, each with a time limit. What a collector answers is hostile: it is bounded,
-//! and its words are not repeated.
+//! Requests to a collector, one at a time and with a time limit. Responses are untrusted: their size is limited, and
+//! their text is never logged.
 
 use std::time::Duration;
 
@@ -18,36 +18,36 @@ use crate::{
     otlp::ExportResponse,
 };
 
-/// Bytes of an answer that are read.
+/// Maximum size of a response in bytes.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// The longest pause that a collector may ask for.
+/// Maximum pause that a collector may request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// Outcome of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExportOutcome {
-    /// It was taken, but for so many parts, which are not to be sent again.
+    /// Accepted, except for rejected parts, which must not be sent again.
     Taken {
-        /// Number of parts that were not.
+        /// Number of rejected parts.
         rejected: u64,
     },
-    /// It will never be taken.
+    /// Rejected for good, with the reason.
     Refused(String),
-    /// It will not be taken at once; parts of it may be.
+    /// Too large for one message. Parts of it may be accepted.
     TooLarge(String),
-    /// It is to be tried again.
+    /// Failed, and can be retried.
     Later {
-        /// The reason.
+        /// Reason of the failure.
         why: String,
-        /// The pause that the collector asked for.
+        /// Pause that the collector requested.
         after: Option<Duration>,
-        /// Set if the message itself may be what is wrong, so that it is not tried for ever.
+        /// True if the message itself may be the reason, so that it is not retried for ever.
         is_doubtful: bool,
     },
 }
 
-/// A collector for one signal.
+/// Collector for one signal.
 #[derive(Debug)]
 pub struct Collector {
     way: Way,
@@ -62,16 +62,16 @@ enum Way {
     Grpc(Channel),
 }
 
-/// A client that cannot be made.
+/// Failure to create the client.
 #[derive(Debug, thiserror::Error)]
 #[error("the way to the collector cannot be opened: {0}")]
 pub struct CollectorError(String);
 
 impl Collector {
-    /// Makes the client. Nothing is connected yet.
+    /// Creates the client without connecting.
     ///
     /// # Errors
-    /// When the address or the certificates cannot be used.
+    /// Fails if the address or the certificates are invalid.
     pub fn new(signal: Signal, config: &SignalConfig) -> Result<Self, CollectorError> {
         let failed = |error: &dyn std::error::Error| CollectorError(error.to_string());
         let way = match config.protocol {
@@ -88,7 +88,7 @@ impl Collector {
         Ok(Self { way, headers: config.headers.clone(), timeout: config.timeout, signal })
     }
 
-    /// Sends one message.
+    /// Sends one message within the time limit.
     pub async fn export<M: Message + Default + 'static>(&self, message: M) -> ExportOutcome {
         let sent = async {
             match &self.way {
@@ -125,7 +125,7 @@ impl Collector {
         }
         let why = format!("it answered {}", status.as_u16());
         match status {
-            // These say that the message itself is wrong. All else may be mended: a key, a path, a load.
+            // These mean that the message itself is invalid. All other causes may be fixed: a key, a path, overload.
             StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
                 ExportOutcome::Refused(why)
             }
@@ -166,7 +166,7 @@ impl Collector {
                 let why = format!("it answered {:?}", status.code());
                 match status.code() {
                     Code::InvalidArgument | Code::DataLoss => ExportOutcome::Refused(why),
-                    // With details it says how long to wait, and without them that the message is too large.
+                    // With details, it is a rate limit. Without, the message is too large.
                     Code::ResourceExhausted if !status.details().is_empty() => later(why),
                     Code::OutOfRange | Code::ResourceExhausted => ExportOutcome::TooLarge(why),
                     code => {
@@ -188,7 +188,7 @@ fn taken(response: ExportResponse) -> ExportOutcome {
     ExportOutcome::Taken { rejected }
 }
 
-/// The reason at the bottom of an error. Addresses may hold keys.
+/// The root cause of an error. Its full text may contain an address with keys.
 fn reason(error: impl std::error::Error) -> String {
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
     causes.last().map(ToString::to_string).unwrap_or_default()
@@ -196,7 +196,7 @@ fn reason(error: impl std::error::Error) -> String {
 
 fn client(config: &SignalConfig) -> reqwest::Result<Client> {
     agentd_http::client(config.endpoint.scheme() == "https", Some(&config.routes), |builder| {
-        // A redirect would take keys somewhere else.
+        // A redirect could send keys to another server.
         builder.connect_timeout(config.timeout).redirect(redirect::Policy::none())
     })
 }

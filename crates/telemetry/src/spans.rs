@@ -1,6 +1,6 @@
 //! Spans of a turn: `invoke_agent`, with `chat` and `execute_tool` in it, and the `invoke_agent` of a subagent in the
-//! `execute_tool` that gave it work. Questions, warnings and compactions are events of them. Words, arguments and results are sent
-//! only where a person asks for it.
+//! `execute_tool` that started it. Questions, warnings and compactions are events of these spans. Texts, arguments and
+//! results are only exported if configured.
 
 use agentd_core::{Timestamp, interrupt::AnsweredBy, tool::ToolErrorCode, turn::StopReason, usage::Usage};
 use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
@@ -11,10 +11,10 @@ use crate::{
     otlp::{self, KeyValue},
 };
 
-/// Bytes of a tool's name at the most.
+/// Maximum length of a tool's name in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// Spans of a turn and of those that worked for it.
+/// Spans of a turn and of its subagents' turns.
 pub fn of_turn(turn: &TurnTrace, context: &TraceContext, content: bool) -> Vec<otlp::Span> {
     let mut spans = SpanWriter { trace_id: context.trace_id, content, spans: Vec::new() };
     spans.turn(turn, context.parent);
@@ -54,7 +54,7 @@ impl SpanWriter {
         self.parts(turn, &turn.spans, id, at);
     }
 
-    /// A part of a turn. `above` is the number of the span that gets it where it is an event.
+    /// Adds a part of a turn. `above` is the index of the span that gets the part if it is an event.
     fn part(&mut self, turn: &TurnTrace, span: &Span, parent: [u8; 8], above: usize) {
         match &span.kind {
             SpanKind::ModelCall(call) => {
@@ -129,7 +129,7 @@ impl SpanWriter {
         let (name, times) = (format!("{} {}", names::EXECUTE_TOOL, tool_name(tool)), (span.at, span.end));
         let (kind, error) = (otlp::SpanKind::Internal, (tool_failure(span, tool), None));
         let at = self.add(kind, name, (id, Some(parent)), times, attributes, error);
-        // The model that the tool asked itself.
+        // Usage of the model by the tool itself (sampling).
         if tool.sampled != Usage::default() {
             let attributes = of_call(turn, &turn.model, None, &tool.sampled);
             let own = span_id(turn.session_id, turn.turn_id, &format!("{} sampled", span.id));
@@ -139,7 +139,8 @@ impl SpanWriter {
         self.parts(turn, &span.children, id, at);
     }
 
-    /// Adds a span, and returns its number. One with an error has failed; what an error says besides is content.
+    /// Adds a span and returns its index. A span with an error has failed. The error's message is content, so it is
+    /// only exported if configured.
     fn add(
         &mut self,
         kind: otlp::SpanKind,
@@ -194,7 +195,7 @@ fn of_call(turn: &TurnTrace, model: &str, server: Option<&str>, usage: &Usage) -
     attributes
 }
 
-/// Host and port of a server. What is no host, such as the name of a wire, has no port.
+/// Host and port of a server. Anything else, such as the name of a wire, has no port.
 pub(crate) fn address(server: &str) -> (&str, Option<u64>) {
     match server.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() => (host.trim_matches(['[', ']']), port.parse().ok()),
@@ -245,7 +246,7 @@ pub(crate) fn call_failure<'a>(span: &Span, call: &'a ModelCallSpan) -> Option<&
     call.error.as_deref().or_else(|| span.is_open.then_some("interrupted"))
 }
 
-/// The name of a tool. A model may call anything by any name: what is no tool is content, and is not told.
+/// Name of a tool. Models may call any name: an unknown name is content, so it is not exported.
 pub(crate) fn tool_name(tool: &ToolSpan) -> &str {
     match tool.error {
         Some(ToolErrorCode::UnknownTool) => "unknown",
@@ -262,7 +263,7 @@ pub(crate) fn tool_failure(span: &Span, tool: &ToolSpan) -> Option<&'static str>
     }
 }
 
-/// The name of a plain variant, as it is written in JSON.
+/// Name of a unit variant, as in JSON.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
@@ -281,10 +282,9 @@ pub(crate) fn nanoseconds(at: Timestamp) -> u64 {
     u64::try_from(at.as_nanosecond()).unwrap_or(0)
 }
 
-/// Bytes of one text at the most.
+/// Maximum length of a text in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// Input and answer of a turn.
 fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
     let said = |span: &Span| match &span.kind {
         SpanKind::Input { text, .. } => Some(message("user", vec![part("text", text)])),
@@ -300,8 +300,8 @@ fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
     attributes
 }
 
-/// Answer of a model call: its words, and the calls that it asked for. A compaction asks for none, though it has the step of the
-/// call before it.
+/// Answer of a model call: its text and the calls that it requested. A compaction requests none, although it has the
+/// step of the call before it.
 fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyValue> {
     let is_of_turn = turn.spans.iter().any(|own| own.id == span.id);
     let words = span.children.iter().filter_map(|child| match &child.kind {
@@ -327,7 +327,6 @@ fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyV
     vec![KeyValue::new(names::OUTPUT_MESSAGES, json!([said_by_model(parts, finish)]).to_string())]
 }
 
-/// Arguments and result of a tool call.
 fn tool_content(tool: &ToolSpan) -> Vec<KeyValue> {
     let arguments = tool.ran_with.as_ref().unwrap_or(&tool.arguments);
     vec![
@@ -336,7 +335,7 @@ fn tool_content(tool: &ToolSpan) -> Vec<KeyValue> {
     ]
 }
 
-/// The beginning of a text.
+/// The text, truncated to the limit.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(LONGEST)].to_owned()
 }

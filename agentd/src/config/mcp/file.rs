@@ -1,10 +1,8 @@
-//! The keys of `mcp_servers.yaml`, as they are written.
+//! The keys of `mcp_servers.yaml` as written in the file.
 //!
-//! Servers of plugins: below those of all files, and reached as the plugin says, not otherwise.
-//!
-//! Settings of such a server in `mcp_servers.yaml` that do not say how it is reached hold for it: whether it is
-//! enabled, which tools it has and what they do, further variables and headers. An entry of theirs that says how it is reached
-//! is another server, and the plugin's is not used.
+//! Also the servers of plugins, which have lower precedence than those of all files. Entries in `mcp_servers.yaml` can
+//! adjust a plugin's server: whether it is enabled, its tools and their effects, additional variables and headers. An
+//! entry that sets a command or an address defines another server, and the plugin's is not used.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -28,19 +26,19 @@ use crate::config::{
     yaml::{self, Limit, Reader, Span},
 };
 
-/// One file.
+/// Content of one file.
 #[derive(Debug, Default)]
 pub(super) struct McpFile {
     pub(super) global: Option<GlobalFile>,
     pub(super) servers: BTreeMap<String, Entry>,
-    /// Servers whose entry cannot be read, and why.
+    /// Servers whose entry is invalid, with the reason.
     pub(super) unread: BTreeMap<String, ConfigError>,
 }
 
-/// Settings of one server.
+/// Settings of one server, with their location.
 type Entry = Spanned<Option<ServerFile>>;
 
-/// The file where each entry says what it can; or, where they are ignored, as far as it holds together whatever they say.
+/// The file with typed entries, or with ignored ones to check only the rest of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WholeFile<E> {
@@ -49,8 +47,8 @@ struct WholeFile<E> {
 }
 
 impl McpFile {
-    /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what
-    /// says something else of all servers than can be said.
+    /// Reads a file. An invalid entry does not affect the others. A file that is not YAML or has invalid global
+    /// settings is an error.
     pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
         match yaml::parse(file, variables) {
             Ok(WholeFile { global, servers }) => {
@@ -60,7 +58,7 @@ impl McpFile {
         }
     }
 
-    /// The entries one by one. None where it is none of them that is wrong.
+    /// Reads the entries one by one. `None` if the error is not in an entry.
     fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
         let WholeFile::<IgnoredAny> { global, servers } = yaml::parse(file, variables).ok()?;
         let mut read = Self { global, ..Self::default() };
@@ -75,7 +73,7 @@ impl McpFile {
     }
 }
 
-/// One entry of the file; all else is passed over.
+/// Reads one entry of the file and skips the rest.
 #[derive(Clone, Copy)]
 struct One<'a> {
     name: &'a str,
@@ -115,17 +113,17 @@ impl<'de> Visitor<'de> for One<'_> {
 group! {
     /// Settings of all servers.
     pub(in crate::config) GlobalSettings, GlobalFile {
-        /// Set if servers start when they are called.
+        /// True if a server starts on its first call.
         lazy_startup: bool,
         /// Time limit of a start.
         start_timeout: Span,
-        /// Time limit of a call without a word.
+        /// Maximum time of a call without any message from the server.
         call_timeout: Span,
         /// Time limit of a call.
         call_limit: Span,
         /// Idle time after which a server stops.
         idle_stop: Limit<Span>,
-        /// Tools that are offered in every turn.
+        /// Maximum number of tools offered in every turn.
         offered_tools: usize,
         /// Time that a turn waits for servers that were never reached.
         listing_wait: Span,
@@ -167,7 +165,7 @@ pub(super) struct ToolFile {
     pub(super) effect: Option<ToolEffect>,
 }
 
-/// Client that a person registered agentd as, where people log in to a server.
+/// OAuth client that the user registered for agentd, for servers with a login.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct OAuthFile {
@@ -186,7 +184,7 @@ pub(super) enum Mode {
     Http,
 }
 
-/// Effect of a tool's calls, as the person says.
+/// Effect of a tool's calls, as configured by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToolEffect {
@@ -205,7 +203,7 @@ impl From<ToolEffect> for Effect {
     }
 }
 
-/// The tools that run without asking: a list of names, or `"*"`.
+/// Tools that run without approval: a list of names, or `"*"`.
 #[derive(Debug)]
 pub(super) struct GrantsFile(pub(super) ToolGrants);
 
@@ -249,7 +247,7 @@ impl<'de> Visitor<'de> for GrantsVisitor {
     }
 }
 
-/// Adds them, and returns the plugin of each.
+/// Adds the servers of plugins, and returns the plugin of each.
 pub(super) fn add(
     sources: &Sources,
     known: &HashMap<String, String>,
@@ -311,7 +309,7 @@ fn read(
 }
 
 impl Server {
-    /// The person's settings above a plugin's server.
+    /// Merges the user's settings over a plugin's server.
     fn above(self, of_plugin: Self) -> Self {
         let (mut env, mut headers) = (of_plugin.env, of_plugin.headers);
         env.extend(self.env);

@@ -228,7 +228,7 @@ servers:
     assert_eq!(said("c", "t"), (None, None, true));
     assert_eq!(said("d", "t"), (Some(false), None, false));
     assert_eq!((config.offered_tools, read(&[]).unwrap().offered_tools), (12, OFFERED_TOOLS));
-    // A layer that names the key replaces it.
+    // A layer that sets the key replaces it.
     let layered = read(&["servers: {a: {command: x, grants: '*'}}", "servers: {a: {grants: []}}"]).unwrap();
     assert!(!layered.servers["a"].grants.hold("t"));
 }

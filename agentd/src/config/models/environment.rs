@@ -1,4 +1,4 @@
-//! `MODEL_*`: settings of slots in the environment.
+//! Settings of slots in the environment variables `MODEL_*`.
 
 use agentd_core::model::Slot;
 use agentd_models::Wire;
@@ -8,7 +8,6 @@ use serde::{Deserialize as _, de::IntoDeserializer as _};
 use super::{MIN_WINDOW, SlotLayer, url_in};
 use crate::config::{ConfigError, ErrorPlace, Sources};
 
-/// Settings of a slot.
 pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigError> {
     let text = |key| sources.env.text(variable(slot, key)).map(|text| text.trim().to_owned());
     let some = |key| text(key).filter(|text| !text.is_empty());
@@ -31,7 +30,7 @@ pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigEr
     })
 }
 
-/// The variable for a key of a slot. The names are older than the slots', hence the differences.
+/// The variable for a key of a slot. The variables are older than the slots, so some names differ.
 pub(super) fn variable(slot: Slot, key: &str) -> &'static str {
     macro_rules! names {
         ($prefix:literal) => {

@@ -1,14 +1,14 @@
-//! The schedule, as a daemon follows it: the minutes between its looks pass at once, the days of the clock by hand.
+//! Tests of the schedule: the minutes between checks pass on the paused clock, the days are set by the test.
 
 use tokio::{task::JoinHandle, time};
 
 use super::*;
 
-/// Number of schedule checks to wait for.
+/// Lets the schedule check for this many minutes.
 async fn looks(minutes: u64) {
     time::pause();
     time::sleep(Duration::from_secs(60 * minutes)).await;
-    // What a cleaning waits for takes its own time.
+    // The cleanup itself takes real time.
     time::resume();
 }
 
@@ -29,7 +29,7 @@ async fn the_schedule_cleans_by_itself_again_and_again() {
     let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
     let first = world.session().await;
     let following = world.follow();
-    // The clock decides, not how often it was looked.
+    // The clock decides, not the number of checks.
     looks(100).await;
     assert!(world.holds(first, "uploads/notes.txt"), "nothing is too old");
     world.set_day(4);

@@ -1,17 +1,17 @@
-//! Places of code in a Markdown text: within a fence, of backticks or of tildes, or between backticks of one line.
+//! Detection of code in Markdown text: fences of backticks or tildes, and spans of backticks within a line.
 
-/// Marks of a fence.
+/// Minimum number of marks of a fence.
 const FENCE: usize = 3;
 
-/// Follows a text as it comes.
+/// Incremental detector of code.
 #[derive(Debug, Default)]
 pub(crate) struct CodeSpans {
-    /// The mark of the fence, and how often it stands at its beginning.
+    /// Mark of the open fence, and its number at the start.
     fence: Option<(char, usize)>,
-    /// True in the line that opened the fence: backticks may close it there, too.
+    /// True in the line that opened the fence, where backticks may also close it.
     opens: bool,
     in_ticks: bool,
-    /// Backticks that came last, one after another.
+    /// Length of the current run of backticks.
     run: usize,
     line: Line,
     /// True in a line of a quotation.
@@ -19,12 +19,12 @@ pub(crate) struct CodeSpans {
     last: Option<char>,
 }
 
-/// The line so far.
+/// Content of the current line so far.
 #[derive(Debug, Default, Clone, Copy)]
 enum Line {
     #[default]
     Blank,
-    /// A run of one mark, and then perhaps blanks.
+    /// A run of one mark, possibly followed by blanks.
     Marks {
         mark: char,
         count: usize,
@@ -48,7 +48,6 @@ impl Line {
 }
 
 impl CodeSpans {
-    /// Takes in the next piece.
     pub(crate) fn add(&mut self, text: &str) {
         for character in text.chars() {
             if character == '`' && self.fence.is_none_or(|(mark, _)| mark == '`') {
@@ -61,7 +60,7 @@ impl CodeSpans {
             } else {
                 self.is_quoted |= character == '>' && matches!(self.line, Line::Blank);
                 self.line = self.line.with(character);
-                // A fence of tildes, which stand at the beginning of a line.
+                // A fence of tildes, which must be at the start of a line.
                 if let Line::Marks { mark: '~', count: count @ FENCE.., ended: false } = self.line
                     && (self.fence.is_none() || self.opens)
                 {
@@ -72,7 +71,7 @@ impl CodeSpans {
         }
     }
 
-    /// Closes a fence whose mark is all that the line holds, as often as at its beginning or oftener.
+    /// Closes a fence if the line only contains its mark, at least as often as at the start.
     fn end_line(&mut self) {
         if let (Line::Marks { mark, count, .. }, Some((opened, least))) = (self.line, self.fence)
             && !self.opens
@@ -93,24 +92,23 @@ impl CodeSpans {
         }
     }
 
-    /// Returns true if what comes next in the line is code, or quoted.
+    /// Returns true if the text at this position of the line is code or quoted.
     pub(crate) fn is_code(&self) -> bool {
         self.is_quoted || self.is_fenced() || (self.run < FENCE && self.in_ticks != (self.run > 0))
     }
 
-    /// Returns true if what comes next in the line stands within a fence.
+    /// Returns true if the text at this position of the line is within a fence.
     pub(crate) fn is_fenced(&self) -> bool {
         let is_mark = self.run >= FENCE;
         if self.fence.is_some() { !(is_mark && self.opens) } else { is_mark }
     }
 
-    /// The last character.
     pub(crate) fn last(&self) -> Option<char> {
         self.last
     }
 }
 
-/// The length of the longest end of a text with which one of these marks may begin.
+/// Length of the longest suffix of a text that may start one of these marks.
 pub(crate) fn begun_mark(text: &str, marks: &[&str]) -> usize {
     let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);
     let from = text.ceil_char_boundary(text.len().saturating_sub(longest));
@@ -150,7 +148,7 @@ mod tests {
         check("~~~\nfn\n~~~\n", false);
         check("~~~~sh\n~~~\n", true);
         check("~~~\n```\n", true);
-        // Other runs close no fence.
+        // Other runs do not close a fence.
         check("```\nfn\n```json", true);
         check("```markdown\n# A\n```json\n{}\n", true);
         check("```markdown\n# A\n```json\n{}\n```\n", false);

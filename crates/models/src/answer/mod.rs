@@ -1,4 +1,4 @@
-//! What has been read of an answer so far. The dialects' readers fill it; the call empties it into chunks.
+//! The answer read so far. The dialects' readers fill it, and the call converts it into chunks.
 
 mod code_spans;
 pub(crate) mod runaway;
@@ -14,24 +14,22 @@ use agentd_core::{
     usage::{Prices, Usage},
 };
 
-/// The calls that one answer may have.
+/// Maximum number of calls of one answer.
 pub(crate) const MAX_CALLS: usize = 128;
 
-/// The bytes that the arguments of all calls of one answer may have together.
+/// Maximum size of the arguments of all calls of one answer, in bytes.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// The bytes of words that one answer may have. Clients get them whole, and twice in one message at worst, so this stays
-/// far below what a message of the protocol may have (16 MiB). No model writes so much but by mistake.
+/// Maximum size of the text of one answer, in bytes. Clients get it completely, and at worst twice in one message, so
+/// it stays far below the protocol's message limit (16 MiB). Longer texts are always mistakes of a model.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// Purpose of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
     Reasoning,
 }
 
-/// A call as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RawCall {
     pub(crate) name: String,
@@ -39,27 +37,27 @@ pub(crate) struct RawCall {
     pub(crate) fields: ServerFields,
 }
 
-/// The answer as far as it was read.
+/// Answer as far as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// Words that are not told yet, those of one kind together.
+    /// Text that was not emitted yet. Adjacent text of one kind is merged.
     pub(crate) pieces: VecDeque<(Kind, String)>,
     text_bytes: usize,
-    /// Set once anything of the answer itself has come: an answer that breaks off from here on is taken back before another attempt.
+    /// True once any part of the answer itself has arrived. From then on, an answer that breaks off is discarded before
+    /// another attempt.
     pub(crate) began: bool,
-    /// Usage of this request, as its server has counted it, with money only if the server named it.
+    /// Usage of this request as counted by the server. It includes a cost only if the server named one.
     pub(crate) usage: Option<Usage>,
-    /// Tokens of its cache writes that are kept for an hour.
+    /// Tokens written to the cache for an hour.
     pub(crate) hour_writes: u64,
-    /// Remarks of the server on the request.
     pub(crate) remarks: Vec<ServerRemark>,
-    /// Measure of everything in it: an event that does not change it only says that the server is alive.
+    /// Measure of all content. An event that does not change it is only a keep-alive.
     pub(crate) size: usize,
-    /// Why it ended, once it has.
+    /// Reason of the end, once it has ended.
     pub(crate) finish: Option<Finish>,
-    /// Text that was repeated without end, where the words that are told do not show it.
+    /// Description of an endless repetition that the emitted text does not show.
     pub(crate) runaway: Option<String>,
-    /// Nothing more will come.
+    /// True if nothing more will arrive.
     pub(crate) done: bool,
 }
 
@@ -83,7 +81,7 @@ impl Answer {
         }
     }
 
-    /// Takes in a remark of the server, once, as long as there are few.
+    /// Adds a remark of the server, without duplicates and up to a limit.
     pub(crate) fn remark(&mut self, reason: &str, tokens: u64) {
         let remark = ServerRemark::new(reason, tokens);
         let room = ServerRemark::MAX_PER_REQUEST.saturating_sub(self.remarks.len());
@@ -91,7 +89,7 @@ impl Answer {
         self.remarks.extend(new.into_iter().take(room));
     }
 
-    /// The usage with what it costs: as the server charges it, or by its prices.
+    /// The usage with its cost: as charged by the server, or by its prices.
     pub(crate) fn priced_usage(&self, prices: Option<&Prices>) -> Option<Usage> {
         let usage = self.usage?;
         let priced = || prices.map(|prices| prices.cost_microusd(&usage, self.hour_writes));

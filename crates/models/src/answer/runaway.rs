@@ -1,47 +1,48 @@
-//! Answers that repeat themselves without end.
+//! Detection of answers that repeat themselves endlessly.
 //!
-//! Small models fall into loops: one character, or one phrase, until the token limit. The guard sees every piece of
-//! an answer once and says at which byte it became hopeless, whatever the pieces are. One character is counted as it
-//! comes. Phrases are found by the shortest period of the last bytes, looked for whenever a quarter of the window is
-//! new, so that every byte is looked at a fixed number of times.
+//! Small models fall into loops: one character or phrase, until the token limit. The guard sees every piece of an
+//! answer once, and returns the byte at which the repetition exceeds a limit. The result does not depend on how the
+//! answer is split into pieces. Single characters are counted directly. Phrases are found by the shortest period of the
+//! last bytes, which is computed whenever a quarter of the window is new. So every byte is processed a fixed number of
+//! times.
 
-/// The limits of a kind of text.
+/// Limits for a kind of text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Maximum number of times that an opening bracket or brace may follow itself.
+    /// Maximum number of consecutive identical opening brackets or braces.
     brackets: usize,
-    /// Maximum number of times that any other character may.
+    /// Maximum number of consecutive identical other characters.
     characters: usize,
-    /// The bytes that are looked at for phrases, and how often a phrase must fill them to be too much.
+    /// Windows for phrases: size in bytes, and the number of repetitions within it that is too much.
     windows: [(usize, usize); 2],
 }
 
-/// Words for a person.
+/// Limits for text shown to users.
 pub(crate) const PROSE: Limits = Limits { brackets: 50, characters: 500, windows: [(2 << 10, 16), (16 << 10, 8)] };
 
-/// Arguments of a call, which may hold a file that is meant to repeat itself.
+/// Limits for arguments of a call, which may contain a repetitive file.
 pub(crate) const ARGUMENTS: Limits =
     Limits { brackets: 1_000, characters: 4_000, windows: [(16 << 10, 64), (64 << 10, 16)] };
 
-/// The most of a repeated phrase that is told.
+/// Maximum length of a repeated phrase in a message, in characters.
 const MAX_TOLD: usize = 60;
 
-/// Where and what was repeated too often.
+/// Position and description of a repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Runaway {
-    /// The bytes of the last piece up to which the answer is kept.
+    /// Number of bytes of the last piece that are kept.
     pub(crate) keep: usize,
-    /// The repeated text.
+    /// Description of the repeated text.
     pub(crate) what: String,
 }
 
-/// Watches one text.
+/// Checks one text for repetition.
 #[derive(Debug)]
 pub(crate) struct Guard {
     limits: Limits,
     last: Option<char>,
     run: usize,
-    /// The last bytes; at most twice the larger window.
+    /// Last bytes, at most twice the larger window.
     recent: Vec<u8>,
     seen: usize,
 }
@@ -51,10 +52,9 @@ impl Guard {
         Self { limits, last: None, run: 0, recent: Vec::new(), seen: 0 }
     }
 
-    /// Looks at the next piece.
     pub(crate) fn check(&mut self, piece: &str) -> Option<Runaway> {
         let (character, phrase) = (self.check_characters(piece), self.check_phrases(piece));
-        // The earlier one, so that the cut does not depend on how the answer came in pieces.
+        // The earlier one, so that the cut does not depend on how the answer is split into pieces.
         match (character, phrase) {
             (Some(character), Some(phrase)) if phrase.keep < character.keep => Some(phrase),
             (character, phrase) => character.or(phrase),
@@ -81,7 +81,7 @@ impl Guard {
         let step = self.limits.windows[0].0 / 4;
         let mut rest = piece.as_bytes();
         while !rest.is_empty() {
-            // The texts between two looks end at fixed distances from the beginning, however the pieces are cut.
+            // Checks happen at fixed distances from the start, regardless of the pieces.
             let taken = rest.len().min(step - self.seen % step);
             self.remember(&rest[..taken]);
             rest = &rest[taken..];
@@ -117,9 +117,9 @@ impl Guard {
     }
 }
 
-/// The length of the shortest phrase whose repetition is the whole text.
+/// Length of the shortest phrase that yields the whole text when repeated.
 fn shortest_period(text: &[u8]) -> usize {
-    // The longest proper prefix that is also a suffix, for each prefix.
+    // For each prefix, the length of its longest proper prefix that is also a suffix.
     let mut borders = vec![0_usize; text.len()];
     let mut border = 0;
     for at in 1..text.len() {

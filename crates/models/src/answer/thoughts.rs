@@ -1,13 +1,13 @@
-//! Thoughts that a server leaves in the words: split off before anything else looks at them.
+//! Splits off reasoning that a server leaves in the text, before any other processing.
 //!
-//! Thoughts are known by their marks where an answer begins with one, behind blanks or other thoughts: `<think>` and its
-//! kin, or a channel of gpt-oss, whose marks count from then on. An end without its beginning makes the words before it
-//! thoughts, where it is no mention of one: models whose template has opened them already write so. Everywhere else marks
-//! are words.
+//! Reasoning is recognised by its marks at the start of an answer, after blanks or other reasoning: `<think>` and
+//! similar, or a channel of gpt-oss, whose marks count from then on. A closing mark without an opening one turns the
+//! text before it into reasoning, unless it is only a mention: some templates open the reasoning in the prompt.
+//! Anywhere else, marks are text.
 
 use crate::answer::code_spans::{CodeSpans, begun_mark};
 
-/// Marks around thoughts.
+/// Pairs of marks around reasoning.
 const TAGS: [(&str, &str); 9] = [
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
@@ -20,68 +20,66 @@ const TAGS: [(&str, &str); 9] = [
     ("◁think▷", "◁/think▷"),
 ];
 
-/// Marks with which the head of a channel begins.
+/// Marks that start the head of a channel.
 const HEADS: [&str; 2] = ["<|channel|>", "<|start|>"];
 
-/// The mark behind a head.
+/// Mark that ends a head.
 const MESSAGE: &str = "<|message|>";
 
-/// Marks that end what stands in a channel.
+/// Marks that end the content of a channel.
 const CHANNEL_ENDS: [&str; 5] = ["<|channel|>", "<|start|>", "<|end|>", "<|return|>", "<|call|>"];
 
-/// The longest head of a channel, in bytes.
+/// Maximum length of a channel's head, in bytes.
 const MAX_HEAD: usize = 256;
 
-/// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     Text(String),
     Thought(String),
-    /// All text before it was thoughts.
+    /// All text before it was reasoning.
     WasThought,
 }
 
-/// Splits one answer.
+/// Splits one answer incrementally.
 #[derive(Debug, Default)]
 pub(crate) struct Splitter {
     state: State,
-    /// Text that is not decided about.
+    /// Buffered text that is not classified yet.
     held: String,
-    /// The words so far.
+    /// Code spans of the text so far.
     words: CodeSpans,
-    /// Set once the words are more than blanks.
+    /// True once the text is not blank.
     has_words: bool,
-    /// Set once an end without a beginning is only a mention.
+    /// True once further closing marks are only mentions.
     is_settled: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 enum State {
-    /// Thoughts may begin.
+    /// At the start, where reasoning may begin.
     #[default]
     Start,
-    /// The same behind thoughts: blanks belong to nobody.
+    /// After reasoning. Blanks are dropped.
     Behind,
-    /// In thoughts that end so. They have begun where they are more than blanks.
+    /// In reasoning up to `end`. `begun` is true once it is not blank.
     Thoughts { end: &'static str, begun: bool },
-    /// In words.
+    /// In text outside of reasoning.
     Words,
     /// In the head of a channel.
     Head,
-    /// In a channel.
+    /// In the content of a channel.
     Channel { thoughts: bool },
-    /// In something that others understand: all of it goes on.
+    /// In a format that a later stage understands. Everything is passed on.
     Raw,
 }
 
 impl Splitter {
-    /// Takes the next piece.
     pub(crate) fn push(&mut self, piece: &str) -> Vec<Part> {
         self.held.push_str(piece);
         self.run(false)
     }
 
-    /// The rest, at the end of the answer.
+    /// Processes the rest at the end of the answer.
     pub(crate) fn finish(&mut self) -> Vec<Part> {
         self.run(true)
     }
@@ -92,7 +90,7 @@ impl Splitter {
         parts
     }
 
-    /// Decides about the next bytes; false where more are needed.
+    /// Classifies the next bytes. Returns false if more are needed.
     fn step(&mut self, last: bool, parts: &mut Vec<Part>) -> bool {
         match self.state {
             State::Start | State::Behind => self.start(last),
@@ -155,7 +153,7 @@ impl Splitter {
         found.is_some()
     }
 
-    /// Words up to the next mark.
+    /// Processes text up to the next mark.
     fn words(&mut self, last: bool, parts: &mut Vec<Part>) -> bool {
         if self.is_settled {
             return self.tell(self.held.len(), parts);
@@ -192,7 +190,7 @@ impl Splitter {
         true
     }
 
-    /// Returns whether an end is a word of a sentence: it stands in quotation marks, or between words of a line.
+    /// Returns true if a closing mark is only mentioned: it is quoted, or surrounded by text of the same line.
     fn is_mentioned(&self, next: Option<char>) -> bool {
         let ends_line = next.is_none_or(|next| matches!(next, '\n' | '\r'));
         match self.words.last() {
@@ -205,7 +203,7 @@ impl Splitter {
     fn head(&mut self, last: bool) -> bool {
         let end = self.held.find(MESSAGE);
         let head = &self.held[..end.unwrap_or(self.held.len())];
-        // A call, which others know.
+        // A call, which a later stage understands.
         let is_call = head.contains("to=");
         match end {
             Some(at) if is_call || at > MAX_HEAD => self.state = State::Raw,
@@ -244,7 +242,7 @@ impl Splitter {
         found.is_some()
     }
 
-    /// Tells the bytes up to here as words.
+    /// Emits the bytes up to `upto` as text.
     fn tell(&mut self, upto: usize, parts: &mut Vec<Part>) -> bool {
         let words: String = self.held.drain(..upto).collect();
         self.words.add(&words);
@@ -257,7 +255,7 @@ impl Splitter {
         true
     }
 
-    /// Tells the bytes up to here as thoughts, but for blanks at their beginning.
+    /// Emits the bytes up to `upto` as reasoning, without leading blanks.
     fn think(&mut self, upto: usize, begun: bool, parts: &mut Vec<Part>) -> bool {
         let thoughts: String = self.held.drain(..upto).collect();
         let thoughts = if begun { thoughts.as_str() } else { thoughts.trim_start() };
@@ -276,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// The thoughts and the words of an answer that comes in these pieces.
+    /// Reasoning and text of an answer in these pieces.
     fn split(pieces: &[&str]) -> (String, String) {
         let mut splitter = Splitter::default();
         let mut parts: Vec<Part> = pieces.iter().flat_map(|piece| splitter.push(piece)).collect();

@@ -1,4 +1,4 @@
-//! The one rule for refused requests: tried without a part, and remembered if that helped.
+//! The rule for refused requests: retry without a part, and remember what helped.
 
 use std::mem;
 
@@ -16,14 +16,14 @@ use crate::{
     },
 };
 
-/// Parts that the server has taken, as far as they are remembered.
+/// Maximum number of remembered parts that the server accepted.
 const MAX_UNNEEDED: usize = 4096;
 
-/// Fields that only a person sets.
+/// Fields that only users set.
 const OF_PEOPLE: [&str; 3] = ["temperature", "max_tokens", "max_output_tokens"];
 
 impl Call {
-    /// Picks another form where the server has refused this one, and describes it.
+    /// Selects another form after a refusal, and returns its description.
     pub(super) fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
         let refusal = *failure.refusal.take()?;
         let may_pass = refusal.status == 500 && self.model.facts.config.retries > 0;
@@ -35,7 +35,7 @@ impl Call {
         Some(format!("{}; asking again {}", failure.error, changes.join(", and ")))
     }
 
-    /// The parts of the request that it could do without, in the form that is usual for this model.
+    /// The optional parts of the request in this model's usual form.
     fn sent(&self) -> SentParts {
         let Inner { facts, dialect, .. } = &*self.model;
         let (config, form) = (&facts.config, facts.form());
@@ -68,7 +68,7 @@ impl Call {
         }
     }
 
-    /// Counts the changes with which the server has taken the request and answered it, and notes which are unnecessary.
+    /// Counts the changes with which the server accepted and answered the request, and notes unnecessary ones.
     pub(super) fn keep_what_was_taken(&mut self) {
         let taken = self.trials.taken();
         let mut sent = self.sent();
@@ -87,7 +87,7 @@ impl Call {
             self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.facts.form()));
         }
         let mut lasting: Vec<Change> = taken.into_iter().filter(Change::is_lasting).collect();
-        // A model that was refused two pictures, and never took one, sees none.
+        // A model that refused two pictures and never accepted one does not support pictures.
         let is_of_pictures = lasting.iter().any(|change| matches!(change, Change::WithoutPicture(_)));
         if is_of_pictures && !self.model.unneeded().contains(&Change::WithoutPictures) {
             lasting.push(Change::WithoutPictures);
@@ -99,25 +99,25 @@ impl Call {
         let id = &self.model.facts.info().id;
         let mut notices: Vec<ModelChunk> = new.iter().filter_map(|change| notice(change, id)).collect();
         notices.dedup();
-        // In front of the end, behind which nothing comes.
+        // Inserted before the end chunk, as nothing may follow it.
         notices.into_iter().for_each(|notice| self.chunks.push_front(notice));
     }
 }
 
-/// Returns true if a person speaks right behind a tool's result, but for what the daemon tells between them.
+/// Returns true if a user's text directly follows a tool result, ignoring messages of the daemon in between.
 fn has_words_behind_results(messages: &[Message]) -> bool {
     let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
     let spoken: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
     spoken.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
 }
 
-/// Returns true if a message has blocks that its server wants back as they came.
+/// Returns true if a message has blocks that its server requires back unchanged.
 fn has_blocks(message: &Message) -> bool {
     matches!(message, Message::Assistant { origin, .. }
         if origin.whole.as_ref().is_some_and(|whole| whole.fields.blocks.is_some()))
 }
 
-/// The notice for a person that a model does without something, given when it first does.
+/// Notice for the user that the model works without something, sent when this first happens.
 fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
     let (code, what) = match change {
         Change::TextTools => (

@@ -1,5 +1,5 @@
-//! Reading one answer: bytes to events to pieces to chunks. The words go out last: thoughts are split off first, then calls are looked
-//! for.
+//! Reading one answer: bytes to events to pieces to chunks. Text passes two filters last: reasoning is split off, then
+//! calls are searched for.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -31,42 +31,40 @@ use crate::{
     wire::dialect::AnswerReader,
 };
 
-/// The bytes of an answer in one JSON object.
+/// Maximum size of an answer in a single JSON object, in bytes.
 const MAX_WHOLE_BODY: usize = 16 << 20;
 
-/// The bytes of something that is no event stream after which it is given up.
+/// Size in bytes of a body without any event after which it is rejected.
 const MAX_STRAY_BYTES: usize = 64 << 10;
 
-/// The bytes that are taken at once, when the network has more than a reader can keep up with.
+/// Maximum number of bytes read at once, if the network is faster than the reader.
 const MAX_GULP: usize = 64 << 10;
 
-/// Hint where an answer broke off.
+/// Hint for an answer that broke off.
 const CONNECTION_CLOSED: &str = "the server or something on the way to it closed the connection; try again";
 
-/// Progress of reading.
 pub(super) enum Progress {
     More,
-    /// The server has paused: the answer goes on where this is sent back.
+    /// The server has paused. The answer continues once this content is sent back.
     Paused(String),
     Ended,
 }
 
-/// Form of the body; known from its first byte.
+/// Format of the body, known from its first byte.
 enum Form {
     Unknown,
     Events(Decoder),
-    /// JSON at once, from a server that does not stream.
+    /// A single JSON object, from a server that does not stream.
     Whole(Vec<u8>),
 }
 
-/// An answer that is being read.
 pub(super) struct Reading {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     says_html: bool,
     first_byte: Deadline,
-    /// Until when a part of the answer must come, whatever else does meanwhile; none right behind such a part.
+    /// Deadline for the next part of the answer, regardless of other data. `None` directly after such a part.
     keep_alive: Option<Deadline>,
-    /// Once the answer has ended: until when the rest of the transfer is waited for.
+    /// Deadline for the rest of the transfer, once the answer has ended.
     tail: Option<Deadline>,
     form: Form,
     reader: Box<dyn AnswerReader>,
@@ -74,9 +72,9 @@ pub(super) struct Reading {
     words: Words,
     guard: Guard,
     prices: Option<Prices>,
-    /// Usage up to the last pause: each part of a paused answer is a request with a price of its own.
+    /// Usage before the last pause. Each part of a paused answer is a separately priced request.
     before_pause: Option<Usage>,
-    /// Usage that was sent on last.
+    /// Usage that was sent last.
     counted: Option<Usage>,
 }
 
@@ -105,7 +103,7 @@ impl Reading {
         }
     }
 
-    /// Goes on with the rest of a paused answer.
+    /// Continues with the rest of a paused answer.
     pub(super) fn resume(&mut self, response: Response, first_byte: Deadline) {
         self.says_html = says_html(response.headers());
         self.body = response.bytes_stream().boxed();
@@ -114,13 +112,13 @@ impl Reading {
         (self.before_pause, self.answer.usage) = (self.counted, None);
     }
 
-    /// Returns whether anything of the answer itself has come.
+    /// Returns true if any part of the answer itself has arrived.
     pub(super) fn began(&self) -> bool {
         self.answer.began
     }
 
-    /// Reads what the network has, and puts what it means into `chunks`. Words and counts that came before a failure are
-    /// there when the failure is returned.
+    /// Reads available data and adds the resulting chunks. If it fails, text and usage from before the failure are in
+    /// `chunks`.
     pub(super) async fn advance(
         &mut self,
         target: &Target,
@@ -142,19 +140,19 @@ impl Reading {
         if let Some(begun) = self.reader.paused() {
             return Ok(Progress::Paused(begun));
         }
-        // The end of the body may have held one more event.
+        // The end of the body may have contained one more event.
         if let Some(what) = self.tell_pieces(chunks) {
             return Ok(self.end_runaway(what, chunks));
         }
         Ok(self.tell_end(chunks))
     }
 
-    /// Waits for bytes and takes all that are there, so that what came together is told together. False at the end.
+    /// Waits for data and reads all that is available, so that it is emitted together. Returns false at the end.
     async fn gulp(&mut self, target: &Target, recording: &mut Recording) -> Result<bool, Failure> {
         let mut taken = 0;
         let mut next = match self.wait(target).await {
             Ok(next) => next,
-            // Nothing more came after the answer had ended, which is no failure.
+            // Missing data after the end of the answer is not a failure.
             Err(_) if self.answer.finish.is_some() => return Ok(false),
             Err(failure) => return Err(failure),
         };
@@ -245,7 +243,7 @@ impl Reading {
         }
     }
 
-    /// Reads what can be read only at the end, and refuses an answer that did not come to its proper end.
+    /// Reads data that is only complete at the end, and rejects an incomplete answer.
     fn end(&mut self, target: &Target) -> Result<(), Failure> {
         let mut nothing_readable = false;
         match &mut self.form {
@@ -265,7 +263,7 @@ impl Reading {
                 if let Some(rest) = decoder.finish()
                     && self.answer.finish.is_none()
                 {
-                    // A last event without its empty line counts if it is whole; half an event is a cut stream.
+                    // A complete last event counts even without its empty line. Half an event is a cut stream.
                     nothing_readable = false;
                     let whole = rest == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(&rest).is_ok();
                     if whole {
@@ -284,8 +282,8 @@ impl Reading {
             .hint(CONNECTION_CLOSED))
     }
 
-    /// Tells the words that were read. If they repeat something without end, they are cut there, and what was
-    /// repeated is returned.
+    /// Emits the text read so far. If it repeats something endlessly, it is cut there and the description of the
+    /// repetition is returned.
     fn tell_pieces(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Option<String> {
         while let Some((kind, mut words)) = self.answer.pieces.pop_front() {
             let runaway = self.guard.check(&words);
@@ -331,7 +329,7 @@ impl Reading {
         Progress::Ended
     }
 
-    /// Sends on what the server has counted since: it is paid for, even if nothing else of the answer comes.
+    /// Emits changed usage, which is charged even if the answer breaks off.
     fn send_usage(&mut self, chunks: &mut VecDeque<ModelChunk>) {
         let Some(mut usage) = self.answer.priced_usage(self.prices.as_ref()) else { return };
         if let Some(before) = self.before_pause {
@@ -353,16 +351,16 @@ fn no_events(target: &Target) -> Failure {
         .hint("is base_url right, and is wire the dialect that this server speaks?")
 }
 
-/// The words of one answer.
+/// Text processing of one answer.
 pub(super) struct Words {
     splitter: Splitter,
-    /// Where there are tools.
+    /// Present if the request has tools.
     scanner: Option<Scanner>,
     tools: Arc<[ToolSpec]>,
 }
 
 impl Words {
-    /// For an answer to a request with these tools, whose calls are read from the text or not.
+    /// Creates the processing for a request with these tools. `text_calls` is true if calls are read from the text.
     pub(super) fn new(tools: Arc<[ToolSpec]>, text_calls: bool) -> Self {
         let scanner = (!tools.is_empty()).then(|| Scanner::new(Arc::clone(&tools), text_calls));
         Self { splitter: Splitter::default(), scanner, tools }
@@ -374,7 +372,7 @@ impl Words {
         }
     }
 
-    /// Tells all that is held as words, because the answer was cut.
+    /// Emits all buffered text as is, because the answer was cut.
     fn give_up(&mut self, chunks: &mut VecDeque<ModelChunk>) {
         for part in self.splitter.finish() {
             self.tell(part, chunks);
@@ -382,8 +380,8 @@ impl Words {
         self.tell_held(chunks);
     }
 
-    /// The end of the answer, which the limit may have cut. It has these calls beside its words. Returns all calls, and one that
-    /// does not run.
+    /// Ends the answer, which the token limit may have cut. `calls` are those outside of the text. Returns all calls,
+    /// and one that does not run.
     fn finish(
         &mut self,
         mut calls: Vec<RawCall>,
@@ -394,7 +392,7 @@ impl Words {
             self.tell(part, chunks);
         }
         let mut unrun = None;
-        // The limit has cut the last call, unless it can be seen that it is whole.
+        // The limit has cut the last call, unless its arguments are complete.
         if is_cut
             && let Some(cut) =
                 calls.pop_if(|call| serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_err())
@@ -426,7 +424,7 @@ impl Words {
                 push_text(chunks, text);
             }
             Part::WasThought => {
-                // A call among them was only thought of.
+                // A call in it was only part of the reasoning.
                 self.tell_held(chunks);
                 chunks.push_back(ModelChunk::WasReasoning);
             }

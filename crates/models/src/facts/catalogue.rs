@@ -1,6 +1,7 @@
-//! The catalogue of models in `config/catalogue.json`: what is published of them. It holds for the providers' own addresses
-//! alone: a proxy may have other prices, and a server on this machine calls its model what it likes. The configuration and
-//! the server's own words win over it. `scripts/catalogue.py` writes it.
+//! The catalogue of published facts about models, from `config/catalogue.json`. `scripts/catalogue.py` writes it.
+//!
+//! It only applies to the providers' own addresses: a proxy may charge other prices, and a local server may use any
+//! model names. The configuration and facts that the server reports take precedence.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -11,7 +12,7 @@ use crate::http::learning::Change;
 
 const TEXT: &str = include_str!("../../../../config/catalogue.json");
 
-/// Parsed once, by the first model of a provider. A catalogue that is none is an empty one: a test holds that it is none.
+/// Parsed once, for the first model of a provider. An invalid catalogue counts as empty; a test checks that it is not.
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     serde_json::from_str(TEXT).unwrap_or_else(|error| {
         tracing::error!("the catalogue of models cannot be read: {error}");
@@ -19,7 +20,7 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     })
 });
 
-/// Hosts of providers, by their names in the catalogue.
+/// Hosts of providers, with the providers' names in the catalogue.
 const HOSTS: [(&str, &str); 15] = [
     ("api.anthropic.com", "anthropic"),
     ("api.cerebras.ai", "cerebras"),
@@ -38,42 +39,41 @@ const HOSTS: [(&str, &str); 15] = [
     ("open.bigmodel.cn", "zai"),
 ];
 
-/// Published facts of one model.
+/// Published facts about one model.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PublishedModel {
-    /// Tokens of its window.
+    /// Size of its context window in tokens.
     pub(crate) window: Option<u64>,
-    /// Tokens of its longest answer.
+    /// Maximum size of an answer in tokens.
     pub(crate) answer: Option<u64>,
-    /// Set if it can be shown pictures.
+    /// True if it accepts pictures.
     #[serde(default)]
     pub(crate) pictures: bool,
-    /// Set if it can think before it answers.
+    /// True if it can reason before it answers.
     #[serde(default)]
     pub(crate) thinking: bool,
-    /// Set if it can call tools.
+    /// True if it can call tools.
     #[serde(default)]
     pub(crate) tools: bool,
     pub(crate) prices: Option<Prices>,
-    /// Index of the page that it was taken from.
+    /// Index of the source page.
     source: Option<usize>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Catalogue {
-    /// The day on which it was written.
     date: String,
-    /// The table that it was written from.
+    /// Table that the catalogue was generated from.
     source: String,
-    /// Models that a key alone makes use of, by slot, by provider.
+    /// Models for configurations with only a key, by provider and slot.
     defaults: BTreeMap<String, BTreeMap<Slot, String>>,
-    /// Forms that a provider wants requests in, by provider.
+    /// Changes to requests that a provider requires, by provider.
     forms: BTreeMap<String, Vec<Change>>,
-    /// Pages that the table names.
+    /// Pages that the table cites as sources.
     pages: Vec<String>,
-    /// Models by id, by provider.
+    /// Models by provider and ID.
     models: BTreeMap<String, BTreeMap<String, PublishedModel>>,
 }
 
@@ -86,36 +86,35 @@ impl Catalogue {
     }
 }
 
-/// The name of the provider whose host this is.
 fn provider(host: &str) -> Option<&'static str> {
     HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known)).map(|(_, provider)| *provider)
 }
 
-/// Published facts of a model at a provider's own address; none of one elsewhere.
+/// Published facts about a model at a provider's own address. `None` at other addresses.
 pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
-    // Nothing is parsed for the servers that nobody publishes anything of.
+    // The catalogue is not parsed for servers that it does not cover.
     provider(host).and_then(|_| CATALOGUE.find(host, id))
 }
 
-/// The form that the provider at its own address wants requests in.
+/// Changes to requests that the provider at its own address requires.
 pub(crate) fn form(host: &str) -> &'static [Change] {
     provider(host).and_then(|provider| CATALOGUE.forms.get(provider)).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The models that a key alone makes use of at a provider's own address, by slot; none elsewhere.
+/// Models for a configuration with only a key, by slot. Empty if the host is not a provider's.
 pub fn default_models(host: &str) -> impl Iterator<Item = (&'static Slot, &'static String)> {
     provider(host).and_then(|provider| CATALOGUE.defaults.get(provider)).into_iter().flatten()
 }
 
 impl PublishedModel {
-    /// Where it is from, and of which day, for people.
+    /// Source page and date, for display.
     pub(crate) fn origin(&self) -> String {
         let page = self.source.and_then(|page| CATALOGUE.pages.get(page)).unwrap_or(&CATALOGUE.source);
         format!("{page}, {}", CATALOGUE.date)
     }
 }
 
-/// An id without the day at its end, `-20251101` or `-2025-11-01`: models that are fixed to a day are the same model.
+/// The ID without a date suffix, `-20251101` or `-2025-11-01`: dated versions have the facts of their model.
 fn without_date(id: &str) -> Option<&str> {
     let is_day = |date: &str| {
         let bare = date.replace('-', "");
@@ -181,10 +180,10 @@ mod tests {
         assert_eq!(cost(anthropic, "claude-haiku-5-5", 150_000), 75_000 + 2500);
         assert_eq!(cost(openai, "gpt-5.5", 272_000), 272_000 * 5 + 30_000);
         assert_eq!(cost(openai, "gpt-5.5", 400_000), 400_000 * 10 + 45_000);
-        // Here the border itself belongs to what is above it.
+        // Here the limit itself belongs to the higher tier.
         assert_eq!(cost(xai, "grok-4.7", 199_999), 199_999 * 2 + 6_000);
         assert_eq!(cost(xai, "grok-4.7", 200_000), 200_000 * 4 + 12_000);
-        // One that has nothing but tiers.
+        // A model that only has tiers.
         assert_eq!(cost("dashscope.aliyuncs.com", "qwen3-coder-plus", 32_001), 57_602 + 9_000);
     }
 

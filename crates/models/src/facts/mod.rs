@@ -1,5 +1,5 @@
-//! Facts about a model: as configured, as its record has them, and asked of its server where nobody configured them. That is
-//! done once for each model, when it is first asked for something, so that a start of the daemon does not wait for it.
+//! Facts about a model: from the configuration, from its record, and from its server if they are not configured. The
+//! server is queried once per model, on first use, so that the start of the daemon does not wait for it.
 
 pub(crate) mod catalogue;
 pub(crate) mod records;
@@ -35,49 +35,46 @@ use crate::{
     },
 };
 
-/// The id of a model that nobody named: it is sent where the server lists none either.
+/// ID of an unnamed model, which is sent if the server lists none either.
 const UNNAMED_MODEL: &str = "default";
 
-/// The time for which a server that could not be asked is left in peace.
+/// Time for which a server that could not be reached is not queried again.
 const REST: Duration = Duration::from_secs(60);
 
-/// Times that a server is asked again which says how large a window is only once the model is loaded.
+/// Maximum number of repeated queries to a server that reports the window only once the model is loaded.
 const MAX_ASKED_AGAIN: u32 = 3;
 
-/// Part of a window by which a request must be larger to refute it: the counts of a server vary a little.
+/// A request refutes a window if it exceeds it by more than a twentieth, as servers' counts vary slightly.
 const REFUTED_BY: u64 = 20;
 
-/// States of the facts that one life of the daemon can have: they change a few times, and each is held as long as the model.
+/// Maximum number of states of the facts per run. They rarely change, and each is stored as long as the model.
 const MAX_STATES: u32 = 256;
 
-/// Facts about one model.
 pub(crate) struct ModelFacts {
-    /// Its configuration.
     pub(crate) config: ModelConfig,
-    /// Where it is.
+    /// Address and client of its server.
     pub(crate) target: Target,
-    /// First of the states: whoever was lent an older one still holds it.
+    /// First state of a linked list. References to older states stay valid.
     first: KnownFacts,
     states: AtomicU32,
-    /// Facts learnt about the model.
     pub(crate) record: RecordHandle,
-    /// The server's own words, once it was asked.
+    /// Initialised once the server was queried.
     told: OnceCell<()>,
-    /// Set once the server was asked whether the model sees.
+    /// Initialised once the server was queried about pictures.
     sight: OnceCell<()>,
-    /// Set while a server that must be told which model is meant lists none, and takes requests all the same.
+    /// True while the server lists no models although requests must name one, and accepts requests all the same.
     unlisted: AtomicBool,
-    /// When the server may be asked again.
+    /// Time from which the server may be queried again.
     rests_until: Mutex<Option<Instant>>,
-    /// Set once it was asked, whatever came of it.
+    /// True once a query was attempted, regardless of its outcome.
     asked: AtomicBool,
-    /// Times that it may be asked again, for it had not loaded the model.
+    /// Remaining repeated queries while the server has not loaded the model.
     asks_again: AtomicU32,
-    /// Held by whoever asks again.
+    /// Locked during a repeated query.
     asking_again: AsyncMutex<()>,
 }
 
-/// One state of the facts, and the one that took its place.
+/// One state of the facts, and its successor.
 #[derive(Debug)]
 struct KnownFacts {
     info: ModelInfo,
@@ -99,7 +96,7 @@ impl KnownFacts {
 }
 
 impl ModelFacts {
-    /// Facts that are known from the configuration and the record.
+    /// Creates the facts known from the configuration and the record.
     pub(crate) fn new(config: ModelConfig, target: Target, record: RecordHandle) -> Self {
         let info = known(&config, &target, &record.known());
         Self {
@@ -118,35 +115,34 @@ impl ModelFacts {
         }
     }
 
-    /// All that is known now.
     pub(crate) fn info(&self) -> &ModelInfo {
         &self.first.last().info
     }
 
-    /// Abilities of the model, as far as its server told.
+    /// Abilities of the model, as far as its server reported them.
     pub(crate) fn abilities(&self) -> ModelAbilities {
         self.record.known().abilities.unwrap_or_default()
     }
 
-    /// Its prices, as they are configured, published, or listed by its server.
+    /// Prices of the model: configured, published, or listed by its server.
     pub(crate) fn prices(&self) -> Option<Prices> {
         let published = || catalogue::published(self.target.host(), &self.info().id)?.prices.clone();
         self.config.prices.clone().or_else(published).or_else(|| self.record.known().prices)
     }
 
-    /// The form in which its server takes requests: as its provider publishes, and as refusals have shown.
+    /// Changes to requests: those that its provider publishes, and those learnt from refusals.
     pub(crate) fn form(&self) -> RequestForm {
         form(&self.target, &self.record.known())
     }
 
-    /// Counts changes with which the server took a request. Returns those that are new.
+    /// Counts changes with which the server accepted a request. Returns those that are new.
     pub(crate) fn count(&self, changes: &[Change]) -> Vec<Change> {
         let new = self.record.count(changes);
         self.renew();
         new
     }
 
-    /// Takes in what the record has now.
+    /// Updates the facts from the record.
     fn renew(&self) {
         let mut info = known(&self.config, &self.target, &self.record.known());
         let mut last = self.first.last();
@@ -154,19 +150,19 @@ impl ModelFacts {
             return;
         }
         while let Err(refused) = last.next.set(Box::new(KnownFacts::of(info))) {
-            // Somebody else was sooner; both have read the same record, or this is the newer word.
+            // Another task updated the facts first. Both have read the same record, or this state is newer.
             info = refused.info;
             last = last.last();
         }
     }
 
-    /// Takes in a window that a refusal or a count has shown.
+    /// Records a window that a refusal or a token count has shown.
     pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource) {
         self.record.limit_to(tokens, source);
         self.renew();
     }
 
-    /// Takes in that a request of so many tokens was answered: a window that is smaller is none.
+    /// Records that a request of this size was answered. This refutes a smaller observed window.
     pub(crate) fn counted(&self, tokens: u64) {
         let refutes = |limit: WindowLimit| tokens > limit.tokens.saturating_add(limit.tokens / REFUTED_BY);
         if self.record.known().limit.is_some_and(refutes) {
@@ -175,16 +171,16 @@ impl ModelFacts {
         }
     }
 
-    /// Forgets what refusals and counts have shown, and lets the server be asked again.
+    /// Removes what refusals and token counts have shown, and allows another query of the server.
     pub(crate) fn forget(&self) {
         self.record.forget();
         self.asks_again.store(1, Ordering::Relaxed);
         self.renew();
     }
 
-    /// Asks the server for what is missing, unless it was asked.
+    /// Queries the server for missing facts, unless it was already queried.
     pub(crate) async fn look_up(&self) {
-        // What was remembered may be forgotten by now.
+        // Recorded facts may have expired.
         self.renew();
         let lacks_something =
             self.config.id.is_empty() || self.config.context_window.is_none() || self.lacks_abilities();
@@ -196,7 +192,7 @@ impl ModelFacts {
         }
         let ask = || async {
             match self.ask(false).await {
-                // A server that lists nothing now may list something later, and its first model is the one that is asked.
+                // A server that lists no models now may list some later. Its first model is the one to use.
                 Some(ServerFacts { id: None, .. }) if self.config.needs_id() => {
                     self.unlisted.store(true, Ordering::Relaxed);
                     Err(())
@@ -218,11 +214,11 @@ impl ModelFacts {
             }
         };
         self.asked.store(true, Ordering::Relaxed);
-        // Where it could not be asked, the next request asks again.
+        // If the query fails, the next request tries again.
         let _ = self.told.get_or_try_init(ask).await;
     }
 
-    /// Asks the server whether the model sees, unless somebody configured it or it was asked.
+    /// Queries the server whether the model accepts pictures, unless this is configured or was already queried.
     pub(crate) async fn look_for_sight(&self) {
         self.look_up().await;
         if self.config.sees_pictures.is_some() || self.config.wire == Wire::LlamaCpp || self.rests() {
@@ -232,12 +228,12 @@ impl ModelFacts {
             self.take_in(self.ask(true).await.ok_or(())?);
             Ok::<(), ()>(())
         };
-        // Where it could not be asked, a later request with pictures asks again.
+        // If the query fails, a later request with pictures tries again.
         let _ = self.sight.get_or_try_init(ask).await;
     }
 
-    /// Asks the server, and leaves it in peace for a while where it does not answer. A request that must name its model asks each
-    /// time, as the server may be starting.
+    /// Queries the server. If it does not answer, queries pause for a while. Requests that must name their model query
+    /// it each time, as the server may be starting.
     async fn ask(&self, sight: bool) -> Option<ServerFacts> {
         let facts = server::ask(&self.target, &self.config, sight).await;
         if facts.is_none() && !self.config.needs_id() {
@@ -246,12 +242,12 @@ impl ModelFacts {
         facts
     }
 
-    /// Takes note that the server did not answer a request: it may list its models by now.
+    /// Notes that a request failed. By now the server may list its models.
     pub(crate) fn note_failure(&self) {
         self.unlisted.store(false, Ordering::Relaxed);
     }
 
-    /// Asks again a server that had not loaded the model when it was asked.
+    /// Repeats the query of a server that had not loaded the model.
     async fn look_again(&self) {
         if self.asks_again.load(Ordering::Relaxed) == 0 {
             return;
@@ -270,7 +266,7 @@ impl ModelFacts {
         if facts.abilities.pictures.is_some() {
             let _ = self.sight.set(());
         } else if !self.config.id.is_empty() || facts.id == self.record.known().id {
-            // Not each question is about it.
+            // Not every query asks for pictures.
             facts.abilities.pictures = self.abilities().pictures;
         }
         let window = facts.window.tokens(self.target.assumed_window());
@@ -279,12 +275,12 @@ impl ModelFacts {
         self.renew();
     }
 
-    /// Returns whether requests depend on abilities of which the server has not told yet.
+    /// Returns true if requests depend on abilities that the server has not reported yet.
     pub(crate) fn lacks_abilities(&self) -> bool {
         self.config.wire == Wire::Anthropic && self.abilities() == ModelAbilities::default()
     }
 
-    /// Returns whether there is nothing to ask the server for, or it was asked, whatever came of it.
+    /// Returns true if nothing is missing, or if the server was queried, with any outcome.
     pub(crate) fn are_known(&self) -> bool {
         let record = self.record.known();
         let has_id = !self.config.id.is_empty() || record.id.is_some();
@@ -304,7 +300,7 @@ fn form(target: &Target, record: &ModelRecord) -> RequestForm {
     form
 }
 
-/// The configured facts, what the server told where there are none, and what its refusals and counts have shown.
+/// Merges the configured facts, those that the server reported, and those learnt from refusals and token counts.
 fn known(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelInfo {
     let id = Some(config.id.clone()).filter(|id| !id.is_empty()).or_else(|| record.id.clone());
     let published = id.as_deref().and_then(|id| catalogue::published(target.host(), id));
@@ -338,7 +334,7 @@ fn known(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelIn
     ModelInfo { figures, ..info }
 }
 
-/// The figures of a model, out of the configuration, what its server told and what is published of it.
+/// Figures of a model with their sources, for display.
 fn figures(
     info: &ModelInfo,
     config: &ModelConfig,
@@ -400,7 +396,7 @@ fn tokens(count: u64) -> String {
     format!("{count} tokens")
 }
 
-/// Dollars for a million tokens.
+/// Prices in dollars per million tokens, as text.
 fn in_words(prices: &Prices) -> String {
     let tiers = prices.tiers.iter().map(|tier| format!("; in requests above {} tokens {}", tier.above, rates(tier)));
     format!("{} for a million tokens{}", rates(prices), tiers.collect::<String>())

@@ -1,6 +1,6 @@
-//! What was learnt of models, kept from one start of the daemon to the next: what their servers told, and what their refusals
-//! and counts have shown. A record is what was learnt of one model at one address, as it is configured now. The file of all records
-//! can be lost without harm: everything in it can be learnt anew.
+//! Persistent records of what was learnt about models: what their servers reported, and what refusals and token counts
+//! have shown. A record belongs to one model at one address with its current configuration. The file can be lost
+//! without harm, as everything can be learnt again.
 
 use std::{
     collections::BTreeSet,
@@ -29,13 +29,13 @@ use crate::{
     },
 };
 
-/// Records that are kept. The one that was not used for the longest time makes way.
+/// Maximum number of records. The least recently used one is replaced.
 const MAX_RECORDS: usize = 256;
 
-/// Everything that was learnt of models.
+/// Records of all models.
 #[derive(Debug, Default)]
 pub struct ModelRecords {
-    /// None where they end with the process.
+    /// `None` if the records are not persistent.
     path: Option<PathBuf>,
     state: Mutex<State>,
 }
@@ -43,20 +43,20 @@ pub struct ModelRecords {
 #[derive(Debug, Default)]
 struct State {
     models: Vec<ModelRecord>,
-    /// Something is not written yet.
+    /// True if there are unsaved changes.
     unwritten: bool,
-    /// Somebody writes.
+    /// True while a task writes the file.
     writing: bool,
 }
 
 impl ModelRecords {
-    /// Those of a file, which may be missing or damaged. It is written when something is learnt.
+    /// Loads the records of a file, which may be missing or damaged. The file is written after changes.
     pub fn open(path: PathBuf) -> Arc<Self> {
         let models = read_all(&path, now());
         Arc::new(Self { path: Some(path), state: Mutex::new(State { models, ..State::default() }) })
     }
 
-    /// The record of one model.
+    /// Handle to the record of one model.
     pub(crate) fn of(self: &Arc<Self>, key: RecordKey) -> RecordHandle {
         RecordHandle { all: Arc::clone(self), key }
     }
@@ -65,7 +65,7 @@ impl ModelRecords {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the file written, beside all else: nobody waits for it, and what is lost can be learnt anew.
+    /// Writes the file in the background. Nothing waits for it, as lost records can be learnt again.
     fn save(self: &Arc<Self>) {
         {
             let mut state = self.state();
@@ -99,7 +99,6 @@ impl ModelRecords {
     }
 }
 
-/// The record of one model.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordHandle {
     all: Arc<ModelRecords>,
@@ -107,7 +106,7 @@ pub(crate) struct RecordHandle {
 }
 
 impl RecordHandle {
-    /// All that is known of the model by now.
+    /// Current record of the model, without expired facts.
     pub(crate) fn known(&self) -> ModelRecord {
         let now = now();
         let mut state = self.all.state();
@@ -118,22 +117,22 @@ impl RecordHandle {
         record.clone()
     }
 
-    /// Counts changes with which a request was taken; returns those that were not known.
+    /// Counts changes with which a request was accepted. Returns those that are new.
     pub(crate) fn count(&self, changes: &[Change]) -> Vec<Change> {
         let mut new = Vec::new();
         self.change(|record, now| new = record.count(changes, now));
         new
     }
 
-    /// Forgets changes that were needed by chance.
+    /// Removes changes that turned out to be unnecessary.
     pub(crate) fn refute(&self, unneeded: &BTreeSet<Change>) {
         if self.known().changes.iter().any(|learnt| !learnt.holds()) {
             self.change(|record, _| record.refute(unneeded));
         }
     }
 
-    /// Keeps what the server tells. Where that is another window than before, the server is another since, and nothing holds
-    /// that was seen of the old one.
+    /// Stores facts that the server reported. A changed window means a changed server, so a limit observed on the old
+    /// one is removed.
     pub(crate) fn tell(
         &self,
         id: Option<&str>,
@@ -151,19 +150,19 @@ impl RecordHandle {
         });
     }
 
-    /// Keeps the window that a refusal or a count has shown.
+    /// Stores the window that a refusal or a token count has shown.
     pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource) {
         if PLAUSIBLE.contains(&tokens) {
             self.change(|record, at| record.limit = Some(WindowLimit { tokens, source, at }));
         }
     }
 
-    /// Forgets that window, which the server has refuted.
+    /// Removes the observed window, which an answer has refuted.
     pub(crate) fn lift_limit(&self) {
         self.change(|record, _| record.limit = None);
     }
 
-    /// Forgets all that was learnt from refusals and counts.
+    /// Removes everything learnt from refusals and token counts.
     pub(crate) fn forget(&self) {
         self.change(|record, _| {
             record.limit = None;
@@ -171,7 +170,7 @@ impl RecordHandle {
         });
     }
 
-    /// Changes the record, and has it written where something is another since.
+    /// Changes the record, and saves the file if the record is different.
     fn change(&self, change: impl FnOnce(&mut ModelRecord, i64)) {
         let now = now();
         let is_new = {
@@ -206,30 +205,29 @@ fn now() -> i64 {
     Timestamp::now().as_second()
 }
 
-/// Seconds for which something is believed that only a refusal or a count has shown. Servers are changed, and then say
-/// nothing of it.
+/// Validity in seconds of an observed window. Servers get reconfigured without notice.
 const BELIEVED: i64 = 30 * DAY;
 
-/// The same of what servers refuse.
+/// Validity in seconds of learnt changes.
 const REMEMBERED: i64 = 7 * DAY;
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// Changes that one record has at the most.
+/// Maximum number of changes per record.
 const MAX_CHANGES: usize = 32;
 
-/// The longest address that is kept, in bytes.
+/// Maximum length of an address in bytes.
 const MAX_ADDRESS: usize = 1024;
 
-/// The subject of a record: a model as it is configured. Where the configuration is changed, another record begins.
+/// Key of a record: a model with its configuration. A changed configuration starts a new record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct RecordKey {
-    /// The address without password and query.
+    /// Address without password and query.
     address: String,
-    /// The configured id; empty for the first that the server lists.
+    /// Configured ID, or empty for the first model that the server lists.
     model: String,
     wire: String,
-    /// Fingerprint of the settings that change requests. No secret goes into it.
+    /// Hash of the settings that affect requests. Contains no secret.
     settings: String,
 }
 
@@ -249,13 +247,13 @@ impl RecordKey {
     }
 }
 
-/// A change with which a request was taken that had been refused.
+/// Change with which a request was accepted after it had been refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LearntChange {
     pub(crate) change: Change,
-    /// When it was last, in seconds since 1970.
+    /// Last occurrence, in seconds since 1970.
     at: i64,
-    /// Number of refusals. Earlier versions counted none and believed the first.
+    /// Number of refusals. Earlier versions did not count, and applied a change after the first.
     #[serde(default = "believed")]
     times: u32,
 }
@@ -265,12 +263,12 @@ fn believed() -> u32 {
 }
 
 impl LearntChange {
-    /// Returns true if requests are changed by it.
+    /// Returns true if the change is applied to requests.
     fn holds(&self) -> bool {
         self.times >= self.change.needed()
     }
 
-    /// Standing of the change, for people.
+    /// Status of the change, for display.
     pub(crate) fn standing(&self) -> String {
         if !self.holds() {
             return "refused once".to_owned();
@@ -280,34 +278,33 @@ impl LearntChange {
     }
 }
 
-/// A window that is smaller than its server tells.
+/// Observed window that is smaller than the reported one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WindowLimit {
-    /// Its tokens.
+    /// Size of the window in tokens.
     pub(crate) tokens: u64,
-    /// A refusal or a silent cut.
+    /// Source: a refusal or a silent truncation.
     pub(crate) source: WindowSource,
-    /// When it was seen, in seconds since 1970.
+    /// Time of the observation, in seconds since 1970.
     at: i64,
 }
 
-/// Everything learnt of one model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelRecord {
     #[serde(flatten)]
     pub(crate) key: RecordKey,
-    /// When it was last used, in seconds since 1970.
+    /// Last use, in seconds since 1970.
     used: i64,
-    /// The id that the server told, where none is configured.
+    /// ID reported by the server, if none is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<String>,
-    /// The window that the server told, in tokens.
+    /// Window reported by the server, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) told: Option<u64>,
-    /// The abilities that the server told.
+    /// Abilities reported by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) abilities: Option<ModelAbilities>,
-    /// The prices that the server listed.
+    /// Prices listed by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prices: Option<Prices>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -321,17 +318,16 @@ impl ModelRecord {
         Self { key, used: now, id: None, told: None, abilities: None, prices: None, limit: None, changes: Vec::new() }
     }
 
-    /// Returns whether there is anything in it.
     fn is_empty(&self) -> bool {
         *self == Self::new(self.key.clone(), self.used)
     }
 
-    /// The changes that its server demands.
+    /// The changes that the server requires.
     pub(crate) fn form(&self) -> RequestForm {
         RequestForm(self.changes.iter().filter(|learnt| learnt.holds()).map(|learnt| learnt.change.clone()).collect())
     }
 
-    /// The record without what cannot be believed: a file may be damaged, and others may have written it.
+    /// Removes implausible values, and rejects an invalid record: the file may be damaged or edited.
     fn sound(mut self, now: i64) -> Option<Self> {
         if self.key.address.len() > MAX_ADDRESS || self.used > now {
             return None;
@@ -346,14 +342,14 @@ impl ModelRecord {
         (!self.is_empty()).then_some(self)
     }
 
-    /// Forgets what was learnt too long ago.
+    /// Removes facts that have expired.
     fn forget_old(&mut self, now: i64) {
         let is_fresh = |at: i64, seconds: i64| now.saturating_sub(at) < seconds;
         self.limit = self.limit.filter(|limit| is_fresh(limit.at, BELIEVED));
         self.changes.retain(|learnt| is_fresh(learnt.at, REMEMBERED));
     }
 
-    /// Counts changes with which a request was taken; returns those that were not known.
+    /// Counts changes with which a request was accepted. Returns those that are new.
     fn count(&mut self, changes: &[Change], now: i64) -> Vec<Change> {
         let mut new = Vec::new();
         for change in changes {
@@ -370,16 +366,16 @@ impl ModelRecord {
         new
     }
 
-    /// Forgets changes that were needed by chance.
+    /// Removes changes that turned out to be unnecessary.
     fn refute(&mut self, unneeded: &BTreeSet<Change>) {
         self.changes.retain(|learnt| learnt.holds() || !unneeded.contains(&learnt.change));
     }
 }
 
-/// The bytes of a file that are read.
+/// Maximum size of the file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Version of the file's form. A file of another one is not read.
+/// Version of the file format. Files of other versions are ignored.
 const VERSION: u64 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -388,7 +384,7 @@ struct RecordFile<M> {
     models: M,
 }
 
-/// Reads the records, each as far as it can be read.
+/// Reads the records and skips invalid ones.
 fn read_all(path: &Path, now: i64) -> Vec<ModelRecord> {
     let text = match bounded(path) {
         Ok(text) => text,
@@ -421,7 +417,7 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes the records in place of those that are there: all or nothing, for their owner only.
+/// Replaces the file atomically, with mode 0600.
 fn write_all(path: &Path, models: &[ModelRecord]) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(&RecordFile { version: VERSION, models })?;
     let draft = path.with_extension("draft");

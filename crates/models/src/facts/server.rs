@@ -1,9 +1,8 @@
-//! What servers tell of their models: which there are, and how large their windows are.
+//! Facts that servers report about their models: which models exist, their windows, abilities and prices.
 //!
-//! These are the list of models, prices in it, and documents of single kinds of server beside it. Each server tells
-//! other things of a model, under other names; what has another type than it should is passed over, and so is an id
-//! that could be none. All of it is a server's word: bounded, and believed only where it is plausible. A window that
-//! turns out to be smaller is learnt from the server's refusals.
+//! Sources are the list of models and additional documents of specific kinds of server. Each server reports other facts
+//! under other names. Values of a wrong type and implausible IDs are ignored. Everything is untrusted: it is bounded,
+//! and only used if plausible. If a window turns out to be smaller, this is learnt from the server's refusals.
 
 use agentd_core::{
     error::ErrorKind,
@@ -22,40 +21,37 @@ use crate::{
     },
 };
 
-/// Facts that a server told of a model.
+/// Facts that a server reported about a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ServerFacts {
-    /// Its id.
     pub(crate) id: Option<String>,
-    /// Its window.
     pub(crate) window: WindowFacts,
-    /// Its abilities.
     pub(crate) abilities: ModelAbilities,
-    /// Its prices.
+    /// Prices of the model, if the server lists them.
     pub(crate) prices: Option<Prices>,
-    /// Set if the server tells the size of the window once it has loaded the model, and has not yet.
+    /// True if the server reports the window only once the model is loaded, and it is not loaded yet.
     pub(crate) loads_later: bool,
 }
 
-/// Abilities of a model, where its server tells of them.
+/// Abilities of a model, as far as its server reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ModelAbilities {
-    /// The tokens that an answer may have.
+    /// Maximum size of an answer in tokens.
     pub(crate) max_answer: Option<u64>,
-    /// It can be shown pictures, or cannot.
+    /// True if it accepts pictures.
     pub(crate) pictures: Option<bool>,
-    /// It thinks as much as it finds fit, or cannot.
+    /// True if it supports adaptive reasoning.
     pub(crate) adaptive_thinking: Option<bool>,
 }
 
 /// Facts about a window, in tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WindowFacts {
-    /// Its size.
+    /// Exact size of the window.
     exact: Option<u64>,
-    /// The size for which the model was made. Its server may have given it less, and some then cut requests in silence: so
-    /// it says only that the window is not larger.
+    /// Size for which the model was trained. The server may have configured less, and some then truncate requests
+    /// silently, so this is only an upper bound.
     bound: Option<u64>,
 }
 
@@ -68,12 +64,12 @@ impl WindowFacts {
         Self { exact: None, bound: plausible(tokens) }
     }
 
-    /// These facts, and the others where they say nothing.
+    /// Merges two sets of facts. `self` takes precedence.
     fn or(self, other: Self) -> Self {
         Self { exact: self.exact.or(other.exact), bound: self.bound.or(other.bound) }
     }
 
-    /// The window, where what was told changes what is assumed.
+    /// The window, if the facts change the assumed size.
     pub(crate) fn tokens(self, assumed: u64) -> Option<u64> {
         self.exact.or(self.bound.filter(|bound| *bound < assumed))
     }
@@ -83,8 +79,8 @@ fn plausible(tokens: Option<u64>) -> Option<u64> {
     tokens.filter(|tokens| PLAUSIBLE.contains(tokens))
 }
 
-/// Asks a server for what it tells of a model, and wherever it may tell of that, whether the model sees. None where it could
-/// not be asked.
+/// Queries a server's facts about a model. With `sight`, also additional documents that may report whether it accepts
+/// pictures. `None` if the server could not be reached.
 pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
@@ -107,12 +103,12 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> O
     Some(facts)
 }
 
-/// Path of the list of models, all of them in one page.
+/// Path of the list of models, with all of them on one page.
 fn list_path(config: &ModelConfig) -> &'static str {
     if config.wire == Wire::Anthropic { "/models?limit=1000" } else { "/models" }
 }
 
-/// Facts from the other documents of servers that are known to have some.
+/// Facts from the additional documents of known kinds of server.
 async fn elsewhere(
     target: &Target,
     entries: &[ListedEntry],
@@ -122,7 +118,7 @@ async fn elsewhere(
 ) -> ServerFacts {
     let is_of = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
     let text = |document: Document| document.ok().flatten().unwrap_or_default();
-    // Ollama.
+    // Ollama
     if is_of("library") {
         let running = running(&text(target.get(&target.beside("/api/ps"), deadline).await), id);
         if running.exact.is_some() && !sight {
@@ -132,11 +128,11 @@ async fn elsewhere(
         let shown = modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await));
         return ServerFacts { window: running.or(shown.window), loads_later: true, ..shown };
     }
-    // llama.cpp.
+    // llama.cpp
     if is_of("llamacpp") || entries.iter().any(|entry| entry.facts.window.bound.is_some()) {
         return properties(&text(target.get(&target.beside("/props"), deadline).await));
     }
-    // LM Studio.
+    // LM Studio
     if is_of("organization_owner") {
         let entries = text(target.get(&target.beside("/api/v0/models"), deadline).await);
         let entries = parse(&entries, true).unwrap_or_default();
@@ -146,10 +142,10 @@ async fn elsewhere(
     ServerFacts::default()
 }
 
-/// The models that a server lists.
+/// Lists the models of a server.
 ///
 /// # Errors
-/// When it lists none, or could not be asked.
+/// Fails if the server lists no models or could not be reached.
 pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<ListedModel>, Failure> {
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
@@ -169,10 +165,10 @@ pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<
     Ok(entries.into_iter().take(MAX_LISTED_MODELS).filter_map(listed).collect())
 }
 
-/// A model of the list.
+/// Entry of the list of models.
 #[derive(Debug, Clone, PartialEq)]
 struct ListedEntry {
-    /// Whose it is said to be, which tells some kinds of server.
+    /// Declared owner, which identifies some kinds of server.
     owner: String,
     facts: ServerFacts,
 }
@@ -183,8 +179,8 @@ struct WireListing<'a> {
     data: Vec<&'a RawValue>,
 }
 
-/// The models of a list, in its order. None where it is no list. In some, `max_context_length` bounds the window and is not its
-/// size.
+/// The models of a list, in its order. `None` if it is not a list. If `bounds` is true, `max_context_length` is an
+/// upper bound of the window instead of its size.
 fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
     let is_bare = text.trim_ascii_start().starts_with(b"[");
     let models = if is_bare {
@@ -195,48 +191,48 @@ fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
     Some(models.into_iter().filter_map(|model| entry(&serde_json::from_str(model.get()).ok()?, bounds)).collect())
 }
 
-/// The model that is meant by an id: where none is given, the first of the list.
+/// The model with this ID, or the first one if the ID is empty.
 fn find<'a>(entries: &'a [ListedEntry], id: &str) -> Option<&'a ListedEntry> {
     if id.is_empty() {
         return entries.first();
     }
     let is = |wanted: &str| entries.iter().find(|entry| entry.facts.id.as_deref() == Some(wanted));
-    // Ollama takes a name without its tag.
+    // Ollama accepts a name without its tag.
     is(id).or_else(|| is(&format!("{id}:latest")))
 }
 
 fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
     let id = model.get("id")?.as_str().filter(|id| is_model_id(id))?;
     let of = |path: &str| number(model.pointer(path)?);
-    // OpenRouter, Together and others; OpenRouter's other place is what the provider offers that is asked first.
+    // OpenRouter, Together and others. OpenRouter's second field is the limit of the provider that is tried first.
     let offered = match (of("/context_length"), of("/top_provider/context_length")) {
         (Some(whole), Some(offered)) => Some(whole.min(offered)),
         (whole, offered) => whole.or(offered),
     };
-    // Mistral; in LM Studio the size for which the model was made.
+    // Mistral. In LM Studio, the size for which the model was trained.
     let longest = of("/max_context_length");
-    // LM Studio, of a model that is loaded; vLLM and SGLang; llama.cpp; Groq.
+    // LM Studio for a loaded model; vLLM and SGLang; llama.cpp; Groq.
     let exact = ["/loaded_context_length", "/max_model_len", "/meta/n_ctx", "/context_window"].into_iter().find_map(of);
-    // Anthropic and LiteLLM.
+    // Anthropic and LiteLLM
     let exact = exact.or(offered).or_else(|| of("/max_input_tokens")).or(longest.filter(|_| !bounds));
     let bound = of("/meta/n_ctx_train").or(longest.filter(|_| bounds));
-    // Anthropic and Mistral.
+    // Anthropic and Mistral
     let supports = |path: &str| {
         let ability = model.get("capabilities")?.pointer(path)?;
         ability.get("supported").unwrap_or(ability).as_bool()
     };
-    // OpenRouter and llama.cpp.
+    // OpenRouter and llama.cpp
     let inputs = || {
         let inputs = model.pointer("/architecture/input_modalities")?.as_array()?;
         Some(inputs.iter().any(|input| input == "image"))
     };
-    // LM Studio.
+    // LM Studio
     let kind = || match model.get("type")?.as_str()? {
         "vlm" => Some(true),
         "llm" => Some(false),
         _ => None,
     };
-    // LiteLLM and Anthropic. Elsewhere a field of that name may mean anything.
+    // LiteLLM and Anthropic. Other servers use the field for other things.
     let largest = || of("/max_output_tokens").or_else(|| of("/max_tokens"));
     let has_input = model.get("max_input_tokens").is_some_and(|tokens| !tokens.is_null());
     let abilities = ModelAbilities {
@@ -255,10 +251,10 @@ fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
     Some(ListedEntry { owner, facts })
 }
 
-/// Borders of prices that are read of one model.
+/// Maximum number of price tiers read per model.
 const MAX_TIERS: usize = 8;
 
-/// Prices of a model; none if they have another form, or vary with the model that answers.
+/// Prices of a model. `None` if they have another format, or depend on the model that answers.
 fn prices(pricing: &Value) -> Option<Prices> {
     let overrides = pricing.get("overrides").and_then(Value::as_array).into_iter().flatten();
     let mut tiers: Vec<Prices> = overrides.filter_map(|over| tier(over, pricing)).take(MAX_TIERS).collect();
@@ -266,7 +262,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
     Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_sound)
 }
 
-/// Prices from a number of tokens on. Those that it does not name are as below.
+/// Prices from a number of tokens on. Missing ones are those of the base tier.
 fn tier(over: &Value, base: &Value) -> Option<Prices> {
     let from = number(over.get("min_prompt_tokens")?)?;
     let rates = rates(|name| dollars(over.get(name).or_else(|| base.get(name))?))?;
@@ -284,13 +280,13 @@ fn rates(of: impl Fn(&str) -> Option<f64>) -> Option<Prices> {
     })
 }
 
-/// Dollars for a million tokens, without the noise of binary fractions.
+/// Dollars per million tokens, rounded to remove noise of binary fractions.
 fn dollars(price: &Value) -> Option<f64> {
     let price = price.as_f64().or_else(|| price.as_str()?.trim().parse().ok())?;
     Some((price * 1e12).round() / 1e6)
 }
 
-/// A number, however it is written.
+/// A number, given as JSON number or string.
 pub(crate) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -300,7 +296,7 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// llama.cpp's `/props`: the window of one of its slots, and the name or the file of its model.
+/// llama.cpp's `/props`: the window of one slot, and the alias or file name of the model.
 fn properties(text: &[u8]) -> ServerFacts {
     let Ok(properties) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let window = properties.pointer("/default_generation_settings/n_ctx").or_else(|| properties.get("n_ctx"));
@@ -315,7 +311,7 @@ fn properties(text: &[u8]) -> ServerFacts {
     }
 }
 
-/// Ollama's `/api/ps`: the window that a model was given when it was loaded.
+/// Ollama's `/api/ps`: the window of a loaded model.
 fn running(text: &[u8], id: &str) -> WindowFacts {
     let Ok(running) = serde_json::from_slice::<Value>(text) else { return WindowFacts::default() };
     let models = running.get("models").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -331,8 +327,8 @@ fn pictures(sees: Option<bool>) -> ModelAbilities {
     ModelAbilities { pictures: sees, ..ModelAbilities::default() }
 }
 
-/// Ollama's `/api/show`: the abilities of a model, and the window that its file sets; else the one for which the model was made,
-/// of which Ollama gives it a part, and cuts what does not fit in silence.
+/// Ollama's `/api/show`: the abilities of a model, and the window set in its file. Otherwise the size for which the
+/// model was trained, as a bound: Ollama allocates only a part of it, and truncates longer requests silently.
 fn modelfile(text: &[u8]) -> ServerFacts {
     let Ok(shown) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What went wrong with a call, and whether trying again can help.
+//! Failures of model calls, and whether a retry can help.
 //!
-//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning; the name of the request, waits, and
-//!   the size of a model's window.
+//! - `error_body`: parsing of error bodies in their many formats: message, cause, request ID, wait times and the
+//!   model's window.
 
 mod error_body;
 
@@ -20,35 +20,34 @@ use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at, w
 pub(crate) use self::error_body::{PLAUSIBLE, excerpt, request_id};
 use crate::http::{learning::Refusal, target::Target};
 
-/// Stands for the status of an error in the middle of an answer that names none.
+/// Status of an error within an answer that does not name one.
 const UNKNOWN: u16 = 0;
 
-/// A failed attempt.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: ModelError,
     pub(crate) again: Again,
-    /// The server's words when it refused the request, which may be taken in another form.
+    /// The refusal, if another form of the request may be accepted.
     pub(crate) refusal: Option<Box<Refusal>>,
 }
 
-/// Prospects of another attempt.
+/// Conditions for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     Never,
-    /// After the usual wait.
+    /// After the usual backoff.
     Later,
-    /// After the wait that the server asked for.
+    /// After the wait that the server requested.
     After(Duration),
-    /// After a part of a minute, of which the provider takes only so much: as it asks for, where it does. Only `once` where
-    /// this request alone may be too much.
+    /// After part of a minute, because of a limit per minute. Uses the requested wait, if any. With `once`, this
+    /// request alone may exceed the limit, so only one retry is made.
     Limited {
         wait: Option<Duration>,
         once: bool,
     },
-    /// Once the server has loaded the model, which takes a large one minutes.
+    /// Once the server has loaded the model, which may take minutes.
     Loading,
-    /// At once: the model has spoilt its answer by chance.
+    /// Immediately, because the model happened to write an invalid answer.
     Anew,
 }
 
@@ -63,7 +62,7 @@ impl Failure {
             _ => Again::Never,
         };
         let failure = Self { error: ModelError::new(kind, message), again, refusal: None };
-        // Where nothing better is known.
+        // Default hints.
         match kind {
             ErrorKind::Protocol => failure.hint(
                 "is the model's wire in models.yaml the one that this server speaks? the server's log may tell more",
@@ -98,7 +97,7 @@ impl Failure {
         Self::new(ErrorKind::CutStream, message)
     }
 
-    /// An event that another wire may have.
+    /// An event of another wire.
     pub(crate) fn other_wire(target: &Target, data: &str) -> Self {
         let data = excerpt(target, data);
         Self::protocol(format!("the model at {target} sent an event that is invalid for this wire: {data}"))
@@ -109,9 +108,9 @@ impl Failure {
             .hint("base_url must lead to the model's API, such as http://127.0.0.1:8080/v1, not to a web page")
     }
 
-    /// A request that got no answer.
+    /// A request without an answer.
     pub(crate) fn unsent(target: &Target, error: reqwest::Error) -> Self {
-        // The address may carry a password or a key; the target's own text does not.
+        // The URL may contain a password or a key. The text of `target` does not.
         let error = error.without_url();
         let cause = excerpt(target, &innermost(&error));
         if error.is_connect() && error.is_timeout() {
@@ -133,12 +132,12 @@ impl Failure {
             .caused_by(error)
     }
 
-    /// An answer with a status other than success.
+    /// An answer with an error status.
     pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let error = ServerError::read(body);
         let code = status.as_u16();
         let mut said = said(target, &error, request_id(headers));
-        // What stands between may have answered in place of the server.
+        // A proxy may have answered instead of the server.
         if matches!(code, 407 | 502..=504) {
             said.push_str(&target.proxy_note());
         }
@@ -152,7 +151,7 @@ impl Failure {
         Self::answered(target, code, headers, &error, &said, message)
     }
 
-    /// An error that came inside of an answer that had begun well.
+    /// An error within an answer that had started successfully.
     pub(crate) fn reported(target: &Target, error: &str) -> Self {
         let error = ServerError::read(error.as_bytes());
         let said = said(target, &error, error.request_id.as_deref());
@@ -161,7 +160,7 @@ impl Failure {
         Self::answered(target, code, &HeaderMap::new(), &error, &said, message)
     }
 
-    /// A server's error of that status, with the message for one of which nothing better is known.
+    /// An error with this status. `message` is used if the cause is unknown.
     fn answered(
         target: &Target,
         status: u16,
@@ -184,7 +183,7 @@ impl Failure {
         let once = error.is_too_large(status);
         let more_at = error.reset.or_else(|| retry_at(headers));
         match cause {
-            // No key becomes right by itself.
+            // An invalid key is never retried.
             Cause::Key if status == 403 && more_at.is_some() => Self::spent(target, said, more_at),
             Cause::Key => Self::new(ErrorKind::Auth, message).hint("check the api_key of this model"),
             Cause::Spent => Self::spent(target, said, more_at),
@@ -217,7 +216,7 @@ impl Failure {
         }
     }
 
-    /// A quota, a spending limit or a balance that is used up, until that time where it is known.
+    /// A quota, spending limit or balance is exhausted, until the given time if it is known.
     fn spent(target: &Target, said: &str, until: Option<Timestamp>) -> Self {
         let (kind, when) = match until {
             Some(until) => (ErrorKind::RateLimited, format!(" until {}", until.strftime("%Y-%m-%d %H:%M UTC"))),
@@ -230,7 +229,7 @@ impl Failure {
         ))
     }
 
-    /// An answer that fills the window, which has so many tokens, as far as its server counted.
+    /// An answer that fills the window. `tokens` is its size by the server's count.
     pub(crate) fn window_full(target: &Target, tokens: Option<u64>) -> Self {
         let message = format!("the conversation and the answer fill the context window of the model at {target}");
         Self::overflow(message, tokens.filter(|tokens| PLAUSIBLE.contains(tokens)))
@@ -244,7 +243,7 @@ impl Failure {
     }
 }
 
-/// Text of a server, with its name of the request.
+/// Message of the server, with the request ID.
 fn said(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
     let mut said = excerpt(target, &error.words);
     if let Some(id) = request_id {
@@ -253,7 +252,7 @@ fn said(target: &Target, error: &ServerError, request_id: Option<&str>) -> Strin
     said
 }
 
-/// Returns true if an error of that status is the server's own trouble, which may be over at the next attempt.
+/// Returns true if the status indicates trouble of the server, which may be over at the next attempt.
 fn is_trouble(status: u16) -> bool {
     matches!(status, UNKNOWN | 408 | 409 | 500..=599)
 }
@@ -283,7 +282,7 @@ mod tests {
         check(400, "bad", ErrorKind::Rejected, false);
         check(400, r#"{"error":{"message":"maximum context length is 4096"}}"#, ErrorKind::ContextOverflow, false);
         check(400, r#"{"error":{"type":"exceed_context_size_error"}}"#, ErrorKind::ContextOverflow, false);
-        // Words of the request, repeated, are not read.
+        // Repeated text of the request is ignored.
         let vllm = |input: &str| {
             let message = format!("[{{'type':'string_type','input':'{input}'}}]");
             json!({"object": "error", "message": message, "type": "BadRequestError", "code": 400}).to_string()
@@ -330,7 +329,7 @@ mod tests {
         }
     }
 
-    /// Errors as providers and gateways have been seen to send them.
+    /// Errors as observed from providers and gateways.
     #[test]
     fn money_that_is_used_up_is_no_limit_of_a_minute_and_no_wrong_key() {
         let check = |status: u16, error: serde_json::Value, kind: ErrorKind| {
@@ -364,7 +363,7 @@ mod tests {
         let error = json!({"message": "You exceeded your current quota.", "details": details});
         assert_eq!(check(429, error, ErrorKind::RateLimited).again, Again::After(Duration::from_millis(34_500)));
         check(403, json!({"message": "no access to model x", "code": "model_not_found"}), ErrorKind::Rejected);
-        // A gateway repeats the error of the provider below its own.
+        // A gateway includes the provider's error in its own.
         let raw = r#"{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;
         for raw in [json!(raw), serde_json::from_str(raw).unwrap()] {
             let error = json!({"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}});

@@ -1,8 +1,8 @@
-//! Learning from refusals: a request that a server does not take is tried in another form, and what helped is kept.
+//! Learning from refusals: a refused request is retried in another form, and forms that helped are remembered.
 //!
-//! These are the changes that a request can have, which of them may get a refused request taken, by one rule for all servers, and
-//! which of them one call tries. No words are read, only names: of fields and tools as the request has them. None of the changes is
-//! believed before the server has taken the request with it. All of it is pure.
+//! This module defines the possible changes of a request, selects the ones that may help by one rule for all servers,
+//! and limits how many a call tries. Refusals are only searched for names of fields and tools in the request. A change
+//! is only trusted once the server has accepted a request with it. All of it is pure.
 
 use std::{
     borrow::Cow,
@@ -20,40 +20,40 @@ use serde_json::{Map, Value};
 
 use crate::config::ModelConfig;
 
-/// One deviation from the usual form of requests.
+/// Deviation from the usual form of requests.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
-    /// Tools that must not be called are not named.
+    /// Leaves out tools that must not be called.
     WithoutNamedTools,
-    /// Earlier thoughts are sent back.
+    /// Sends earlier reasoning back.
     EchoReasoning,
-    /// Earlier thoughts are not sent back, though the configuration says so.
+    /// Does not send earlier reasoning back, against the configuration.
     WithoutEcho,
-    /// Signed thoughts are not sent back. Holds for one conversation only, and is not kept.
+    /// Does not send signed reasoning back. Applies to one conversation only, and is not recorded.
     WithoutSignedThoughts,
-    /// Calls are written into and read from the text.
+    /// Writes calls into the text, and reads them from it.
     TextTools,
-    /// The limit of the answer goes by its newer name.
+    /// Uses the newer name of the answer's limit.
     MaxCompletionTokens,
-    /// Words of the person behind a tool's result stand in the message of that result.
+    /// Appends a user's text after a tool result to the message of that result.
     WordsInResults,
-    /// Answers may have so many tokens, where nobody has set another limit.
+    /// Limits answers to this number of tokens, unless a limit is configured.
     AnswerLimit(u64),
-    /// A field of the body is left out.
+    /// Leaves out a field of the body.
     WithoutField(String),
-    /// The tool of that name is left out.
+    /// Leaves out the tool of that name.
     WithoutTool(String),
-    /// No pictures are sent.
+    /// Leaves out all pictures.
     WithoutPictures,
-    /// The picture of that fingerprint is not sent.
+    /// Leaves out the picture with that hash.
     WithoutPicture(u64),
-    /// The schema of that fingerprint stands in the words alone: another one may be taken.
+    /// Sends the schema with that hash only as text. Other schemas may be accepted.
     WithoutSchema(u64),
 }
 
 impl Change {
-    /// Part of requests that it is about.
+    /// Part of requests that the change is about.
     pub(crate) fn topic(&self) -> ChangeTopic {
         match self {
             Self::WithoutNamedTools | Self::TextTools | Self::WithoutTool(_) => ChangeTopic::Tools,
@@ -67,18 +67,18 @@ impl Change {
         }
     }
 
-    /// Returns whether it says something of the model, and not of one conversation.
+    /// Returns true if the change is about the model, not just one conversation.
     pub(crate) fn is_lasting(&self) -> bool {
         *self != Self::WithoutSignedThoughts
     }
 
-    /// Number of refusals after which it is remembered. What a model loses by it must have been refused twice, by chance or by
-    /// one odd request it may be refused once; a single picture is not sent a second time.
+    /// Number of refusals after which the change is remembered. Changes that cost the model an ability need two, as a
+    /// single refusal may be due to chance or an unusual request. A single picture is not sent a second time.
     pub(crate) fn needed(&self) -> u32 {
         if matches!(self, Self::TextTools | Self::WithoutTool(_) | Self::WithoutPictures) { 2 } else { 1 }
     }
 
-    /// Returns whether a record of it can be believed.
+    /// Returns true if a recorded change is plausible.
     pub(crate) fn is_sound(&self) -> bool {
         match self {
             Self::WithoutField(name) => !name.is_empty() && name.len() <= RequestForm::MAX_FIELD && name.is_ascii(),
@@ -89,7 +89,7 @@ impl Change {
     }
 }
 
-/// The change in words, behind "asking again".
+/// Describes the change, as a continuation of "asking again".
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,42 +118,40 @@ impl fmt::Display for Change {
     }
 }
 
-/// Fingerprint of a part of requests, the same after the next start.
+/// Hash of a part of requests, stable across restarts.
 fn hash_of(part: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     part.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Fingerprint of a picture.
 pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
     shown.content.as_ref().map(hash_of)
 }
 
-/// Stands in for pictures that are not sent.
+/// Note in place of pictures that are not sent.
 const UNSEEN: &str = "(Not all of these pictures are shown: the server of the model refused them.)";
 
-/// Fingerprint of a schema.
 pub(crate) fn fingerprint(schema: &AnswerSchema) -> u64 {
     hash_of(&schema.text())
 }
 
-/// All deviations that hold for a request.
+/// All deviations that apply to a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestForm(pub(crate) BTreeSet<Change>);
 
 impl RequestForm {
-    /// The longest name of a field that is left out, in bytes.
+    /// Maximum length of the name of a field that is left out, in bytes.
     pub(crate) const MAX_FIELD: usize = 64;
-    /// The longest name of a tool that is left out, in bytes.
+    /// Maximum length of the name of a tool that is left out, in bytes.
     pub(crate) const MAX_TOOL: usize = 256;
 
-    /// Returns whether the change is a part of it.
+    /// Returns true if the form includes the change.
     pub(crate) fn has(&self, change: &Change) -> bool {
         self.0.contains(change)
     }
 
-    /// The tokens that an answer may have, as far as the server has refused more.
+    /// Maximum tokens of an answer that the server accepts, as far as learnt.
     pub(crate) fn answer_limit(&self) -> Option<u64> {
         let limits = self.0.iter().filter_map(|change| match change {
             Change::AnswerLimit(tokens) => Some(*tokens),
@@ -162,7 +160,7 @@ impl RequestForm {
         limits.min()
     }
 
-    /// Returns whether a field of the body may be sent.
+    /// Returns true if a field of the body may be sent.
     pub(crate) fn sends(&self, field: &str) -> bool {
         !self.0.iter().any(|change| matches!(change, Change::WithoutField(name) if name == field))
     }
@@ -208,21 +206,21 @@ impl RequestForm {
         }
     }
 
-    /// Returns whether tool calls travel in the wire's own fields.
+    /// Returns true if tool calls use the wire's own fields.
     pub(crate) fn native_tools(&self, config: &ModelConfig) -> bool {
         config.uses_native_tools() && !self.has(&Change::TextTools)
     }
 
-    /// Returns whether earlier thoughts are sent back.
+    /// Returns true if earlier reasoning is sent back.
     pub(crate) fn echoes(&self, config: &ModelConfig) -> bool {
         (config.echo_reasoning || self.has(&Change::EchoReasoning)) && !self.has(&Change::WithoutEcho)
     }
 }
 
-/// Bytes of a refusal that are looked at: some repeat the whole request behind their reason.
+/// Maximum length of a refusal that is searched, in characters. Some repeat the whole request after their reason.
 const MAX_WORDS: usize = 2_000;
 
-/// Names by which servers call fields that have another name in a request.
+/// Other names by which servers refer to fields of a request.
 const OTHER_NAMES: [(&str, &str); 4] = [
     ("stream_options", "include_usage"),
     ("output_config", "effort"),
@@ -230,22 +228,20 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("max_tokens", RENAMED_LIMIT),
 ];
 
-/// The newer name of the limit of an answer.
+/// The newer name of the answer's limit.
 const RENAMED_LIMIT: &str = "max_completion_tokens";
 
-/// The smallest number in a refusal that can be the limit of an answer, in tokens.
+/// Minimum number in a refusal that can be an answer's limit, in tokens.
 const MIN_ANSWER: u64 = 256;
 
-/// A refused request: what its server said.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
-    /// The status.
     pub(crate) status: u16,
-    /// The beginning of all that it wrote.
+    /// Start of the body.
     words: String,
 }
 
-/// Equal if the same was refused: names of requests and times differ from one refusal to the next.
+/// Equal if the same was refused. Request IDs and times, which differ between refusals, are ignored.
 impl PartialEq for Refusal {
     fn eq(&self, other: &Self) -> bool {
         let is_name =
@@ -259,7 +255,7 @@ impl PartialEq for Refusal {
 }
 
 impl Refusal {
-    /// The refusal of that status, if another form of the request may be taken.
+    /// The refusal, if another form of the request may be accepted.
     pub(crate) fn of(status: u16, body: &[u8]) -> Option<Box<Self>> {
         let body = String::from_utf8_lossy(body);
         let is_page = body.trim_start().starts_with('<');
@@ -267,7 +263,7 @@ impl Refusal {
         (matches!(status, 400 | 404 | 422 | 500) && !is_page).then(|| Box::new(Self { status, words }))
     }
 
-    /// Returns true if a name occurs in it by itself: of each occurrence the letter before it decides, too.
+    /// Returns true if a name occurs as a separate word and `is_meant` accepts the character before it.
     fn mentions(&self, name: &str, is_meant: impl Fn(Option<char>) -> bool) -> bool {
         let is_of_name = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-');
         self.words.match_indices(name).any(|(at, _)| {
@@ -277,7 +273,7 @@ impl Refusal {
         })
     }
 
-    /// Returns true if a tool is named. A name that could be a word has to be in quotation marks.
+    /// Returns true if a tool is named. A name that could be an ordinary word must be quoted.
     fn names_tool(&self, name: &str) -> bool {
         let is_word = name.chars().all(char::is_alphabetic);
         self.mentions(name, |before| !is_word || before.is_some_and(|char| "'\"`".contains(char)))
@@ -289,7 +285,7 @@ impl Refusal {
         self.mentions(field, |_| true) || other.is_some_and(|other| self.mentions(other, |_| true))
     }
 
-    /// Places in the list of tools: `tools.3.custom`, `tools[3]`, `"tools", 3`.
+    /// Positions in the list of tools: `tools.3.custom`, `tools[3]`, `"tools", 3`.
     fn places(&self) -> Vec<usize> {
         let place = |rest: &str| {
             let digits = rest.trim_start_matches(|char| "\\\"'.,[/ ".contains(char));
@@ -297,7 +293,7 @@ impl Refusal {
             digits[..end].parse().ok().filter(|_| digits.len() < rest.len())
         };
         let of = |list: &str| self.words.split(list).skip(1).filter_map(place).collect::<Vec<usize>>();
-        // One provider puts its list into the only entry of another one.
+        // One provider nests its list in the single entry of another one.
         Some(of("function_declarations")).filter(|places| !places.is_empty()).unwrap_or_else(|| of("tools"))
     }
 
@@ -310,44 +306,43 @@ impl Refusal {
         if named.len() <= sent.len().div_ceil(2) { named } else { Vec::new() }
     }
 
-    /// The smallest limit that it names.
+    /// The smallest plausible limit that it names.
     fn answer_limit(&self) -> Option<u64> {
         let numbers = self.words.split(|char: char| !char.is_ascii_digit());
         numbers.filter_map(|number| number.parse().ok()).filter(|tokens| *tokens >= MIN_ANSWER).min()
     }
 }
 
-/// The parts of a refused request that it could do without.
+/// Parts of a refused request that are optional.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentParts {
-    /// The tools that it named in the wire's own field, in their order.
+    /// Tools sent in the wire's own field, in their order.
     pub(crate) tools: Vec<String>,
-    /// None of them may be called.
+    /// True if none of them may be called.
     pub(crate) named_only: bool,
-    /// The configuration insists on the wire's own field.
+    /// True if the configuration requires the wire's own field.
     pub(crate) insists_on_native: bool,
-    /// It holds words or calls of the model.
+    /// True if there are earlier texts or calls of the model.
     pub(crate) history: bool,
-    /// It holds words of the person right behind a tool's result.
+    /// True if a user's text directly follows a tool result.
     pub(crate) words_behind_results: bool,
-    /// Earlier thoughts are sent back.
+    /// True if earlier reasoning is sent back.
     pub(crate) echoes: bool,
-    /// Signed thoughts are sent back.
+    /// True if signed reasoning is sent back.
     pub(crate) signed_thoughts: bool,
-    /// It limits the answer to a number of tokens that nobody has set.
+    /// True if it has a limit of the answer that is not configured.
     pub(crate) chosen_limit: bool,
-    /// Fingerprint of the schema of the answer, where it is sent in a field of its own.
+    /// Hash of the answer schema, if it is sent in a separate field.
     pub(crate) schema: Option<u64>,
-    /// Fingerprints of the pictures.
     pub(crate) pictures: Vec<u64>,
-    /// The fields of the body that are no part of the conversation.
+    /// Fields of the body that are not part of the conversation.
     pub(crate) fields: Vec<String>,
-    /// Those of them that nobody has set.
+    /// Subset of `fields` that is not configured.
     pub(crate) extras: Vec<String>,
 }
 
 impl SentParts {
-    /// The changes that leave out its parts, by part, the likeliest first.
+    /// Changes that leave out its parts, by part, the likeliest first.
     fn parts(&self) -> [Vec<Change>; 8] {
         let only = |is_there: bool, change: Change| Vec::from_iter(is_there.then_some(change));
         [
@@ -362,7 +357,7 @@ impl SentParts {
         ]
     }
 
-    /// The changes that a request which was taken has shown to be unnecessary.
+    /// Changes that an accepted request has shown to be unnecessary.
     pub(crate) fn unneeded(&self) -> impl Iterator<Item = Change> {
         let pictures = (!self.pictures.is_empty()).then_some(Change::WithoutPictures);
         let fields = self.fields.iter().cloned().map(Change::WithoutField);
@@ -370,19 +365,19 @@ impl SentParts {
     }
 }
 
-/// The changes to try, one set after the other: what the refusal names, then what differs from requests that were taken, and
-/// at last all of it. Changes in `unneeded` are of parts that were taken before.
+/// Sets of changes to try one after the other: what the refusal names, then what differs from accepted requests, and
+/// finally all of it. Changes in `unneeded` concern parts that were accepted before.
 pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSet<Change>) -> Vec<Vec<Change>> {
-    // A path that is not there, or a server in trouble, is not about how a request is written.
+    // A missing path or a failing server is not about the form of the request.
     let is_of_form = matches!(refusal.status, 400 | 422);
-    // Tools are suspected one by one where others were taken.
+    // Tools are suspected individually if other tools were accepted.
     let knows_tools = unneeded.contains(&Change::TextTools);
     let without = |field: &String| match field.as_str() {
         "max_tokens" if refusal.names_field(RENAMED_LIMIT) => Change::MaxCompletionTokens,
         _ => Change::WithoutField(field.clone()),
     };
     let mut named: Vec<&String> = sent.fields.iter().filter(|field| refusal.names_field(field)).collect();
-    // The part of a field before the field.
+    // A nested field is tried before its parent.
     named.sort_by_key(|field| !field.contains('.'));
     let named = named.into_iter().map(|field| vec![without(field)]);
     let (taken, fresh): (Vec<_>, Vec<_>) = named.partition(|set| set.iter().all(|change| unneeded.contains(change)));
@@ -411,27 +406,25 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSe
     sets
 }
 
-/// Sets that one call tries at the most.
+/// Maximum number of sets that one call tries.
 const MAX_TRIES: usize = 8;
 
-/// Changes on trial.
+/// Changes tried by one call.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
-    /// Those of the next attempt.
+    /// Changes of the next attempt.
     current: Vec<Change>,
-    /// All sets that were tried; the last one may still hold.
+    /// All sets that were tried. The last one may still help.
     tried: Vec<Vec<Change>>,
-    /// The last refusal.
     last: Option<Refusal>,
 }
 
 impl Trials {
-    /// The changes that the next attempt is made with.
     pub(crate) fn current(&self) -> &[Change] {
         &self.current
     }
 
-    /// Takes note of a refusal and picks what to try next; none where there is nothing left.
+    /// Records a refusal and selects the next set. `None` if nothing is left to try.
     pub(crate) fn after(&mut self, refusal: Refusal, candidates: Vec<Vec<Change>>) -> Option<Vec<Change>> {
         if self.last.as_ref() == Some(&refusal)
             && let Some(vain) = self.tried.last()
@@ -446,7 +439,7 @@ impl Trials {
         Some(next)
     }
 
-    /// The changes with which the server took the request: nothing is on trial any more.
+    /// Changes with which the server accepted the request. Resets the trials.
     pub(crate) fn taken(&mut self) -> Vec<Change> {
         std::mem::take(self).current
     }
@@ -474,7 +467,7 @@ mod tests {
         Change::WithoutField(field.to_owned())
     }
 
-    /// The sets but for the last one, which is all of them.
+    /// The sets except for the last one, which combines them all.
     #[track_caller]
     fn check(words: &str, sent: &SentParts, taken: &[Change], expected: &[&[Change]]) {
         let mut sets = candidates(&refusal(400, words), sent, &taken.iter().cloned().collect());
@@ -496,7 +489,7 @@ mod tests {
             check(words, &sent(), &[], &[&[tool("web")], &[Change::TextTools]]);
         }
         check("read_file and tools[0] are odd", &sent(), &[], &[&[tool("now"), tool("read_file")]]);
-        // A word that is also a name, a list that is repeated, and numbers of something else.
+        // A word that is also a tool's name, a repeated list, and unrelated numbers.
         for words in
             ["not now", "'now', 'read_file', 'web'", "128 tools are the limit, 3 too many", "tools.9.x", "tools"]
         {
@@ -543,7 +536,7 @@ mod tests {
         check("no temperature", &plain, &taken, &[&[Change::WithoutTool("web".to_owned())], &[without("temperature")]]);
         let all: Vec<Change> = plain.unneeded().collect();
         assert!(candidates(&refusal(400, "Bad Request"), &plain, &all.iter().cloned().collect()).is_empty());
-        // A path that is not there, and a fault, are not about fields.
+        // A missing path or a server error is not about fields.
         for status in [404, 500] {
             assert_eq!(candidates(&refusal(status, "oh"), &plain, &BTreeSet::new()), [[Change::TextTools]]);
         }

@@ -1,10 +1,9 @@
-//! Requests to servers: addresses, deadlines, failures, retries, and other forms where a server refuses the usual one.
+//! HTTP requests to servers: addresses, deadlines, failures, retries, and other forms of refused requests.
 //!
-//! - `target`: addresses and clients, and how long to wait for what; `request`: requests and their answers, and what goes over the
-//!   wire, for whoever keeps it.
-//! - `retry`: when to try again; `failure`: what went wrong, and whether trying again can help.
-//! - `learning`: requests in another form where a server refuses the usual one.
-//! - `sse`: bytes to events.
+//! - `target`: addresses, clients and deadlines; `request`: sending requests, and recording the exchanged bytes.
+//! - `retry`: the retry policy; `failure`: failures, and whether a retry can help.
+//! - `learning`: other forms of requests that a server refuses.
+//! - `sse`: decoding of events.
 
 pub(crate) mod failure;
 pub(crate) mod learning;

@@ -1,4 +1,4 @@
-//! Requests that become answers or failures, and their bytes on the wire, told to the request's tap. Without a recorder behind it
+//! Sending requests and reading documents. Also reports the exchanged bytes to the request's tap; without a recorder,
 //! nothing is copied.
 
 use std::{future::Future, pin::pin, sync::Arc};
@@ -20,18 +20,17 @@ use crate::http::{
     target::{Deadline, LAST_LOOK, MissedDeadline, Target},
 };
 
-/// The bytes of an error's body that are read.
+/// Maximum size of an error's body in bytes.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// The bytes of a document about models that are read. A list of some hundred models with all that is told of each has one
-/// megabyte.
+/// Maximum size of a document about models in bytes. A detailed list of some hundred models takes one megabyte.
 const MAX_DOCUMENT: usize = 4 << 20;
 
-/// A document; none where the server has none, or does not hand it out. The failure is that of a server that could not be asked.
+/// A document, or `None` if the server does not provide it. The error means that the server could not be reached.
 pub(crate) type Document = Result<Option<Vec<u8>>, Failure>;
 
 impl Target {
-    /// Posts a JSON body and returns the answer once its head is there and says that all is well.
+    /// Posts a JSON body. Returns the answer once its headers have arrived with a success status.
     pub(crate) async fn post(
         &self,
         path: &str,
@@ -43,8 +42,8 @@ impl Target {
             .client
             .post(self.at(path))
             .headers(self.headers_of_call())
-            // A body of this kind is gone once it is sent; one of bytes is held until the answer begins, which may take a
-            // model a while, in case it had to be sent again.
+            // A body of this kind is freed once it is sent. A body of bytes would be held for a possible resend until
+            // the answer starts, which may take a while.
             .body(Body::wrap(body));
         let response = self.within(deadline, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
         recording.head(&response);
@@ -61,12 +60,11 @@ impl Target {
         Err(Failure::status(self, status, &headers, &body))
     }
 
-    /// Gets a JSON document.
     pub(crate) async fn get(&self, path: &str, deadline: &Deadline) -> Document {
         self.document(self.client.get(self.at(path)), deadline).await
     }
 
-    /// Gets a JSON document that answers a question.
+    /// Posts a query and gets a JSON document.
     pub(crate) async fn ask(&self, path: &str, question: String, deadline: &Deadline) -> Document {
         let request = self.client.post(self.at(path)).header(CONTENT_TYPE, "application/json").body(question);
         self.document(request, deadline).await
@@ -87,8 +85,8 @@ impl Target {
         Ok(Some(capped_body(response, deadline, self, MAX_DOCUMENT).await))
     }
 
-    /// Runs a future for as long as the deadline allows. A process that was stopped meanwhile notices it late, and what came
-    /// in time lies in its socket still: that is read, for about as long as it is late.
+    /// Runs a future until the deadline. A process that was suspended notices a missed deadline late, and data that
+    /// arrived in time is still in its socket. That data is read, for about as long as the delay.
     pub(crate) async fn within<T>(&self, deadline: &Deadline, future: impl Future<Output = T>) -> Result<T, Failure> {
         let mut future = pin!(future);
         if let Ok(outcome) = timeout_at(deadline.at, &mut future).await {
@@ -120,7 +118,7 @@ impl Target {
     }
 }
 
-/// Body within the deadline and the limit. A failure in the middle keeps what came before it.
+/// Reads the body up to the deadline and the limit. After a failure, the part before it is returned.
 async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target, most: usize) -> Vec<u8> {
     let (mut body, mut deadline) = (Vec::new(), *deadline);
     while body.len() < most {
@@ -135,16 +133,15 @@ async fn capped_body(mut response: Response, deadline: &Deadline, target: &Targe
     body
 }
 
-/// Bytes of an answer that are kept.
+/// Maximum size of a recorded body in bytes.
 const MAX_BODY: usize = 4 << 20;
 
-/// Mask of a header's value.
 const MASK: &str = "[redacted]";
 
-/// Headers of an answer that say something of the request.
+/// Response headers that are recorded.
 const HEADERS: [&str; 5] = ["content-type", "request-id", "x-request-id", "retry-after", "retry-after-ms"];
 
-/// An attempt that is kept, from its request to its end. One that is dropped before has been abandoned.
+/// Recording of one attempt. Dropping it records that the attempt was abandoned.
 #[derive(Default)]
 pub(crate) struct Recording(Option<Box<OpenRecording>>);
 
@@ -156,7 +153,7 @@ struct OpenRecording {
 }
 
 impl Recording {
-    /// Begins with a request to that path. What is secret in its address is left out.
+    /// Starts with a request to a path. Secrets in the URL and the headers are masked.
     pub(crate) fn begin(tap: &RequestTap, target: &Target, path: &str, sent: &SentRequest<'_>) -> Self {
         let Some(recorder) = tap.recorder() else { return Self::default() };
         let (url, headers) = target.shown_call(path);
@@ -166,7 +163,6 @@ impl Recording {
         Self(Some(Box::new(OpenRecording { recorder, key, begun, answer: ReceivedAnswer::default() })))
     }
 
-    /// Takes in the head of the answer.
     pub(crate) fn head(&mut self, response: &Response) {
         let Some(open) = &mut self.0 else { return };
         open.answer.status = Some(response.status().as_u16());
@@ -177,7 +173,6 @@ impl Recording {
         open.answer.headers = HEADERS.iter().filter_map(header).collect();
     }
 
-    /// Takes in bytes of the body.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let Some(open) = &mut self.0 else { return };
         let since = open.begun.elapsed();
@@ -188,7 +183,7 @@ impl Recording {
         answer.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Takes in the meaning of what was read.
+    /// Records the time of the first token and the usage.
     pub(crate) fn chunks<'a>(&mut self, chunks: impl IntoIterator<Item = &'a ModelChunk>) {
         let Some(open) = &mut self.0 else { return };
         let since = open.begun.elapsed();
@@ -209,7 +204,7 @@ impl Recording {
         }
     }
 
-    /// Ends it, with its failure if it had one.
+    /// Completes the recording, with the failure if there was one.
     pub(crate) fn end(&mut self, outcome: ExchangeOutcome, error: Option<&ModelError>) {
         let Some(open) = self.0.take() else { return };
         let OpenRecording { recorder, key, begun, answer } = *open;
@@ -224,7 +219,7 @@ impl Drop for Recording {
     }
 }
 
-/// Headers with masks in place of secret values.
+/// Headers with masked secrets.
 fn shown(headers: &HeaderMap) -> Vec<(String, String)> {
     let value = |value: &reqwest::header::HeaderValue| match value.to_str() {
         Ok(text) if !value.is_sensitive() => text.to_owned(),
@@ -241,7 +236,8 @@ mod tests {
 
     use super::*;
 
-    /// A busy machine notices a deadline late. A server that sends a comment every few milliseconds must not use that.
+    /// A loaded machine notices a deadline late. A server that sends a comment every few milliseconds must not benefit
+    /// from it.
     #[tokio::test(start_paused = true)]
     async fn a_missed_deadline_is_not_held_open_by_what_still_comes() {
         let target = Target::for_tests("http://h/v1", "");

@@ -1,4 +1,5 @@
-//! When a failed call is tried again: only before its first token, with growing waits that vary by chance.
+//! Retry policy with exponential backoff and jitter. A call is retried before its first token; `call` discards an answer
+//! that broke off later before it is retried.
 
 use std::time::Duration;
 
@@ -11,60 +12,58 @@ use crate::{
     http::failure::{Again, Failure},
 };
 
-/// The longest wait that we choose ourselves.
+/// Maximum backoff that we choose ourselves.
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
 
-/// Factor of the usual waits where a provider takes only so much in a minute, and the longest of those waits: a little more
-/// than the minute.
+/// Factor of the backoff for limits per minute, and the maximum of those waits: slightly more than a minute.
 const MINUTE_FACTOR: u32 = 20;
 const MAX_MINUTE: Duration = Duration::from_secs(90);
 
-/// The time for which a server is waited for that loads its model, and the longest wait between two attempts meanwhile.
+/// Maximum time to wait for a server that loads its model, and maximum wait between two attempts.
 const LOADING: Duration = Duration::from_secs(5 * 60);
 const MAX_LOADING_WAIT: Duration = Duration::from_secs(5);
 
-/// The time after which a wait for that is told again.
+/// Interval after which a wait for a loading server is announced again.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
-/// The longest wait before the one retry of a call that another model can answer.
+/// Maximum wait before the only retry of a call that has a fallback model.
 const HURRIED_WAIT: Duration = Duration::from_secs(5);
 
-/// Attempts at once where the model has spoilt its answer by chance.
+/// Maximum number of immediate retries after an invalid answer of the model.
 const ANEW: u32 = 2;
 
-/// The attempts of one call.
+/// Retry state of one call.
 pub(crate) struct Retries {
     waits: Box<dyn Iterator<Item = Duration> + Send>,
     first: Duration,
     longest: Duration,
     attempt: u32,
-    /// Attempts that were made at once for a spoilt answer.
+    /// Number of immediate retries so far.
     anew: u32,
-    /// A wait was made for a limit that this request alone may exceed.
+    /// True once it waited for a limit that this request alone may exceed.
     hopeless: bool,
-    /// Another model answers where this one does not.
+    /// True if there is a fallback model.
     hurried: bool,
     loading: Option<LoadingWait>,
 }
 
-/// A server that loads its model.
+/// Wait for a server that loads its model.
 struct LoadingWait {
     since: Instant,
     told: Option<Instant>,
     next: Duration,
 }
 
-/// Another attempt.
 #[derive(Debug)]
 pub(crate) struct Retry {
     pub(crate) wait: Duration,
-    /// None where the same was told a moment ago.
+    /// `None` if the same wait was announced recently.
     pub(crate) announcement: Option<ModelChunk>,
 }
 
 impl Retries {
-    /// The attempts of a call with so many retries. One that another model can answer is hurried: it has one retry at the most,
-    /// and no long wait.
+    /// Creates the policy of a call with at most `retries` retries. A `hurried` call has a fallback model: it gets at
+    /// most one retry, and no long wait.
     pub(crate) fn new(config: &ModelConfig, retries: u32, hurried: bool) -> Self {
         let longest = Duration::from_millis(config.max_retry_delay_ms);
         let first = Duration::from_millis(config.retry_delay_ms).min(longest);
@@ -79,9 +78,9 @@ impl Retries {
         Self { waits, first, longest, attempt: 1, anew: 0, hopeless: false, hurried, loading: None }
     }
 
-    /// The next attempt after this failure, or the failure, if there is none.
+    /// The next attempt after this failure, or the failure if there is none.
     pub(crate) fn after(&mut self, failure: Failure) -> Result<Retry, Failure> {
-        // Another model is not kept waiting for long.
+        // The fallback model should answer soon.
         let is_slow = match failure.again {
             Again::Loading | Again::Limited { .. } => true,
             Again::After(wait) => wait > HURRIED_WAIT,
@@ -108,12 +107,12 @@ impl Retries {
             return Err(failure.hint(&hint));
         }
         let Some(chosen) = self.waits.next() else { return Err(failure) };
-        // The chance of our own wait keeps those who were told the same time from coming back all at once.
+        // Jitter prevents clients with the same requested wait from returning all at once.
         let wait = asked.map_or(chosen * factor, |asked| asked.saturating_add(chosen / 10)).min(longest);
         Ok(self.announce(wait, failure.error.to_string()))
     }
 
-    /// Waits for a server that loads its model, with short waits between its attempts, so that none of them adds much.
+    /// Waits for a server that loads its model. Short waits between the attempts avoid an unnecessary delay.
     fn while_loading(&mut self, failure: Failure) -> Result<Retry, Failure> {
         let now = Instant::now();
         let first = self.first;
@@ -133,7 +132,7 @@ impl Retries {
         Ok(Retry { wait, announcement: None })
     }
 
-    /// An attempt at once in another form; it does not count against the limit.
+    /// An immediate attempt in another form. It does not count as a retry.
     pub(crate) fn at_once(&mut self, reason: String) -> Retry {
         self.announce(Duration::ZERO, reason)
     }

@@ -1,35 +1,35 @@
-//! Server-sent events out of bytes, however those were split on the way.
+//! Decoder of server-sent events from arbitrary chunks of bytes.
 //!
-//! A decoder of our own, because models are read at hundreds of thousands of events per second and are not to be
-//! trusted: whole lines are borrowed from the network's buffer, the size of an event is limited, and lines that the
-//! format does not know are skipped, as it demands, but counted, so that something else altogether is noticed.
+//! The decoder is our own because models send hundreds of thousands of events per second and are not trusted. Whole
+//! lines are borrowed from the network's buffer, and the size of an event is limited. Unknown lines are skipped, as the
+//! format requires, but counted to detect a body of another format.
 
 use std::borrow::Cow;
 
 use memchr::memchr2;
 
-/// The bytes that one event may have.
+/// Maximum size of one event in bytes.
 pub(crate) const MAX_EVENT_BYTES: usize = 4 << 20;
 
-/// Reads events from bytes as they come.
+/// Incremental decoder of events.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// The beginning of a line whose end has not come yet.
+    /// Start of an incomplete line.
     line: Vec<u8>,
-    /// The data lines of the event that has not ended yet, each with a line feed after it.
+    /// Data lines of the incomplete event, each followed by a line feed.
     data: Vec<u8>,
-    /// The last byte was a carriage return, whose line feed may still come.
+    /// True if the last byte was a carriage return, whose line feed may follow.
     skip_line_feed: bool,
     started: bool,
-    /// Number of events.
+    /// Number of events so far.
     pub(crate) events: u64,
     stray_bytes: usize,
-    /// Set once an event is too large: nothing is read from there on.
+    /// True once an event was too large. Nothing is read afterwards.
     pub(crate) is_too_large: bool,
 }
 
 impl Decoder {
-    /// Reads on, and hands every event's data to `on_event`.
+    /// Decodes further bytes, and passes the data of each event to `on_event`.
     pub(crate) fn feed<E>(
         &mut self,
         mut bytes: &[u8],
@@ -70,7 +70,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Data of the last event, whose closing empty line is missing when the bytes have ended.
+    /// Data of the last event, if the bytes end without its closing empty line.
     pub(crate) fn finish(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.line);
         if let Some(value) = data_of(&line) {
@@ -82,9 +82,9 @@ impl Decoder {
         Some(String::from_utf8_lossy(&data).into_owned())
     }
 
-    /// Number of bytes that belonged to no field of the format.
+    /// Number of bytes that belong to no known field.
     pub(crate) fn stray_bytes(&self) -> usize {
-        // The beginning of a long event is none.
+        // The start of a long event does not count.
         let of_line = if data_of(&self.line).is_some() { 0 } else { self.line.len() };
         self.stray_bytes + of_line
     }
@@ -114,8 +114,8 @@ impl Decoder {
             }
             return Ok(());
         };
-        // Nearly all events are one line whose closing empty line is there already: it is handed on without a copy,
-        // and the empty line then closes nothing.
+        // Nearly all events are a single line whose closing empty line has already arrived. Such a line is passed on
+        // without a copy, and its empty line then closes nothing.
         if self.data.is_empty() && matches!(following.first(), Some(b'\n' | b'\r')) {
             self.events += 1;
             return if value.is_empty() { Ok(()) } else { on_event(&text(value)) };
@@ -142,7 +142,7 @@ impl Decoder {
     }
 }
 
-/// The value of a data line. Some servers send their errors in a field of that name; those are data as well.
+/// The value of a data line. Some servers send errors in a field named `error`, which counts as data.
 fn data_of(line: &[u8]) -> Option<&[u8]> {
     let value = line.strip_prefix(b"data:").or_else(|| line.strip_prefix(b"error:"))?;
     Some(value.strip_prefix(b" ").unwrap_or(value))

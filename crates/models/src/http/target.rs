@@ -1,5 +1,5 @@
-//! Where a model is: its address, the client that connects to it, and how long a call waits for what. Connecting is limited by the
-//! client itself.
+//! Address of a model, the client that connects to it, and the deadlines of a call. The connect timeout is part of the
+//! client.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
@@ -14,10 +14,9 @@ use tokio::time::Instant;
 
 use crate::config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire};
 
-/// Version of the Messages wire.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// One client for all models that connect alike, so that they share connections and certificates.
+/// HTTP clients, one for all models with the same connection settings, so that they share connections and certificates.
 #[derive(Default)]
 pub(crate) struct Clients {
     routes: Routes,
@@ -25,7 +24,6 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Clients that connect by these routes.
     pub(crate) fn new(routes: Routes) -> Self {
         Self { routes, made: HashMap::new() }
     }
@@ -36,7 +34,7 @@ impl Clients {
             return Ok(client.clone());
         }
         let client = agentd_http::client(tls, Some(&self.routes), |builder| {
-            // A redirected POST would lose its body or its key without a word; the address is corrected instead.
+            // A redirect could drop the body of a POST or its key silently. The user must correct the address instead.
             builder.connect_timeout(connect_timeout).tcp_nodelay(true).redirect(redirect::Policy::none())
         });
         let client = client.map_err(ModelConfigError::Client)?;
@@ -45,7 +43,7 @@ impl Clients {
     }
 }
 
-/// Where a model is and how its server is addressed. Its text is safe to show: no password, no query, no key.
+/// Address of a model and its HTTP settings. Its displayed text contains no password, query or key.
 pub(crate) struct Target {
     base: Url,
     shown: String,
@@ -73,40 +71,39 @@ impl Target {
         })
     }
 
-    /// The address that people may see.
+    /// The address, safe to display.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// The route to it, for people.
+    /// The route to it, for display.
     pub(crate) fn route(&self) -> String {
         self.routes.of(self.base.as_str()).to_string()
     }
 
-    /// The same in brackets, where a proxy may be the reason for what is wrong.
+    /// The route in brackets, if a proxy may be the reason for a failure.
     pub(crate) fn proxy_note(&self) -> String {
         let route = self.routes.of(self.base.as_str());
         if route.proxy().is_some() { format!(" [{route}]") } else { String::new() }
     }
 
-    /// The host of its address.
     pub(crate) fn host(&self) -> &str {
         self.base.host_str().unwrap_or_default()
     }
 
-    /// The window that is assumed where nobody says how large it is, in tokens.
+    /// Window that is assumed if its size is unknown, in tokens.
     pub(crate) fn assumed_window(&self) -> u64 {
         if route::is_this_machine(self.host()) { LOCAL_WINDOW } else { REMOTE_WINDOW }
     }
 
-    /// Replaces what is secret in what a server sent.
+    /// Replaces secrets in text from a server.
     pub(crate) fn redact(&self, text: &str) -> String {
-        // Very short secrets would only make the text unreadable.
+        // Replacing very short secrets would only make the text unreadable.
         let secrets = self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| secret.len() >= 4);
         secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
     }
 
-    /// Address of a path and headers of a request to it, for people: without what is secret in the address.
+    /// URL and headers of a request to a path, without secrets in the URL.
     pub(crate) fn shown_call(&self, path: &str) -> (String, HeaderMap) {
         (shown(&self.at(path)), self.headers_of_call())
     }
@@ -118,7 +115,7 @@ impl Target {
         headers
     }
 
-    /// A path of the server's root, as it is written below the address: beside `/v1` there are only namesakes of another form.
+    /// A path below the server's root, relative to the address. Below `/v1`, the same names have another format.
     pub(crate) fn beside(&self, path: &str) -> String {
         if self.base.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
     }
@@ -149,7 +146,7 @@ impl fmt::Display for Target {
 
 fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
     let refuse = |reason: &str| {
-        // What is before an @ may be a password.
+        // The part before an `@` may be a password.
         let tail = base_url.rsplit('@').next().unwrap_or_default();
         ModelConfigError::BaseUrl { base_url: tail.chars().take(200).collect(), reason: reason.to_owned() }
     };
@@ -161,10 +158,10 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
         return Err(refuse("it names no host"));
     }
     let path = url.path().trim_end_matches('/');
-    // People paste the whole address of the call; what follows the base is added by us.
+    // Users paste the URL of a call. The paths of calls are added by us.
     let calls = ["/chat/completions", "/completion", "/messages", "/responses"];
     let mut path = calls.iter().find_map(|call| path.strip_suffix(call)).unwrap_or(path).to_owned();
-    // Programs of this wire add the version themselves, so addresses are written with it and without.
+    // SDKs of this wire add the version themselves, so addresses are written with and without it.
     if wire == Wire::Anthropic && !path.ends_with("/v1") {
         path.push_str("/v1");
     }
@@ -175,7 +172,7 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
 
 fn shown(base: &Url) -> String {
     let mut url = base.clone();
-    // These fail only for addresses without a host, which are refused before.
+    // These only fail for addresses without a host, which were rejected before.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -211,39 +208,38 @@ fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
     Ok(headers)
 }
 
-/// Time limit for the usage after the answer has ended, where it has not come yet.
+/// Time limit for the usage after the answer has ended.
 pub(crate) const USAGE_TAIL: Duration = Duration::from_millis(1_500);
 
-/// Time limit for the end of the transfer once all is there. Waiting for it lets the connection be used again.
+/// Time limit for the end of the transfer after all data. Waiting for it allows the connection to be reused.
 pub(crate) const LAST_BYTES: Duration = Duration::from_millis(100);
 
-/// Multiple of the longer of its two limits for which a server may only say that it is alive.
+/// Time for which a server may send only keep-alives, as a multiple of the longer of its two timeouts.
 const KEEP_ALIVE_TIMES: u32 = 5;
 
-/// The longest look at what has come, where a deadline is noticed late.
+/// Maximum time for reading data that already arrived, after a deadline was noticed late.
 pub(super) const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// Time limit of a list of models.
 const LISTING: Duration = Duration::from_secs(3);
 
-/// The limits of one model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
     first_byte: Duration,
     idle: Duration,
 }
 
-/// A point in time, and what it means to miss it.
+/// Point in time, and the meaning of missing it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     pub(super) at: Instant,
     pub(super) limit: Duration,
     pub(super) missed: MissedDeadline,
-    /// True if it was missed before, and only what came in time is still read.
+    /// True if it was missed before, and only data that arrived in time is still read.
     pub(super) is_last_look: bool,
 }
 
-/// Wait that a deadline ended.
+/// Wait that a deadline limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum MissedDeadline {
     FirstByte,
@@ -260,28 +256,28 @@ impl Deadlines {
         }
     }
 
-    /// Until the first byte of the answer, counted from now.
+    /// For the first byte of the answer, from now.
     pub(crate) fn first_byte(&self) -> Deadline {
         Deadline::new(self.first_byte, MissedDeadline::FirstByte)
     }
 
-    /// Until the next bytes of the answer, counted from now.
+    /// For the next bytes of the answer, from now.
     pub(crate) fn idle(&self) -> Deadline {
         Deadline::new(self.idle, MissedDeadline::Idle)
     }
 
-    /// Until the next part of the answer itself, counted from now. A server that works on a long prompt sends comments
-    /// meanwhile; one that is stuck may send them for ever.
+    /// For the next part of the answer itself, from now. A server that processes a long prompt sends comments
+    /// meanwhile; a stuck one may send them for ever.
     pub(crate) fn keep_alive(&self) -> Deadline {
         Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
     }
 
-    /// Until what follows an answer, counted from now, within this limit.
+    /// For data after the answer, within `limit` from now.
     pub(crate) fn tail(&self, limit: Duration) -> Deadline {
         Deadline::new(limit.min(self.idle), MissedDeadline::Tail)
     }
 
-    /// For a list of models, counted from now.
+    /// For a list of models, from now.
     pub(crate) fn listing(&self) -> Deadline {
         Deadline::new(LISTING.min(self.first_byte), MissedDeadline::FirstByte)
     }
@@ -292,12 +288,13 @@ impl Deadline {
         Self { at: Instant::now() + limit, limit, missed, is_last_look: false }
     }
 
-    /// Returns whether it lies in the past.
+    /// Returns true if the deadline is in the past.
     pub(crate) fn has_passed(&self) -> bool {
         self.at <= Instant::now()
     }
 
-    /// The same deadline; one last look if it lies in the past. Without that, each part that comes late would earn another look.
+    /// The same deadline, or one last look if it is in the past. Otherwise each part that arrives late would extend it
+    /// again.
     pub(crate) fn once_missed(self) -> Self {
         if self.is_last_look || !self.has_passed() {
             return self;
@@ -305,7 +302,7 @@ impl Deadline {
         Self { at: Instant::now() + self.at.elapsed().min(LAST_LOOK), is_last_look: true, ..self }
     }
 
-    /// The sooner of two.
+    /// The earlier of two deadlines.
     pub(crate) fn sooner(self, other: Self) -> Self {
         if other.at < self.at { other } else { self }
     }

@@ -1,11 +1,11 @@
-//! The seam between a call and the wires: what a wire has to do. Everything else, retries, deadlines, learning, thoughts and
-//! calls in the words, is done once in `call` for all of them.
+//! The interface between a call and the wires. Retries, deadlines, learning, and splitting off reasoning and calls in
+//! the text are implemented once in `call` for all of them.
 //!
-//! A wire is a folder: one file writes the request, one writes the conversation in it, one reads the answer. Errors are read in
-//! `failure`, for servers of every wire mix their shapes.
+//! A wire is a folder: one file writes the request, one writes its conversation, one reads the answer. Errors are
+//! parsed in `failure`, as servers of every wire mix their formats.
 //!
-//! A dialect remembers from one request to the next: the tools as they were written last, thoughts that the server has
-//! refused, and which answer was the last one of a session.
+//! A dialect has memory across requests: the last tools as JSON, reasoning that the server has refused, and the last
+//! answer of each session.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -37,81 +37,78 @@ use crate::{
     },
 };
 
-/// A dialect: writes requests and makes readers of answers.
+/// Dialect of a server: writes requests and creates readers of answers.
 pub(crate) trait Dialect: Send + Sync + 'static {
-    /// The request for the model of that id, in that form, and the reader of its answer.
+    /// Writes the request in the given form, and creates the reader of its answer.
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure>;
 
-    /// The fields of the body that are sent in that form and that a request can do without: those of every request of ours,
-    /// and those that somebody configured.
+    /// Optional fields of the body sent in this form: our own, and those that are configured.
     fn optional_fields(&self, _order: &Order<'_>) -> Vec<String> {
         Vec::new()
     }
 
-    /// The schema of the answer, where it is sent in a field of its own in that form: [`ModelRequest::answer_schema`].
+    /// The answer schema, if it is sent in a separate field in this form: [`ModelRequest::answer_schema`].
     fn sent_schema<'a>(&self, _order: &Order<'a>) -> Option<&'a AnswerSchema> {
         None
     }
 
-    /// Takes note that the server refused earlier thoughts of this request, which are not sent to it again.
+    /// Notes that the server refused the reasoning in this request. It is not sent to that server again.
     fn distrust_thoughts(&self, _order: &Order<'_>) {}
 }
 
-/// A request to be written.
+/// Request to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Order<'a> {
-    /// Configuration of the model.
     pub(crate) config: &'a ModelConfig,
-    /// The server.
+    /// The server to ask.
     pub(crate) target: &'a Target,
-    /// Facts about the model.
     pub(crate) info: &'a ModelInfo,
-    /// Its abilities, as far as its server told.
+    /// Abilities of the model, as far as its server reported them.
     pub(crate) abilities: ModelAbilities,
     /// The conversation and the tools.
     pub(crate) request: &'a ModelRequest,
-    /// The form that the server takes.
+    /// Form in which the server accepts requests.
     pub(crate) form: &'a RequestForm,
-    /// Beginning of the answer, as its reader told it, where the server has paused.
+    /// Content of the answer so far, from its reader, if the server has paused.
     pub(crate) paused: Option<&'a str>,
 }
 
-/// A request, ready to be posted.
+/// Request that is ready to be sent.
 pub(crate) struct Outgoing {
     /// Path below the base address.
     pub(crate) path: String,
-    /// The body.
+    /// Body of the request.
     pub(crate) body: String,
-    /// Reader of its answer.
+    /// Reader of the answer.
     pub(crate) reader: Box<dyn AnswerReader>,
 }
 
-/// Reads one answer.
+/// Reader of one answer.
 pub(crate) trait AnswerReader: Send {
-    /// One event, or a whole answer in one object.
+    /// Processes one event, or a whole answer in one object.
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure>;
 
-    /// Returns whether the mark behind the events says that the answer is whole.
+    /// Returns true if the mark after the events ends the answer.
     fn ends_with_mark(&self) -> bool {
         false
     }
 
-    /// The beginning of an answer that the server has paused, in the form of the wire: it goes on where that is sent back.
+    /// Content of a paused answer in the wire's format. The answer continues once this is sent back.
     fn paused(&mut self) -> Option<String> {
         None
     }
 
-    /// The calls of an answer that has ended.
+    /// The calls of a complete answer.
     fn calls(&mut self) -> Vec<RawCall>;
 
-    /// The server's own fields of the answer as a whole, which go back to it; none where there are none.
+    /// The server's own fields for the whole answer, which are sent back to it. `None` if there are none.
     fn fields(&mut self) -> Option<ServerFields> {
         None
     }
 }
 
 impl dyn AnswerReader {
-    /// One event, or the mark `[DONE]`, with which servers and gateways of every wire may end.
+    /// Processes one event, or the mark `[DONE]`, with which servers and gateways of every wire may end.
     pub(crate) fn hear(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
         let data = data.trim();
         if data != "[DONE]" {
@@ -126,17 +123,17 @@ impl dyn AnswerReader {
 }
 
 impl<'a> Order<'a> {
-    /// An empty body, with what is configured of it.
+    /// Creates an empty body with the configured fields.
     pub(crate) fn body(&self) -> Body {
         Body { json: String::new(), configured: self.form.configured(&self.config.body) }
     }
 
-    /// Returns whether calls are written and read in their own field.
+    /// Returns true if calls use their own field.
     pub(crate) fn is_native(&self) -> bool {
         self.form.native_tools(self.config)
     }
 
-    /// The schema of the answer, where its field is ours to set and keeps no call from being made.
+    /// The answer schema, if its field is not configured and does not prevent calls.
     pub(crate) fn schema_in(&self, field: &str, takes_calls: bool) -> Option<&'a AnswerSchema> {
         let Self { request, config, form, .. } = *self;
         let schema = request.answer_schema.as_deref()?;
@@ -145,7 +142,7 @@ impl<'a> Order<'a> {
         Some(schema).filter(|_| is_taken && !config.body.contains_key(field))
     }
 
-    /// Names of fields that the request can do without: ours, and the configured ones but for the fixed ones.
+    /// Names of the optional fields of the request: ours, and the configured ones except for `fixed`.
     pub(crate) fn sent_fields(
         &self,
         own: impl IntoIterator<Item = (&'static str, bool)>,
@@ -160,25 +157,25 @@ impl<'a> Order<'a> {
     }
 }
 
-/// A body while it is written. What a person configured takes the place of a field, or comes behind all of them.
+/// Body under construction. A configured field replaces ours of the same name; the others are appended.
 pub(crate) struct Body {
     json: String,
     configured: Map<String, Value>,
 }
 
 impl Body {
-    /// Writes a field.
+    /// Writes a field of the body.
     pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.set_raw(name, &serde_json::to_string(value).map_err(unwritable)?);
         Ok(())
     }
 
-    /// Writes a field, if it has a value.
+    /// Writes a field if it has a value.
     pub(crate) fn set_some(&mut self, name: &str, value: Option<impl Serialize>) -> Result<(), Failure> {
         value.map_or(Ok(()), |value| self.set(name, &value))
     }
 
-    /// Writes a field whose value is JSON already. Its bytes are kept: some hold what a server signed.
+    /// Writes a field whose value is JSON. Its bytes are not changed, as they may contain signed data.
     pub(crate) fn set_raw(&mut self, name: &str, json: &str) {
         let configured = self.configured.shift_remove(name).map(|value| value.to_string());
         self.json.push(if self.json.is_empty() { '{' } else { ',' });
@@ -187,7 +184,7 @@ impl Body {
         self.json.push_str(configured.as_deref().unwrap_or(json));
     }
 
-    /// The whole body.
+    /// Closes the body, with the remaining configured fields.
     pub(crate) fn finish(mut self) -> String {
         for (name, value) in std::mem::take(&mut self.configured) {
             self.set_raw(&name, &value.to_string());
@@ -197,7 +194,7 @@ impl Body {
     }
 }
 
-/// An event, or a whole answer.
+/// Parses an event or a whole answer.
 pub(crate) fn parsed<'a, T: Deserialize<'a>>(target: &Target, data: &'a str) -> Result<T, Failure> {
     serde_json::from_str(data).map_err(|error| {
         let data = excerpt(target, data);
@@ -205,31 +202,30 @@ pub(crate) fn parsed<'a, T: Deserialize<'a>>(target: &Target, data: &'a str) -> 
     })
 }
 
-/// Failure of a request that cannot be written.
 pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
     Failure::new(ErrorKind::Internal, format!("could not write the request: {error}"))
 }
 
-/// Host whose answers may call tools though a schema is set. Elsewhere a server may hold all that the model writes to the
-/// schema, so that it could not call one.
+/// Host that allows tool calls together with an answer schema. Other servers may constrain all output to the schema,
+/// which would prevent calls.
 const CALLS_IN_FORM: &str = "api.openai.com";
 
-/// The schema as JSON, and whether it is in the part of the language that a model can be held to.
+/// The schema as JSON, and true if it only uses features that can be enforced.
 pub(crate) fn judged(schema: &AnswerSchema) -> Result<(&str, bool), Failure> {
     let value = serde_json::from_str(schema.text()).map_err(unwritable)?;
     Ok((schema.text(), is_strict(&value)))
 }
 
-/// Returns whether a call can be made at this host though the schema is sent in its field.
+/// Returns true if calls are possible at this host although the schema is sent in its field.
 pub(crate) fn takes_calls_in_form(host: &str) -> bool {
     host.eq_ignore_ascii_case(CALLS_IN_FORM)
 }
 
-/// Keys that schemas may have which a model can be held to.
+/// Keywords of schemas that can be enforced.
 const STRICT: &str = "type properties required additionalProperties items enum const anyOf $defs definitions $ref description \
     title pattern format minimum maximum multipleOf minItems maxItems $schema $id";
 
-/// Returns whether each object names all that it has, and nothing stands in it that no model is held to.
+/// Returns true if each object requires all of its properties, and only enforceable keywords are used.
 fn is_strict(schema: &Value) -> bool {
     let Value::Object(object) = schema else { return false };
     let all = |parts: &Map<String, Value>| parts.values().all(is_strict);
@@ -248,26 +244,26 @@ fn is_strict(schema: &Value) -> bool {
         && object.get("properties").and_then(Value::as_object).is_some_and(|all| all.keys().all(is_required))
 }
 
-/// The memory of a dialect whose servers sign thoughts, and compare requests.
+/// Memory of a dialect whose servers sign reasoning and compare requests.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) tools: WrittenTools,
-    /// The answers whose thoughts the server has refused, each by what a wire knows it by: they are not sent to it again, while
-    /// all others are.
+    /// Answers whose reasoning the server has refused, by an identifier of the wire. Their reasoning is not sent again,
+    /// all other reasoning is.
     distrusted: Mutex<HashSet<String>>,
     pub(crate) last_answers: LastAnswers,
 }
 
-/// Tools, held so that no others can stand at their place in memory, and their JSON.
+/// Tools and their JSON. The `Arc` keeps their address from being reused.
 type ToolsAsJson = (Arc<[ToolSpec]>, Arc<RawValue>);
 
-/// The tools that were written last. They are most of what a short request holds, and the same from step to step, and from turn to
-/// turn where nothing is mentioned.
+/// Cache of the last tools as JSON. They are the largest part of a short request, and mostly the same in all steps and
+/// turns.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenTools(Mutex<Option<ToolsAsJson>>);
 
 impl WrittenTools {
-    /// The tools of a request that has them in their own field, as JSON, each in the form of the wire.
+    /// The tools of a request as JSON in the wire's format. `None` if they are not sent in their own field.
     pub(crate) fn of(
         &self,
         order: &Order<'_>,
@@ -291,16 +287,16 @@ impl WrittenTools {
     }
 }
 
-/// Refused answers that are known at the same time.
+/// Maximum number of remembered refused answers.
 const MAX_REFUSED: usize = 4096;
 
 impl Memory {
-    /// All answers whose thoughts the server has refused.
+    /// All answers whose reasoning the server has refused.
     pub(crate) fn distrusted(&self) -> MutexGuard<'_, HashSet<String>> {
         self.distrusted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of more of them.
+    /// Adds answers whose reasoning was refused.
     pub(crate) fn distrust(&self, refused: impl IntoIterator<Item = String>) {
         let mut known = self.distrusted();
         if known.len() > MAX_REFUSED {
@@ -310,25 +306,25 @@ impl Memory {
     }
 }
 
-/// Sessions that are known at the same time.
+/// Maximum number of remembered sessions.
 const MAX_SESSIONS: usize = 1024;
 
-/// The longest id of an answer, in bytes.
+/// Maximum length of an answer's ID in bytes.
 const MAX_ID: usize = 256;
 
-/// The server's ids of the last answers of sessions: told which one it was, it can say why it did not find that request in its
-/// cache. A request whose tools may not be called is the end of a turn or a summary, and one without
-/// tools is no part of a conversation: both pass by.
+/// The server's IDs of the last answers of sessions. Given the last one, the server can report why its cache missed. A
+/// request that does not allow calls is a summary or the last one of a turn, and one without tools is not part of a
+/// conversation: neither is remembered.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastAnswers(Arc<Mutex<HashMap<SessionId, String>>>);
 
 impl LastAnswers {
-    /// The id of the answer before this request, where one is known.
+    /// ID of the answer before this request, if known.
     pub(crate) fn before(&self, request: &ModelRequest) -> Option<String> {
         self.known().get(&request.session_id).cloned()
     }
 
-    /// A note of the answer to this request.
+    /// Creates a note for the answer to this request.
     pub(crate) fn note_of(&self, request: &ModelRequest) -> AnswerNote {
         let goes_on = request.may_call && !request.tools.is_empty();
         let session = goes_on.then_some(request.session_id);
@@ -340,7 +336,7 @@ impl LastAnswers {
     }
 }
 
-/// A note of one answer, to be made once its id is known.
+/// Note of one answer, recorded once its ID is known.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerNote {
     answers: LastAnswers,
@@ -348,12 +344,12 @@ pub(crate) struct AnswerNote {
 }
 
 impl AnswerNote {
-    /// Stores the id as that of the session's last answer.
+    /// Stores the ID as that of the session's last answer.
     pub(crate) fn record(&self, id: &str) {
         let Some(session) = self.session.filter(|_| !id.is_empty() && id.len() <= MAX_ID) else { return };
         let mut known = self.answers.known();
         if known.len() >= MAX_SESSIONS && !known.contains_key(&session) {
-            // Any of them: a session that it is takes no comparison once.
+            // Removes an arbitrary one. That session misses one comparison.
             let other = known.keys().next().copied();
             other.and_then(|other| known.remove(&other));
         }

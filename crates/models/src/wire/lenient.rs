@@ -1,5 +1,5 @@
-//! Texts and numbers as servers write them: borrowed where that can be, and lenient where servers are known to differ. And
-//! whether every reader takes a JSON text.
+//! Lenient parsing of texts and numbers, which servers write in different ways. Texts are borrowed if possible. Also
+//! checks whether JSON is accepted by every parser.
 
 use std::{borrow::Cow, fmt, ops::Deref};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::facts::server::number;
 
-/// Methods of a visitor that read one value each.
+/// Generates visitor methods for single values.
 macro_rules! reads {
     ($($visit:ident($($value:ident: $kind:ty)?) => $read:expr,)*) => {
         $(fn $visit<E: Error>(self, $($value: $kind)?) -> Result<Self::Value, E> {
@@ -20,7 +20,7 @@ macro_rules! reads {
     };
 }
 
-/// A text that is borrowed where it has no escapes. Content in parts is joined; anything else counts as nothing.
+/// Text that is borrowed if it has no escapes. Content in parts is joined. Any other type counts as empty.
 #[derive(Debug, Default)]
 pub(crate) struct Text<'a>(Cow<'a, str>);
 
@@ -65,7 +65,7 @@ impl<'de> Visitor<'de> for TextVisitor {
         Ok(joined.into())
     }
 
-    /// A part of a content.
+    /// Reads a part of a content.
     fn visit_map<A: MapAccess<'de>>(self, mut part: A) -> Result<Self::Value, A::Error> {
         let mut text = Cow::Borrowed("");
         while let Some(key) = part.next_key::<Text<'de>>()? {
@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// A number of things, read from whatever a server calls a number; nonsense counts as none.
+/// Number of items, parsed leniently. Invalid values count as 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) u64);
 
@@ -123,18 +123,18 @@ fn saturated(number: f64) -> u64 {
     number as u64
 }
 
-/// The most that one of these places of an account of tokens holds.
+/// The maximum of the values at these places of a usage object.
 pub(crate) fn counted<const N: usize>(usage: &Value, places: [&str; N]) -> u64 {
     places.into_iter().filter_map(|place| number(usage.pointer(place)?)).max().unwrap_or(0)
 }
 
-/// Tokens of a request. More tokens of the cache than there are in all are counted beside them.
+/// Tokens of a request. If the cached tokens exceed the total, the server counts them separately, and they are added.
 pub(crate) fn with_cache(all: u64, cached: u64, written: u64) -> u64 {
     let of_cache = cached.saturating_add(written);
     if of_cache > all { all.saturating_add(of_cache) } else { all }
 }
 
-/// The arguments of a call, or a piece of them: most servers write their JSON into a text.
+/// The arguments of a call, or a piece of them. Most servers write the JSON into a string.
 pub(crate) fn argument_text(raw: &RawValue) -> String {
     match raw.get() {
         text if text.starts_with('"') => serde_json::from_str(text).unwrap_or_default(),
@@ -143,13 +143,13 @@ pub(crate) fn argument_text(raw: &RawValue) -> String {
     }
 }
 
-/// Returns whether the text is an object that every reader takes.
+/// Returns true if the text is a JSON object that every parser accepts.
 pub(crate) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && is_json(text)
 }
 
-/// Returns whether the text is JSON that every reader takes: no half of a surrogate pair, no number beyond a double, no depth
-/// without end.
+/// Returns true if the text is JSON that every parser accepts: without unpaired surrogates, numbers beyond a double
+/// or excessive nesting.
 pub(crate) fn is_json(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok()
 }

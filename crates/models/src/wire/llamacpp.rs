@@ -1,4 +1,4 @@
-//! llama.cpp's own `/completion`: the conversation as one prompt, tools in the text.
+//! llama.cpp's own `/completion`: the conversation as one prompt, with tools in the text.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::{
     http::{failure::Failure, target::Target},
 };
 
-/// The dialect of one model.
+/// Dialect of llama.cpp's own API.
 pub(crate) struct LlamaCpp;
 
 impl Dialect for LlamaCpp {
@@ -42,7 +42,6 @@ impl Dialect for LlamaCpp {
     }
 }
 
-/// Reads one answer.
 struct Reader;
 
 #[derive(Default, Deserialize)]
@@ -51,13 +50,13 @@ struct Chunk<'a> {
     content: Option<Text<'a>>,
     stop: bool,
     stop_type: Text<'a>,
-    /// Older servers' mark that the limit was reached.
+    /// Older servers' flag that the limit was reached.
     stopped_limit: bool,
     tokens_predicted: Option<Count>,
     tokens_evaluated: Option<Count>,
     timings: Option<Timings>,
     error: Option<&'a RawValue>,
-    /// Message of an error that comes without a wrapping.
+    /// Message of an error without an error object.
     message: Option<&'a RawValue>,
 }
 
@@ -77,7 +76,7 @@ impl AnswerReader for Reader {
             let by_limit = chunk.stopped_limit || &*chunk.stop_type == "limit";
             answer.finish = Some(if by_limit { Finish::Length } else { Finish::Stop });
             answer.usage = usage(&chunk);
-            // The account comes with the last event; there is nothing to wait for.
+            // The last event includes the usage, so nothing else is expected.
             answer.done = true;
         }
         Ok(())
@@ -100,14 +99,14 @@ fn usage(chunk: &Chunk<'_>) -> Option<Usage> {
     chunk.timings.map_or(counted, |timings| Some(timings.complete(counted)))
 }
 
-/// Writes the prompt, open at its end for the model's answer.
+/// Writes the prompt, which ends with the start of the model's answer.
 fn prompt(template: &ChatTemplate, messages: &[Message]) -> String {
     let markers = markers(template);
     let mut prompt = String::new();
     for message in messages {
         let (frame, text) = match message {
             Message::System { text } => (&template.system, text),
-            // Results have become the person's words before a conversation gets here.
+            // Results were converted to user messages before.
             Message::User { text } | Message::Pictures { text, .. } | Message::Tool { text, .. } => {
                 (&template.user, text)
             }
@@ -121,14 +120,14 @@ fn prompt(template: &ChatTemplate, messages: &[Message]) -> String {
     prompt
 }
 
-/// Markers that must not stand in a message: with them, a document could speak as the person or as the system.
+/// Markers that must not occur in a message. Otherwise a document could impersonate the user or the system.
 fn markers(template: &ChatTemplate) -> Vec<&str> {
     let frames = [&template.system, &template.user, &template.assistant];
     let around = frames.into_iter().flat_map(|Frame { before, after }| [before, after]);
     let mut markers: Vec<&str> = around
         .chain(&template.stop)
         .flat_map(|words| words.split_whitespace())
-        // Plain words such as a role's name are no markers.
+        // Plain words such as a role's name are not markers.
         .filter(|word| word.chars().any(|character| !character.is_alphanumeric()) && word.len() >= 3)
         // The special part of a word such as `<|im_start|>user`.
         .map(|word| word.find('>').filter(|_| word.starts_with('<')).map_or(word, |end| &word[..=end]))
@@ -138,7 +137,7 @@ fn markers(template: &ChatTemplate) -> Vec<&str> {
     markers
 }
 
-/// The text with a blank in each marker, also where one begins within another.
+/// Inserts a blank into each marker in the text, even if markers overlap.
 fn harmless<'a>(text: &'a str, markers: &[&str]) -> Cow<'a, str> {
     if !markers.iter().any(|marker| text.contains(marker)) {
         return Cow::Borrowed(text);

@@ -1,9 +1,9 @@
-//! The wires: what agentd asks in each dialect, and what comes back.
+//! The wires: requests and answers of each dialect.
 //!
-//! - `dialect`: the seam between a call and a wire, what all bodies have in common, and what a dialect remembers from one request to
-//!   the next. `openai`, `responses`, `anthropic`, `llamacpp`: the wires, whose structs never leave their folders.
-//! - Shared by them: `sendable`: what of a history can be sent back as it is, and ids of calls; `partial`: parts of an answer while
-//!   they come, and as they are kept; `lenient`: texts and numbers as servers write them.
+//! - `dialect`: the interface between a call and a wire, common parts of bodies, and the memory of a dialect across
+//!   requests. `openai`, `responses`, `anthropic`, `llamacpp`: the wires, whose structs are private to their folders.
+//! - Shared by the wires: `sendable`: sanitising a history, and IDs of calls; `partial`: incomplete and stored parts of
+//!   an answer; `lenient`: lenient parsing of texts and numbers.
 
 pub(crate) mod anthropic;
 pub(crate) mod dialect;

@@ -1,5 +1,5 @@
-//! Parts of an answer while its pieces come, and as they are kept beside what was read of it: those that nothing else holds as they
-//! came, and the places of its words and calls between them.
+//! Incomplete parts of an answer while their pieces arrive. Also the stored form of an answer: parts that are only kept
+//! in their original bytes, and the positions of text and calls between them.
 
 use std::borrow::Cow;
 
@@ -20,13 +20,13 @@ use crate::{
     http::{failure::Failure, target::Target},
 };
 
-/// A call while its pieces come.
+/// Call whose pieces are arriving.
 #[derive(Debug)]
 pub(crate) struct PartialCall {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
-    /// The server's signature of it, which goes back.
+    /// The server's signature of the call, which is sent back.
     pub(crate) extra_content: Option<String>,
     guard: Guard,
 }
@@ -37,7 +37,7 @@ impl PartialCall {
         Self { id, name, arguments: String::new(), extra_content: None, guard: Guard::new(ARGUMENTS) }
     }
 
-    /// Takes in a piece of the arguments.
+    /// Adds a piece of the arguments.
     pub(crate) fn push(&mut self, piece: &str, answer: &mut Answer) {
         answer.began = true;
         self.arguments.push_str(piece);
@@ -46,7 +46,7 @@ impl PartialCall {
         }
     }
 
-    /// The call. One that is whole takes an empty object where no arguments came.
+    /// The call. A complete call without arguments gets an empty object.
     pub(crate) fn read(&self, is_whole: bool) -> RawCall {
         let has_none = is_whole && self.arguments.trim().is_empty();
         let arguments = if has_none { "{}".to_owned() } else { self.arguments.clone() };
@@ -56,7 +56,7 @@ impl PartialCall {
     }
 }
 
-/// Bounds of all calls of an answer.
+/// Limits on all calls of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct CallBounds {
     calls: usize,
@@ -64,7 +64,7 @@ pub(crate) struct CallBounds {
 }
 
 impl CallBounds {
-    /// Counts another call.
+    /// Counts another call of the answer.
     pub(crate) fn begin(&mut self, target: &Target) -> Result<(), Failure> {
         self.calls += 1;
         if self.calls <= MAX_CALLS {
@@ -87,20 +87,20 @@ impl CallBounds {
             .hint("ask it to work in smaller steps"))
     }
 
-    /// Counts arguments no more that are replaced.
+    /// Subtracts arguments that are replaced.
     pub(crate) fn give_back(&mut self, bytes: usize) {
         self.bytes -= bytes;
     }
 }
 
-/// The parts of a stored answer: blocks of the Messages wire, or items of the Responses wire.
+/// Parts of a stored answer: blocks of the Messages wire, or items of the Responses wire.
 #[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 pub(crate) struct StoredAnswer<'a> {
-    /// Fingerprint of what stood before it, which only blocks have.
+    /// Hash of the conversation before it. Only blocks have one.
     pub(crate) behind: Option<String>,
-    /// The parts: words by their length in bytes, which is below zero where they say nothing, or by phase and length; calls by
-    /// their ids; all else as it came.
+    /// The parts. Text is represented by its length in bytes, negative if it is blank, or by phase and length. Calls
+    /// are represented by their IDs, and all other parts by their original bytes.
     #[serde(alias = "items")]
     blocks: Vec<&'a RawValue>,
 }
@@ -110,8 +110,8 @@ impl<'a> StoredAnswer<'a> {
         serde_json::from_str(json).ok()
     }
 
-    /// Its parts in their order, with the words and calls of these parts of the conversation in their places; none where it cannot be
-    /// read, or they do not fit.
+    /// Its parts in order, filled with the text and calls of the conversation. `None` if it cannot be parsed or does
+    /// not match them.
     pub(crate) fn filled(
         &self,
         parts: &[AnswerPart<'a>],
@@ -126,7 +126,7 @@ impl<'a> StoredAnswer<'a> {
             let json = part.get();
             filled.push(match json.as_bytes().first()? {
                 b'{' => FilledPlace::AsItCame(part, is_thought(json)),
-                // Words that say nothing are not sent, and may not have been kept.
+                // Blank text is not sent, and may not have been stored.
                 b'-' => {
                     let bytes = json.get(1..)?.parse().ok()?;
                     let kept = words.split_at_checked(bytes).filter(|(text, _)| is_blank(text));
@@ -158,7 +158,7 @@ impl<'a> StoredAnswer<'a> {
     }
 }
 
-/// An answer of a conversation, or a part of one.
+/// Answer of a conversation, or a part of one.
 #[derive(Clone, Copy)]
 pub(crate) struct AnswerPart<'a> {
     pub(crate) text: &'a str,
@@ -167,8 +167,8 @@ pub(crate) struct AnswerPart<'a> {
 }
 
 impl<'a> AnswerPart<'a> {
-    /// Splits a conversation: answers that stand side by side are items of one, or several of which the person said nothing.
-    /// Every other message stands by itself.
+    /// Splits a conversation. Adjacent answers are grouped, as they are items of one answer or answers without a user
+    /// message in between. Every other message is separate.
     pub(crate) fn split(messages: &'a [Message]) -> impl Iterator<Item = (&'a Message, Vec<Self>)> {
         let part = |message: &'a Message| match message {
             Message::Assistant { text, tool_calls, origin, reasoning: _ } => {
@@ -184,18 +184,18 @@ impl<'a> AnswerPart<'a> {
     }
 }
 
-/// A part of a stored answer that goes back.
+/// Part of a stored answer that is sent back.
 #[derive(Debug)]
 pub(crate) enum FilledPlace<'a> {
-    /// Words, in a message of that phase.
+    /// Text, in a message of that phase.
     Words(String, Option<String>),
-    /// Words that say nothing.
+    /// Blank text, which is not sent.
     Blank,
-    /// A call, by its id.
+    /// A call with its ID.
     Call(&'a ToolCall, Cow<'a, str>),
-    /// A call that was cut, or not run.
+    /// A call that was cut or not run.
     Missing,
-    /// A part as it came; set if it holds thoughts.
+    /// A part with its original bytes; true if it is reasoning.
     AsItCame(&'a RawValue, bool),
 }
 
@@ -209,12 +209,12 @@ fn is_thought(json: &str) -> bool {
     matches!(label.as_deref(), Some("thinking" | "redacted_thinking" | "reasoning"))
 }
 
-/// Parts of an answer on their way into the journal.
+/// Parts of an answer to be stored in the journal.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerParts {
     parts: Vec<String>,
     bytes: usize,
-    /// Set once there is one that nothing else holds.
+    /// True once a part exists that is stored nowhere else.
     has_own: bool,
 }
 
@@ -240,8 +240,7 @@ impl AnswerParts {
         self.push(part.get().to_owned())
     }
 
-    /// All of them as JSON, as blocks behind what stood before them, or else as items; none where words and calls alone say it
-    /// all.
+    /// All parts as JSON: blocks if `behind` is set, otherwise items. `None` if text and calls alone are sufficient.
     pub(crate) fn written(self, behind: Option<&str>) -> Option<String> {
         let parts = self.parts.join(",");
         self.has_own.then(|| match behind {

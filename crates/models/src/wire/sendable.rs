@@ -1,7 +1,9 @@
-//! Parts of a conversation in a form that no server refuses: what one of them refuses makes its session useless for good. And ids of
-//! calls, as one request names them: a server gets the ids that it gave, as they were, for some read the tool's name and the number
-//! of the call in them. All other calls get an id that every server takes, made from ours, so that the same call has the same one in
-//! each request.
+//! Sanitises parts of a conversation so that no server refuses them: a refused part would make the session unusable for
+//! good.
+//!
+//! Also the IDs of calls in a request. A server gets its own IDs back unchanged, as some encode the tool's name and the
+//! call's number in them. All other calls get an ID that every server accepts, derived from ours, so that a call has
+//! the same ID in every request.
 
 use std::{
     borrow::Cow,
@@ -13,17 +15,17 @@ use serde_json::json;
 
 use super::lenient::is_object;
 
-/// The longest tool name that providers accept.
+/// Maximum length of a tool name that providers accept.
 const MAX_NAME: usize = 64;
 
-/// Stands where the person must speak, and nobody does.
+/// Text of a required user message without content.
 pub(crate) const GO_ON: &str = "(go on)";
-/// Stands for a result without words.
+/// Text of an empty result.
 pub(crate) const NO_OUTPUT: &str = "(no output)";
-/// Stands before pictures without words.
+/// Text before pictures without text.
 pub(crate) const PICTURES: &str = "(pictures)";
 
-/// The instructions in front of a conversation, and all behind them.
+/// The leading system messages, and all messages after them.
 pub(crate) fn split_instructions(messages: &[Message]) -> (Vec<&str>, &[Message]) {
     let leading = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
     let (system, messages) = messages.split_at(leading);
@@ -34,13 +36,13 @@ pub(crate) fn split_instructions(messages: &[Message]) -> (Vec<&str>, &[Message]
     (texts.collect(), messages)
 }
 
-/// Returns whether a text says nothing. Most servers take blank words, but some, and gateways in front of others, refuse the
-/// whole conversation for them.
+/// Returns true if a text is blank. Most servers accept blank text, but some servers and gateways reject the whole
+/// conversation because of it.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Returns whether a text has only letters, digits, `_` and `-`, and at least one of them.
+/// Returns true if a text is not empty and only has letters, digits, `_` and `-`.
 pub(crate) fn is_plain_id(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_plain)
 }
@@ -49,7 +51,7 @@ fn is_plain(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
 
-/// The name of a tool without foreign characters.
+/// Name of a tool with unsupported characters replaced.
 pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return "unknown".into();
@@ -60,8 +62,8 @@ pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
     name.chars().take(MAX_NAME).map(|character| if is_plain(character) { character } else { '_' }).collect()
 }
 
-/// The arguments of a call as a JSON object, byte for byte where they are one that every reader takes: many servers read
-/// them to write them in their own form.
+/// Arguments of a call as a JSON object. Valid ones keep their bytes; others are wrapped, as many servers parse
+/// arguments to reformat them.
 pub(crate) fn tool_arguments(arguments: &str) -> Cow<'_, str> {
     if arguments.trim().is_empty() {
         return "{}".into();
@@ -72,13 +74,13 @@ pub(crate) fn tool_arguments(arguments: &str) -> Cow<'_, str> {
     json!({ "invalid_json": arguments }).to_string().into()
 }
 
-/// Length of an id that every server takes: Mistral demands nine letters and digits, others allow forty and more.
+/// Length of an ID that every server accepts: Mistral requires nine letters and digits, others allow at least forty.
 const LENGTH: usize = 9;
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The ids of one request, given in the order of its calls. What a call gets depends on those before it only, so that a
-/// request repeats the one before it.
+/// IDs of the calls of one request, assigned in order. An ID only depends on earlier calls, so that each request
+/// repeats the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct WireIds<'a> {
     given: HashMap<&'a CallId, Cow<'a, str>>,
@@ -86,12 +88,12 @@ pub(crate) struct WireIds<'a> {
 }
 
 impl<'a> WireIds<'a> {
-    /// The id of a call, for which its server gave this one, or none that may be used.
+    /// ID of a call. `servers` is the ID that its server gave, if it may be used.
     pub(crate) fn of_call(&mut self, call: &'a CallId, servers: Option<&'a str>) -> Cow<'a, str> {
         if let Some(known) = self.given.get(call) {
             return known.clone();
         }
-        // Some servers number the calls of each answer from zero.
+        // Some servers number the calls of each answer from zero, so IDs may repeat.
         let servers = servers.filter(|id| !id.is_empty() && !self.taken.contains(*id)).map(Cow::Borrowed);
         let mut short = (0..).map(|number| short_id(call.as_str(), number));
         let id =
@@ -101,15 +103,15 @@ impl<'a> WireIds<'a> {
         id
     }
 
-    /// The id of the call that a result answers.
+    /// ID of the call that a result belongs to.
     pub(crate) fn of_result(&mut self, call: &'a CallId) -> Cow<'a, str> {
         self.of_call(call, None)
     }
 }
 
-/// Nine letters and digits out of a text, another nine for each number.
+/// An ID of nine letters and digits, derived from a text and a number.
 fn short_id(text: &str, number: u64) -> String {
-    // FNV-1a, then the finish of SplitMix64: never another one, for what was sent must stay as it was.
+    // FNV-1a, then the finaliser of SplitMix64. Must never change, as sent IDs must stay the same.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in text.bytes().chain(number.to_le_bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -172,12 +174,12 @@ mod tests {
     #[test]
     fn a_collision_has_one_outcome() {
         let (first, other) = (call("call_1"), call("call_2"));
-        // A server gave one call the id that another would get.
+        // A server's ID equals the one that another call would get.
         let taken = short_id("call_2", 0);
         let mut ids = WireIds::default();
         ids.of_call(&first, Some(&taken));
         assert_eq!(ids.of_call(&other, None), short_id("call_2", 1));
-        // And where it gives it later, that one yields.
+        // If it arrives later, the server's ID is replaced.
         let mut ids = WireIds::default();
         assert_eq!(ids.of_call(&other, None), taken);
         assert_eq!(ids.of_call(&first, Some(&taken)), short_id("call_1", 0));

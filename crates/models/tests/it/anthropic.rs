@@ -1,4 +1,4 @@
-//! Anthropic's Messages: what is asked, and all that may come back.
+//! Anthropic's Messages API: requests, and all kinds of answers.
 
 use agentd_core::{
     model::WindowSource,
@@ -18,7 +18,7 @@ async fn ask_messages(server: &ModelServer) -> Outcome {
     ask_config(&messages_config(server)).await
 }
 
-/// A stream of these events around blocks.
+/// Stream of these events around blocks.
 fn stream(events: &[Value], stop_reason: &str) -> Reply {
     let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 10, "output_tokens": 1}}});
     let usage = json!({"input_tokens": null, "output_tokens": 5, "output_tokens_details": {"thinking_tokens": 2}});
@@ -40,7 +40,7 @@ fn says(index: u64, text: &str) -> Value {
     adds(index, json!({"type": "text_delta", "text": text}))
 }
 
-/// The request and the conversation of this answer, as a model of that origin gave it.
+/// Request and conversation with this answer, as given by a model of that origin.
 pub(super) fn answered(origin: &str, outcome: &Outcome) -> ModelRequest {
     let mut request = request_with_tools("Hi");
     let whole = outcome.whole.clone().unwrap_or_default();
@@ -97,7 +97,7 @@ async fn a_request_has_the_form_of_the_wire() {
     for absent in ["temperature", "thinking", "output_config", "tool_choice", "stop_sequences"] {
         assert!(asked[absent].is_null(), "{absent}: {asked:#}");
     }
-    // Two of the four places: the last tool, the instructions, and the last messages.
+    // Two of the four positions: the last tool, the instructions, and the last messages.
     let marked = |value: &Value| value["cache_control"]["type"] == "ephemeral";
     assert!(marked(&asked["system"][0]) && marked(&asked["tools"][1]) && !marked(&asked["tools"][0]), "{asked:#}");
     assert!(marked(&asked["messages"][0]["content"][0]), "{asked:#}");
@@ -215,7 +215,7 @@ async fn an_answer_goes_back_as_it_came_to_its_model_behind_the_same_prefix_only
     assert_eq!(blocks[3], odd);
     assert!(sent.text.contains(r#""input":{ "path" :"a\/b"}"#), "{}", sent.text);
 
-    // Another model, other words before it, other tools: words and calls alone.
+    // With another model, other text before it or other tools, only text and calls are sent.
     let changed = |change: fn(&mut ModelRequest)| {
         let mut request = back.clone();
         change(&mut request);
@@ -259,13 +259,13 @@ async fn a_paused_answer_goes_on_and_is_one() {
     let begun = requests[1].messages();
     assert_eq!((begun.len(), &begun[1]["content"].as_array().unwrap().last().unwrap()), (2, &&search));
     assert_eq!(outcome.usage.map(|usage| usage.prompt_tokens), Some(20));
-    // And all of it goes back.
+    // All of it is sent back.
     assert_eq!(ask(&model, answered(&model.info().origin(), &outcome)).await.error, None);
     let kinds = kinds(&last(&server).body["messages"][1]["content"]);
     assert!(kinds.contains(&"server_tool_use".to_owned()) && kinds.ends_with(&["tool_use".to_owned()]), "{kinds:?}");
     assert_eq!(server.refusals(), [""; 0]);
 
-    // What breaks off behind a pause is asked for anew.
+    // An answer that breaks off after a pause is requested again.
     server.reply(Reply::blocks([text("Lost. "), search]).finish("pause_turn"));
     server.reply(Reply::text("Lost as well.").cut_after(400)).reply(Reply::text("Whole."));
     let outcome = ask(&model, request("Hi")).await;
@@ -301,7 +301,7 @@ async fn events_that_make_no_sense_cost_thoughts_and_nothing_else() {
         let outcome = ask_messages(&server).await;
         assert!(outcome.text.ends_with("Hi") && outcome.whole.is_none(), "{odd}: {outcome:?}");
     }
-    // Too large to be kept.
+    // Too large to be stored.
     let large: String = (0..MAX_SERVER_FIELDS / 4).map(|number| format!("{number} ")).collect();
     server.reply(Reply::text("Hi").and_reasoning(large));
     let outcome = ask_messages(&server).await;
@@ -369,7 +369,7 @@ async fn a_limit_of_the_answer_that_nobody_set_is_learnt() {
         assert_eq!(ask(&model, request("Hi")).await.error, None);
         assert_eq!((server.requests().len(), &last(&server).body["max_tokens"]), (requests, &json!(4096)));
     }
-    // What a person has set is theirs to change.
+    // A configured value is not adapted.
     config.max_tokens = Some(8192);
     let outcome = ask_config(&config).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::Rejected), "{outcome:?}");

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Tests of the requests that are sent.
 
 use agentd_testkit::validator::chat_completions;
 use secrecy::SecretString;
@@ -111,7 +111,7 @@ async fn of_two_limits_of_an_answer_the_lower_one_holds() {
     }
 }
 
-/// The last request of a turn: the tools are named, and none may be called.
+/// Last request of a turn: the tools are sent, but calls are not allowed.
 fn last_request() -> ModelRequest {
     ModelRequest { may_call: false, ..request_with_tools("Hi") }
 }
@@ -123,7 +123,7 @@ async fn the_last_request_of_a_turn_begins_as_the_one_before_it() {
     assert_eq!((&asked["tool_choice"], &last["tool_choice"]), (&json!(null), &json!("none")));
     assert_eq!(asked["tools"], last["tools"]);
     assert_eq!(body_of(|_| {}, ModelRequest { may_call: false, ..request("Hi") }).await["tool_choice"], json!(null));
-    // Where tools are a part of the system message, that is the beginning.
+    // If tools are part of the system message, they stay in it, so that the request starts the same.
     let in_text = |config: &mut ModelConfig| config.native_tools = Some(false);
     let (asked, last) = (body_of(in_text, request_with_tools("Hi")).await, body_of(in_text, last_request()).await);
     assert_eq!(asked, last);
@@ -143,7 +143,7 @@ async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
         ask(&model, request_with_tools("Hi")).await;
         let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
         assert_eq!((&bodies[1]["tools"], &bodies[1]["tool_choice"]), (&json!(null), &json!(null)), "{refusal}");
-        // All else stays as it is.
+        // Everything else is unchanged.
         assert_eq!(bodies[2]["tools"].as_array().unwrap().len(), 2);
         assert_eq!(bodies[2]["stream_options"]["include_usage"], true);
     }
@@ -157,7 +157,7 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
     config.retries = 0;
     let model = connect(&config).unwrap();
     ask(&model, request_with_tools("Hi")).await;
-    // It was something else that nothing can be done about, or nobody knows.
+    // The reason was something else, which cannot be fixed or is unknown.
     for (reply, kind) in [
         (Reply::refusal(500, "out of order"), ErrorKind::Provider),
         (Reply::text("Hello there").without_done().cut_after(200), ErrorKind::CutStream),
@@ -169,14 +169,14 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
     server.reply(Reply::refusal(400, "Bad Request")).reply(Reply::refusal(400, "Bad Request"));
     assert_eq!(ask(&model, last_request()).await.kind(), Some(ErrorKind::Rejected));
     assert!(model.can_forbid_calls());
-    // It was another field: the tools are put back.
+    // The reason was another field: the tools are sent again.
     server.reply(Reply::refusal(400, EXTRA)).reply(Reply::refusal(400, EXTRA)).reply(Reply::text("Fine."));
     let outcome = ask(&model, last_request()).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len(), outcome.without_tools), ("Fine.", 2, false));
     assert!(model.can_forbid_calls());
     let last = server.requests().pop().unwrap().body;
     assert_eq!((&last["tool_choice"], &last["stream_options"]), (&json!("none"), &json!(null)));
-    // It was both.
+    // Both were the reason.
     config.max_tokens = Some(9);
     let model = connect(&config).unwrap();
     ask(&model, request_with_tools("Hi")).await;
@@ -187,7 +187,7 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
     let outcome = ask(&model, last_request()).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len(), outcome.without_tools), ("Fine.", 3, true));
     assert!(!model.can_forbid_calls());
-    // Whoever does not know it yet is told, also where the server then refuses something else.
+    // A new request is notified too, even if the server then refuses something else.
     assert!(ask(&model, last_request()).await.without_tools);
     assert_eq!(server.requests().pop().unwrap().body["tools"], json!(null));
     server.reply(Reply::refusal(400, "use max_completion_tokens")).reply(Reply::text("Fine."));

@@ -1,18 +1,18 @@
-//! What servers have counted: of each attempt, whatever came of it, and at which price.
+//! Usage as counted by servers: of each attempt, with any outcome, and at the right price.
 
 use agentd_core::usage::Prices;
 use agentd_testkit::model_server::UsagePlace;
 
 use super::*;
 
-/// Whole dollars for a million tokens, so that each token is whole millionths.
+/// Prices in whole dollars per million tokens, so that each token costs whole millionths.
 fn priced(server: &ModelServer, wire: Wire) -> ModelConfig {
     let prices = json!({"input": 10.0, "cached_input": 1.0, "cache_write": 12.0, "output": 50.0});
     let prices: Prices = serde_json::from_value(prices).unwrap();
     ModelConfig { wire, prices: Some(prices), context_window: Some(200_000), ..config(server) }
 }
 
-/// The start of an answer of Messages, as many events as are given, and no end.
+/// Start of a Messages answer with these events and without an end.
 fn messages(usage: Value, events: &[Value]) -> Reply {
     let start = json!({"type": "message_start", "message": {"usage": usage}});
     Reply::events(std::iter::once(&start).chain(events).map(ToString::to_string))
@@ -119,7 +119,7 @@ async fn cache_writes_are_read_and_priced_on_chat_completions() {
     }
 }
 
-/// xAI's API counts thoughts beside the answer, OpenAI's as a part of it.
+/// xAI's API counts reasoning separately from the answer, OpenAI's as part of it.
 #[tokio::test]
 async fn thoughts_are_paid_for_where_they_are_counted_beside_the_answer() {
     for (count, answer) in [

@@ -1,8 +1,8 @@
-//! Answers that come badly, late, or not at all.
+//! Answers that are invalid, late or missing.
 
 use super::*;
 
-/// Asks once, without retries.
+/// Sends one request without retries.
 async fn fail(reply: Reply) -> Outcome {
     let server = ModelServer::start().await;
     server.default_reply(reply);
@@ -60,7 +60,7 @@ async fn each_deadline_is_its_own() {
     let outcome = ask_config(&config).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::Timeout));
     assert!(outcome.message().contains("did not begin to answer within 30ms"), "{outcome:?}");
-    // The head alone is no beginning.
+    // The head alone does not count as a start.
     server.reply(Reply::text("Hi").hang_after(0));
     let outcome = ask_config(&config).await;
     assert!(outcome.message().contains("did not begin to answer within 30ms"), "{outcome:?}");
@@ -73,7 +73,7 @@ async fn each_deadline_is_its_own() {
     assert!(outcome.message().contains("stopped in the middle of its answer for 30ms"), "{outcome:?}");
 }
 
-/// A server that says that it is alive, so often, and then this.
+/// Server that sends this many keep-alives, and then `then`.
 fn comments(times: usize, then: &str) -> Reply {
     let comment = ": still here\n\n";
     let reply = Reply::status(200, comment.repeat(times) + then).header("content-type", "text/event-stream");
@@ -123,7 +123,7 @@ async fn too_long_arguments_and_events_are_refused() {
     assert!(outcome.message().contains("4 MiB"), "{outcome:?}");
 }
 
-/// Events of a gateway that keeps a connection alive by parts of an answer that hold nothing.
+/// Events of a gateway that keeps a connection alive with empty parts of an answer.
 const EMPTY: [(Wire, &str); 8] = [
     (Wire::OpenAi, ": still here"),
     (Wire::Anthropic, r#"{"type":"ping"}"#),
@@ -143,7 +143,7 @@ async fn parts_of_an_answer_that_hold_nothing_are_signs_of_life() {
         (config.first_byte_timeout_ms, config.idle_timeout_ms) = (300, 300);
         let comment = if event.starts_with(':') { "" } else { "data: " };
         let event = format!("{comment}{event}\n\n");
-        // It ends a good while behind the time at which it is given up.
+        // The server sends long past the time limit.
         let reply = Reply::status(200, event.repeat(1_000)).header("content-type", "text/event-stream");
         server.reply(reply.bytes_per_write(event.len()).delay_ms(10));
         let outcome = ask_config(&config).await;

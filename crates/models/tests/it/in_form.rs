@@ -1,4 +1,4 @@
-//! Answers in a form: the field of each wire, when it is sent, and what is done where it is refused.
+//! Answers with a schema: the field of each wire, when it is sent, and the fallback if it is refused.
 
 use agentd_core::answer_schema::AnswerSchema;
 use agentd_models::Effort;
@@ -17,7 +17,7 @@ async fn asked(config: ModelConfig, server: &ModelServer, request: ModelRequest)
     last(server).body
 }
 
-/// The schema where this request has one in a field, and how many requests it took.
+/// The schema of a request, wherever the wire has its field.
 fn field(request: &Recorded) -> &Value {
     let body = &request.body;
     let places = [&body["response_format"], &body["output_config"]["format"], &body["text"]["format"]];
@@ -43,12 +43,12 @@ async fn the_schema_stands_in_a_field_where_no_call_can_be_made() {
         assert!(loose[field].to_string().contains(r#""strict":false"#), "{loose:#}");
 
         let with_tools = || in_form(SCHEMA, request_with_tools("Hi"));
-        // A server that holds all words to a schema would let no tool be called.
+        // A server that constrains all output to a schema would prevent calls.
         assert_eq!(asked(config.clone(), &server, with_tools()).await[field], Value::Null);
         let last = ModelRequest { may_call: false, ..with_tools() };
         assert_eq!(asked(config.clone(), &server, last).await[field], expected);
         assert_eq!(asked(config.clone(), &server, request("Hi")).await[field], Value::Null);
-        // Who sets the field themselves has their reasons.
+        // A configured field is not replaced.
         config.body.insert(field.to_owned(), own.clone());
         assert_eq!(asked(config, &server, in_form(SCHEMA, request("Hi"))).await[field], own);
     }
@@ -97,7 +97,7 @@ async fn a_schema_whose_field_is_refused_stands_in_the_words_alone_from_then_on(
         let outcome = ask(&model, in_form(SCHEMA, request("Hi"))).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("{}", 0), "{refusal}: it is known");
         assert_eq!(server.requests().len(), 3);
-        // Another one may be taken.
+        // Another schema may be accepted.
         ask(&model, in_form(r#"{"type": "boolean"}"#, request("Hi"))).await;
         assert!(!field(&last(&server)).is_null(), "{refusal}");
         assert_eq!(model.learnt().len(), 1);

@@ -1,4 +1,4 @@
-//! What is learnt from refusals: tried, kept only where it helped, and known after the next start.
+//! Learning from refusals: changes are tried, recorded only if they helped, and known after a restart.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use super::*;
 
 const THOUGHTS_MISSING: &str = "The `reasoning_content` in the thinking mode must be passed back to the API.";
 
-/// A file of records, and the folder that it goes with.
+/// File of records, and its temporary folder.
 pub(super) fn records() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model-facts.json");
@@ -26,18 +26,18 @@ fn router(config: &ModelConfig, file: &Path) -> ModelRouter {
     ModelRouter::with_records(&slots, routing::embedded(), records, Routes::default()).unwrap()
 }
 
-/// The model of a daemon that keeps its records in that file.
+/// Model of a daemon with its records in that file.
 pub(super) fn started(config: &ModelConfig, file: &Path) -> Arc<dyn Model> {
     router(config, file).get(Slot::Base)
 }
 
-/// Waits until the file has these words.
+/// Waits until the file contains a text.
 pub(super) async fn written(file: &Path, words: &str) -> String {
     agentd_testkit::daemon::until(words, async || fs::read_to_string(file).ok().filter(|text| text.contains(words)))
         .await
 }
 
-/// A conversation in which the model has thought, and called a tool.
+/// Conversation in which the model has reasoned and called a tool.
 fn conversation() -> ModelRequest {
     let mut request = request_with_tools("What time is it?");
     let reasoning = Some("I should look.".to_owned());
@@ -60,15 +60,15 @@ async fn tools_stay_in_the_text_for_one_configuration_and_for_nobody_who_insists
     let (_folder, file) = records();
     let config = ModelConfig { retries: 0, ..config(&server) };
     let model = started(&config, &file);
-    // Once may be chance.
+    // A single refusal may be accidental.
     for native in [true, false] {
         assert_eq!(ask(&model, request_with_tools("Hi")).await.calls.len(), 1);
         assert_eq!(model.info().native_tools, native);
     }
     written(&file, "\"times\": 2").await;
-    // Another configuration is tried as such.
+    // Another configuration has its own record.
     assert!(started(&ModelConfig { temperature: Some(0.5), ..config.clone() }, &file).info().native_tools);
-    // Whoever insists is told why it does not work.
+    // If the configuration requires the field, the user gets the error.
     let insists = ModelConfig { native_tools: Some(true), ..config };
     let outcome = ask(&started(&insists, &file), request_with_tools("Hi")).await;
     assert!(outcome.message().contains("does not support tools"), "{outcome:?}");
@@ -125,7 +125,7 @@ async fn words_behind_a_result_stand_in_it_where_the_server_wants_turns() {
 async fn what_did_not_help_is_not_kept() {
     let server = ModelServer::start().await;
     let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
-    // Something else is the reason, and neither the tools nor the usage that was asked for.
+    // The reason is something else, not the tools or the usage request.
     server.respond_with(|_| Reply::refusal(400, "the model is on fire"));
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::Rejected), 3), "{outcome:?}");
@@ -135,11 +135,11 @@ async fn what_did_not_help_is_not_kept() {
     assert!(outcome.usage.is_some(), "it is asked for as before: {outcome:?}");
     assert_eq!(server.requests()[4].body["stream_options"]["include_usage"], true);
     assert!(has_tools(&server.requests()[4]));
-    // All of it was taken, so it is not suspected.
+    // All parts were accepted, so none is suspected.
     server.reply(Reply::refusal(400, "the model is on fire"));
     assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, []);
     let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
-    // Nor is a change that nobody answered.
+    // A change without a complete answer is not recorded either.
     server.reply(Reply::refusal(400, "unknown field")).reply(Reply::text("Hello there").without_done().cut_after(100));
     assert_eq!(ask(&model, request("Hi")).await.kind(), Some(ErrorKind::CutStream));
     ask(&model, request("Hi")).await;
@@ -186,7 +186,7 @@ async fn a_damaged_file_is_no_obstacle() {
         fs::write(&file, damaged).unwrap();
         let outcome = ask(&started(&config(&server), &file), request("Hi")).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 1));
-        // It is mended with what was learnt.
+        // The known change repairs it.
         written(&file, "without_field").await;
         let outcome = ask(&started(&config(&server), &file), request("Hi")).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 0));

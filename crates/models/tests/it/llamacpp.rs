@@ -1,4 +1,4 @@
-//! llama.cpp's own `/completion`.
+//! Tests of llama.cpp's own `/completion`.
 
 use super::*;
 

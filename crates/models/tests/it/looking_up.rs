@@ -1,4 +1,4 @@
-//! What servers are asked about their models, and when.
+//! Queries to servers about their models, and when they are sent.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use agentd_core::{
 
 use super::*;
 
-/// A model of which nothing is configured but its address.
+/// Model with only an address configured.
 fn bare(server: &ModelServer) -> ModelConfig {
     ModelConfig { id: String::new(), ..config(server) }
 }
@@ -46,13 +46,13 @@ async fn what_is_configured_is_asked_of_nobody() {
     model.look_up().await;
     assert_eq!(window(model.info()), (9000, WindowSource::Configured));
     assert_eq!(server.documents_asked(), [""; 0]);
-    // Nor does the server overrule it where the id is asked for.
+    // The server does not override it either if the ID is queried.
     let model = connect(&ModelConfig { id: String::new(), ..configured }).unwrap();
     model.look_up().await;
     assert_eq!((model.info().id.as_str(), window(model.info())), ("m", (9000, WindowSource::Configured)));
 }
 
-/// What is known of a model before anybody is asked.
+/// Facts about a model before any query.
 fn known(base_url: &str, id: &str, changed: impl FnOnce(&mut ModelConfig)) -> ModelInfo {
     let mut config = ModelConfig { id: id.to_owned(), ..ModelConfig::new(Wire::OpenAi, base_url) };
     changed(&mut config);
@@ -74,7 +74,7 @@ async fn what_is_published_holds_where_nobody_says_otherwise() {
     });
     assert_eq!(window(&configured), (9000, WindowSource::Configured));
     assert_eq!(source_of(&configured, "prices"), "models.yaml or the environment");
-    // Who is no provider may call its model what it likes.
+    // A server that is not a provider may use any model names.
     let proxy = known("http://127.0.0.1:9/v1", "gpt-4o", |_| {});
     assert_eq!(window(&proxy), ASSUMED);
     assert!(proxy.figures.iter().any(|figure| figure.name == "prices" && figure.value == "unknown"));
@@ -117,7 +117,7 @@ async fn a_server_that_lists_nothing_is_asked_once_for_as_long_as_it_answers() {
     }
     assert_eq!(server.documents_asked().len(), 1);
     assert_eq!(last(&server).body["model"], "default");
-    // Where it refuses, it may list something by now.
+    // After a refusal, the server may list its models.
     server.lists([json!({"id": "late"})]);
     server.reply(Reply::refusal(404, "no model is loaded"));
     ask(&model, request("Hello")).await;
@@ -126,7 +126,7 @@ async fn a_server_that_lists_nothing_is_asked_once_for_as_long_as_it_answers() {
     assert_eq!(server.documents_asked().len(), 2);
 }
 
-/// The documents of a server that says of one model that it sees, or does not.
+/// Documents of a server that reports whether one model accepts pictures.
 fn tells_of_sight(server: &ModelServer, kind: &str, sees: bool) {
     let inputs = if sees { json!(["text", "image"]) } else { json!(["text"]) };
     match kind {
@@ -167,7 +167,7 @@ async fn servers_are_believed_about_pictures_unless_somebody_configured_otherwis
                 model.info().sees_pictures
             };
             assert_eq!(sight(config(&server)).await, sees, "{kind}");
-            // It is asked with the window configured, too, once; and not about what is configured.
+            // With a configured window, it is queried once; not for configured facts.
             let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
             let before = server.documents_asked().len();
             assert_eq!(sight(configured.clone()).await, sees, "{kind}");
@@ -196,14 +196,14 @@ async fn sight_is_known_to_the_next_start_and_looked_for_only_where_it_is_wanted
     learning::written(&file, "\"pictures\"").await;
     let model = named();
     assert!(model.info().sees_pictures);
-    // What is asked for the window says nothing of pictures, and takes nothing back.
+    // The query for the window does not mention pictures, and changes nothing about them.
     model.look_up().await;
     assert!(model.info().sees_pictures);
-    // Another model is there since, that sees none.
+    // The server now has another model, without support for pictures.
     tells_of_sight(&server, "Ollama", false);
     model.look_for_sight().await;
     assert!(!model.info().sees_pictures);
-    // A server that says nothing is left in peace.
+    // A server that does not answer is not queried again for a while.
     let silent = ModelServer::start().await;
     silent.is_silent_about("/v1/models");
     let model = connect(&ModelConfig { first_byte_timeout_ms: 50, ..config(&silent) }).unwrap();
@@ -225,7 +225,7 @@ async fn servers_that_tell_the_window_elsewhere_are_asked_there() {
     llama.tells("/props", json!({"default_generation_settings": {"n_ctx": 65_536}, "model_path": "/m/coder.gguf"}));
     let told = (65_536, WindowSource::Server);
     let asked = ["/v1/models", "/props"].map(str::to_owned).to_vec();
-    // It serves its one model under any name.
+    // The server serves its only model under any name.
     assert_eq!(looked_up(&llama, config(&llama)).await, ("m".to_owned(), told, asked));
     let plain = ModelConfig { wire: Wire::LlamaCpp, base_url: llama.root_url(), ..bare(&llama) };
     let (id, window, _) = looked_up(&llama, plain).await;
@@ -281,7 +281,7 @@ async fn what_was_told_and_seen_is_known_to_the_next_start() {
     let model = start();
     assert_eq!((model.info().id.as_str(), window(model.info())), ("big", (131_072, WindowSource::Server)));
     assert_eq!(server.documents_asked().len(), 1, "nothing was asked yet");
-    // What was seen holds against what is told, until something else is told.
+    // The observed window overrides the reported one until the server reports another one.
     model.note_window(8192, WindowSource::Refusal);
     assert_eq!(window(model.info()), (8192, WindowSource::Refusal));
     learning::written(&file, "8192").await;
@@ -330,7 +330,7 @@ async fn a_model_is_named_on_the_server_of_its_slot() {
         (&sent["model"], &sent["temperature"], &sent["max_tokens"]),
         (&json!("other"), &json!(null), &json!(null))
     );
-    // It is the same model the next time, which knows what it was told.
+    // The same model is returned the next time, with its facts.
     assert_eq!(router.named(Slot::Base, "other").unwrap().info().context_window, 200_000);
     assert_eq!(window(router.named(Slot::Base, "m").unwrap().info()), (9000, WindowSource::Configured));
     assert!(router.named(Slot::Code, "other").is_none(), "llama.cpp is not told which model is meant");

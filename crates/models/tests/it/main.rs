@@ -35,7 +35,7 @@ use agentd_testkit::model_server::{ModelServer, Recorded, Reply};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-/// What came of a call, with neighbouring words joined, for how they were cut is the network's business.
+/// Outcome of a call. Adjacent texts are joined, as the network may split them anywhere.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     text: String,
@@ -113,7 +113,7 @@ impl Outcome {
     }
 }
 
-/// A model behind the server, with waits that do not make tests slow.
+/// Configuration for the server, with short waits.
 fn config(server: &ModelServer) -> ModelConfig {
     let mut config = ModelConfig::new(Wire::OpenAi, server.base_url());
     config.id = "m".to_owned();
@@ -150,7 +150,7 @@ async fn ask_config(config: &ModelConfig) -> Outcome {
     ask(&connect(config).unwrap(), request_with_tools("Hello")).await
 }
 
-/// Asks a server that replies so.
+/// Sends a request to a server with this reply.
 async fn ask_over(wire: Wire, reply: Reply) -> Outcome {
     let server = ModelServer::start().await;
     ask_config(&ModelConfig { wire, ..config(server.reply(reply)) }).await
@@ -160,7 +160,7 @@ fn last(server: &ModelServer) -> Recorded {
     server.requests().pop().unwrap()
 }
 
-/// Kinds of the blocks of a message, or of the items of a request.
+/// Types of the blocks of a message, or of the items of a request.
 fn kinds(parts: &Value) -> Vec<String> {
     parts.as_array().unwrap().iter().map(|part| part["type"].as_str().unwrap().to_owned()).collect()
 }
@@ -177,7 +177,7 @@ fn result(id: &str, text: &str) -> Message {
     Message::Tool { call_id: CallId::from(id.to_owned()), name: "now".to_owned(), text: text.to_owned() }
 }
 
-/// Checks what comes of a reply to a model that has taken everything before, and how many requests it takes.
+/// Checks the failure after a reply to a model that accepted everything before, and the number of requests.
 async fn check_failure(wire: Wire, reply: Reply, kind: ErrorKind, requests: usize, words: &str, hint: &str) {
     let server = ModelServer::start().await;
     server.reply(Reply::text("Hi")).default_reply(reply);
@@ -189,7 +189,7 @@ async fn check_failure(wire: Wire, reply: Reply, kind: ErrorKind, requests: usiz
     assert!(outcome.hint.as_deref().unwrap_or_default().contains(hint), "{hint}: {outcome:?}");
 }
 
-/// Asks a server whose script is ready, with the usual configuration.
+/// Sends a request to a server with a prepared script, with the usual configuration.
 async fn ask_server(server: &ModelServer) -> Outcome {
     ask_config(&config(server)).await
 }

@@ -1,10 +1,10 @@
-//! What a server sent beside words and calls: kept, sent back to it as it came, and to nobody else.
+//! Additional data of an answer: stored, sent back unchanged to its server, and to no other.
 
 use agentd_core::origin::MAX_SERVER_FIELDS;
 
 use super::{anthropic::answered, *};
 
-/// An event with this delta.
+/// Event with this delta.
 fn event(delta: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{delta}}}]}}"#)
 }
@@ -49,7 +49,7 @@ async fn an_error_in_an_array_and_a_line_of_an_older_server_are_errors_like_othe
     let overloaded = r#"[{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]"#;
     let line = r#"{"code":500,"message":"the slot is out of memory","type":"server_error"}"#;
     let stream = |body: &str| Reply::status(200, body).header("content-type", "text/event-stream");
-    // A 500 may be a refusal of the tools, so it is asked once more without their field.
+    // A 500 may be a refusal of the tools, so it is retried once without their field.
     for (reply, words, requests) in [
         (Reply::status(200, overloaded), "The model is overloaded.", 2),
         (stream(&format!("data: {overloaded}\n\n")), "The model is overloaded.", 2),

@@ -1,4 +1,4 @@
-//! Answers that come well, in all the ways in which servers send them.
+//! Successful answers in all formats of servers.
 
 use agentd_testkit::model_server::{UsagePlace, fast_text};
 use proptest::prelude::*;

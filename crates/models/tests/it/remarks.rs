@@ -1,8 +1,8 @@
-//! Remarks of servers on a request: they are asked for where they are known, and never a reason to fail.
+//! Servers' remarks on a request: requested where supported, and never a reason to fail.
 
 use super::*;
 
-/// A reply whose head has these fields.
+/// Reply whose head has these fields.
 fn with_head(head: Value) -> Reply {
     Reply { head: head.as_object().unwrap().clone(), ..Reply::text("Hello.") }
 }
@@ -32,7 +32,7 @@ async fn anthropic_is_told_which_answer_was_the_last_one_and_says_why_its_cache_
     assert_eq!(told, expected.map(|(reason, tokens)| (reason.to_owned(), tokens)));
     assert_eq!(last(&server).body["diagnostics"], json!({"previous_message_id": "msg_1"}));
 
-    // A request without tools is no part of the conversation, and another session is another one.
+    // A request without tools is not part of the conversation, and another session is separate.
     server.reply(with_head(json!({"id": "msg_aside"})));
     let aside = ModelRequest { tools: Arc::default(), ..request.clone() };
     ask(&model, aside).await;

@@ -1,4 +1,4 @@
-//! When a call is tried again, and when not: before its answer, after it has begun, and where a server needs time.
+//! When calls are retried: before the answer, after it has started, and while a server loads its model.
 
 use super::*;
 
@@ -22,7 +22,7 @@ async fn it_is_given_up_after_the_configured_tries() {
     let server = ModelServer::start().await;
     server.default_reply(Reply::refusal(500, "oh dear"));
     let outcome = ask_config(&ModelConfig { retries: 2, ..config(&server) }).await;
-    // And once more with the tools in the text.
+    // And one attempt with the tools in the text.
     assert_eq!((outcome.kind(), outcome.retries.len(), server.requests().len()), (Some(ErrorKind::Provider), 3, 4));
 }
 
@@ -88,7 +88,7 @@ async fn a_limit_of_tokens_in_a_minute_is_waited_for_and_is_no_full_window() {
     }
     server.reply(Reply::refusal(413, LARGE).header("retry-after", "0.04"));
     assert!(ask(&model, request("Hi")).await.retries[0].1 >= 40);
-    // Where it stays so, that is what is told.
+    // If the error persists, it is reported.
     server.reply(Reply::refusal(413, LARGE)).reply(Reply::refusal(413, LARGE));
     let outcome = ask(&model, request("Hi")).await;
     assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::RateLimited), 1));

@@ -1,4 +1,4 @@
-//! OpenAI's Responses: what is asked, and all that may come back.
+//! OpenAI's Responses API: requests, and all kinds of answers.
 
 use agentd_models::{Effort, Thinking};
 use secrecy::SecretString;
@@ -13,7 +13,7 @@ async fn ask_responses(server: &ModelServer) -> Outcome {
     ask_config(&responses_config(server)).await
 }
 
-/// Events with their numbers.
+/// Events with sequence numbers.
 fn numbered(events: &[Value]) -> Reply {
     let events = events.iter().enumerate().map(|(number, event)| {
         let mut event = event.clone();
@@ -23,7 +23,7 @@ fn numbered(events: &[Value]) -> Reply {
     Reply::events(events)
 }
 
-/// A stream of these events between the first and the last.
+/// Stream of these events between the first and the last one.
 fn stream(events: &[Value]) -> Vec<Value> {
     let created = json!({"type": "response.created", "response": {"status": "in_progress", "output": []}});
     let usage = json!({"input_tokens": 10, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 4}});
@@ -56,7 +56,7 @@ fn thought(id: &str) -> Value {
     json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": "gAAA/\u{e9}="})
 }
 
-/// The part of an answer that is kept.
+/// The stored part of an answer.
 fn stored(outcome: &Outcome) -> Value {
     serde_json::from_str(outcome.whole.as_ref().unwrap().blocks.as_ref().unwrap()).unwrap()
 }
@@ -165,7 +165,7 @@ async fn items_that_come_whole_at_the_end_or_before_they_begin_are_understood() 
     let response = json!({"object": "response", "status": "completed", "output": whole, "usage": usage});
     let at_end = json!({"type": "response.completed", "response": response});
     let all_done: Vec<Value> = whole.iter().cloned().zip(0..).map(|(item, index)| done(index, item)).collect();
-    // Pieces without the beginning of their items, and items without a number.
+    // Pieces without the start of their items, and items without a number.
     let piece = json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{}"});
     let bare = |item: &Value| json!({"type": "response.output_item.done", "item": item});
     for events in [
@@ -210,14 +210,14 @@ async fn a_missing_event_is_a_cut_stream_and_a_repeated_one_is_nothing() {
     let outcome = ask_config(&config).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::CutStream));
     assert!(outcome.message().contains("event 3 of the answer"), "{outcome:?}");
-    // Without its end it is cut as well.
+    // Without its end, the stream is cut too.
     server.reply(without(all.len() - 1));
     assert_eq!(ask_config(&config).await.kind(), Some(ErrorKind::CutStream));
     let mut twice = all.clone();
     twice.insert(4, all[3].clone());
     server.reply(Reply::events(twice));
     assert_eq!(ask_config(&config).await.text, "one two three");
-    // A server that numbers nothing, and one that numbers all alike.
+    // A server without numbers, and one with identical numbers.
     for number in [json!(null), json!(0)] {
         let events = events.iter().map(|event| {
             let mut event = event.clone();
@@ -274,7 +274,7 @@ async fn an_answer_goes_back_as_it_came_to_its_model_alone() {
     assert_eq!(sent.body["input"][2]["phase"], "commentary");
     assert!(sent.body["input"][6]["phase"].is_null());
 
-    // Other words before it change nothing, another model or none of its thoughts do.
+    // Other text before it changes nothing. Another model, or a model that gets no reasoning, does.
     let mut changed = back.clone();
     changed.messages[1] = Message::User { text: "Hello".to_owned() };
     ask(&model, changed).await;
@@ -291,7 +291,7 @@ async fn an_answer_goes_back_as_it_came_to_its_model_alone() {
 async fn thoughts_go_back_only_in_front_of_what_they_came_with() {
     let server = ModelServer::start().await;
     let model = connect(&responses_config(&server)).unwrap();
-    // The limit cuts the second call, so its thoughts stay here, and those at the end.
+    // The limit cuts the second call, so its reasoning is not sent back, nor is that at the end.
     let mut cut = stream(&[
         done(0, thought("rs_1")),
         done(1, call("call_1", "now", "{}")),

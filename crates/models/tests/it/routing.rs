@@ -1,4 +1,4 @@
-//! Which model serves which slot.
+//! Tests of the mapping of slots to models.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Tools for models whose wire carries none; and thoughts and calls that a server leaves in the words, where calls are native.
+//! Tools for models whose wire has none, and reasoning and calls that a server leaves in the text.
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn a_call_out_of_a_cut_answer_does_not_run() {
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
-/// What comes of words, cut as the network likes.
+/// Outcome of a text in random pieces, with native calls.
 async fn said_natively(words: &str) -> Outcome {
     ask_over(Wire::OpenAi, Reply::deltas(words.split_inclusive(['>', ' ']))).await
 }

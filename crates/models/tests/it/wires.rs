@@ -1,8 +1,8 @@
-//! What wires have in common, each in its own form.
+//! Common behaviour of the wires, each in its own format.
 
 use super::*;
 
-/// The words of each part of a conversation.
+/// Text of each part of a conversation.
 fn words(body: &Value) -> Vec<String> {
     let items = ["messages", "input"].iter().find_map(|key| body[*key].as_array()).unwrap();
     let parts =

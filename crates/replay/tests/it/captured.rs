@@ -1,4 +1,4 @@
-//! A recording out of the events of a journal, and what it plays.
+//! Recordings from the events of a journal, and their replay.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Journal {
         journal
     }
 
-    /// Adds a fact as it stands in a journal.
+    /// Adds a fact in the form of a journal.
     fn add(&mut self, fact: Value) {
         self.push(serde_json::from_value(fact).unwrap());
     }
@@ -88,7 +88,7 @@ fn call(name: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: name.to_owned(), arguments: "{\"a\":1}".to_owned() }
 }
 
-/// Two answers: thoughts, words and a call, then words alone.
+/// Two answers: reasoning, text and a call, then only text.
 fn two_answers() -> CapturedSession {
     let mut journal = Journal::new();
     let thoughts = journal.begin(thought("hm"));

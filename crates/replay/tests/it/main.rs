@@ -1,4 +1,4 @@
-//! Recordings through their public face.
+//! Tests of recordings through the public interface.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

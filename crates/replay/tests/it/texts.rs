@@ -1,4 +1,4 @@
-//! The text of a recording: what is written is read again, and whatever is read is answered.
+//! The text format of recordings: round trips, and requests answered from any text that can be read.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Reading of an object as a call, and of a text that is nothing but calls; and spellings of calls that models write and their servers
-//! should have read. Pure.
+//! Parsing of objects as calls, and of texts that consist only of calls. Also call formats of models that their servers
+//! should have parsed. Pure.
 
 use std::{borrow::Cow, collections::BTreeMap, iter};
 
@@ -8,29 +8,29 @@ use serde_json::value::RawValue;
 
 use crate::answer::RawCall;
 
-/// The longest name that an unknown tool may have.
+/// Maximum length of an unknown tool's name.
 const MAX_NAME: usize = 64;
 
-/// The bytes that may stand before the first key or the code of a fence.
+/// Maximum number of bytes before the first key of an object, or before the code of a fence.
 pub(super) const MAX_OPENING: usize = 1 << 10;
 
-/// The mark of a fence.
+/// Mark of a fence.
 pub(super) const FENCE: &str = "```";
 
-/// Keys with which the object of a call begins, where an answer that is only JSON must not wait for its end.
+/// First keys of a call's object. Other JSON answers are not held back until their end.
 const KEYS: [&str; 9] =
     ["name", "tool", "tool_name", "function", "type", "arguments", "args", "parameters", "function_call"];
 
-/// Keys whose text is the name of a tool.
+/// Keys whose value is the name of a tool.
 const NAME_KEYS: [&str; 4] = ["tool", "name", "tool_name", "function"];
 
-/// Keys whose object is the call, in the object around it.
+/// Keys of an outer object whose value is the call.
 const WRAPPERS: [&str; 3] = ["function", "tool_call", "function_call"];
 
-/// The most objects around a call.
+/// Maximum number of objects around a call.
 const MAX_WRAPPERS: usize = 2;
 
-/// Beginnings of what models invent behind a call: results, and messages of others.
+/// Start of texts that models invent after a call: results and messages of other roles.
 const INVENTED: [&str; 7] = [
     untrusted::RESULT_BEGINS,
     "<tool_response>",
@@ -46,8 +46,8 @@ const ENDS: [&str; 8] = ["/s", "eos", "bos", "eot", "end_of_turn", "start_of_tur
 
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
-/// Reads a balanced object as a call if it names a tool of the list, or has a name, arguments and nothing foreign. So the
-/// model learns that there is no such tool, while JSON in prose stays prose.
+/// Parses a balanced object as a call if it names a known tool, or has only a name, arguments and harmless keys. The
+/// latter tells the model that the tool does not exist, while JSON in prose stays prose.
 pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     read_strict(object, tools).or_else(|| {
         let repaired = repair(object)?;
@@ -55,12 +55,12 @@ pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     })
 }
 
-/// The known tool that the beginning of an object names.
+/// The known tool named at the start of an object.
 pub(super) fn begun(object: &str, tools: &[ToolSpec]) -> Option<String> {
     names_in(object).find(|name| is_known(name, tools)).map(str::to_owned)
 }
 
-/// Texts of the first keys that name a tool.
+/// Values of the first keys that name a tool.
 pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
     NAME_KEYS.into_iter().filter_map(move |key| {
         let (_, rest) = text.split_once(&format!("\"{key}\""))?;
@@ -74,7 +74,7 @@ pub(super) fn is_known(name: &str, tools: &[ToolSpec]) -> bool {
     tools.iter().any(|tool| tool.name == name)
 }
 
-/// Answer of the first key to whether an object may be a call; `None` while more of the key has to come.
+/// True if the first key allows the object to be a call; `None` if more of the key is needed.
 pub(super) fn may_begin(object: &str, with_any_key: bool) -> Option<bool> {
     let key = object[1..].trim_start();
     if object.len() - key.len() > MAX_OPENING {
@@ -91,8 +91,8 @@ pub(super) fn may_begin(object: &str, with_any_key: bool) -> Option<bool> {
     }
 }
 
-/// The first call of a text that is nothing but calls, with marks, fences and what the model invents around them.
-/// `is_whole` is true if no words are before it. The error is the place of something else.
+/// The first call of a text that consists only of calls, with marks, fences and invented text around them. `is_whole`
+/// is true if no text precedes it. The error is the position of other content.
 pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Result<RawCall, usize> {
     let (mut rest, mut first, mut is_fenced) = (text, None, false);
     while let Some(letter) = rest.chars().next() {
@@ -103,7 +103,7 @@ pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Resu
             is_fenced = !is_fenced;
             match is_fenced {
                 true if inner.starts_with('{') => inner,
-                // Its beginning was in the prompt.
+                // Its opening fence was in the prompt.
                 true if is_whole && inner.is_empty() => {
                     is_fenced = false;
                     inner
@@ -128,13 +128,13 @@ pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Resu
     first.filter(|_| rest.is_empty()).ok_or(text.len() - rest.len())
 }
 
-/// The code behind the opening of a fence.
+/// The code after the label of a fence.
 pub(super) fn without_label(code: &str) -> &str {
     code.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')).trim_start()
 }
 
-/// The text behind a tag of models, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`. Other tags may quote what they
-/// enclose.
+/// The text after a tag of models, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`. Other tags may quote their
+/// content.
 pub(super) fn without_tag(text: &str) -> Option<&str> {
     let closing = match text.chars().next()? {
         '<' => '>',
@@ -148,7 +148,7 @@ pub(super) fn without_tag(text: &str) -> Option<&str> {
     text[end..].strip_prefix(closing).filter(|_| is_of_models)
 }
 
-/// Progress in an object, on to behind the brace that closes it.
+/// Incremental scan for the brace that closes an object.
 #[derive(Debug, Default)]
 pub(crate) struct Balance {
     at: usize,
@@ -158,7 +158,7 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// The end of the object, of which more may have come since the last call.
+    /// The end of the object, which may have grown since the last call.
     pub(crate) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         while let Some(byte) = bytes.get(self.at) {
             self.at += 1;
@@ -197,7 +197,7 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     let known = is_known(&name, tools);
     let arguments = match arguments_key.and_then(|key| fields.get(key)) {
         Some(arguments) => arguments_of(arguments)?,
-        // A known tool without arguments; a name alone may be anybody's.
+        // A known tool without arguments. A name alone may be anything.
         None if known && (name_key == "tool" || fields.len() == 1) => "{}".to_owned(),
         None => return None,
     };
@@ -208,7 +208,7 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     })
 }
 
-/// The arguments' own bytes, out of a string if a model has quoted them.
+/// The arguments' own bytes, unquoted if the model has written them as a string.
 fn arguments_of(raw: &RawValue) -> Option<String> {
     let raw = raw.get();
     match raw.as_bytes().first()? {
@@ -229,7 +229,7 @@ fn is_unmistakable(fields: &Fields<'_>, name: &str, name_key: &str, arguments: &
         && name.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.'))
 }
 
-/// Mends what small models get wrong most often: line breaks inside of strings, and commas before a closing brace.
+/// Repairs the most frequent mistakes of small models: line breaks in strings, and trailing commas.
 fn repair(object: &str) -> Option<String> {
     let mut repaired = String::with_capacity(object.len() + 16);
     let mut in_string = false;
@@ -258,7 +258,7 @@ fn repair(object: &str) -> Option<String> {
     (repaired != object).then_some(repaired)
 }
 
-/// Beginnings of calls: of Hermes and Qwen, DeepSeek, Kimi, Mistral, LM Studio, Llama, MiniMax and gpt-oss.
+/// Start marks of calls: Hermes and Qwen, DeepSeek, Kimi, Mistral, LM Studio, Llama, MiniMax and gpt-oss.
 const MARKS: [&str; 18] = [
     "<tool_call>",
     "<tool_calls>",
@@ -280,7 +280,7 @@ const MARKS: [&str; 18] = [
     "[TOOL_CALL]",
 ];
 
-/// A mark that counts only at the beginning of an answer, for it has nothing odd in it.
+/// Mark that only counts at the start of an answer, as it may occur in ordinary text.
 const RECIPIENT: &str = "to=functions.";
 
 /// Marks before the name of a tool.
@@ -297,13 +297,13 @@ const BEFORE_NAME: [&str; 10] = [
     "to=",
 ];
 
-/// The marks that a call can begin with at this place of an answer.
+/// Marks that may start a call at this position of an answer.
 pub(super) fn marks(is_first: bool) -> impl Iterator<Item = &'static str> {
     MARKS.into_iter().chain(iter::once(RECIPIENT).filter(move |_| is_first))
 }
 
-/// The first name of a tool in a call of one of these spellings. Unknown names count, too, as a spelling has a place for
-/// them.
+/// The first tool name in a call of one of these formats. Unknown names count too, as the format defines their
+/// position.
 pub(super) fn named_in(text: &str, tools: &[ToolSpec]) -> Option<String> {
     let behind = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
@@ -317,12 +317,12 @@ pub(super) fn named_in(text: &str, tools: &[ToolSpec]) -> Option<String> {
     names.iter().find(|name| is_known(name, tools)).or(names.first()).map(|name| (*name).to_owned())
 }
 
-/// Returns true if a text is nothing but a mark, such as some servers leave before the calls that they have read.
+/// Returns true if a text is only a mark. Some servers leave one before the calls that they have parsed.
 pub(crate) fn is_mark(text: &str) -> bool {
     without_tag(text.trim()) == Some("")
 }
 
-/// The name of a tool without what the spelling of gpt-oss and others leaves in it.
+/// Name of a tool without leftovers of formats such as that of gpt-oss.
 pub(crate) fn clean_name(name: &str, tools: &[ToolSpec]) -> String {
     let stem = name.split("<|").next().unwrap_or(name).trim();
     let plain = stem.strip_prefix("functions.").unwrap_or(stem);

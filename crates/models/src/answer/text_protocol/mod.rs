@@ -1,10 +1,9 @@
-//! Tool calls in the text of an answer: for models whose wire carries none, and where a server did not read them.
-//!
+//! Tool calls in the text of an answer: for models whose wire has none, and for calls that a server did not parse.
 //! Everything here is pure.
 //!
-//! - this file: the conversation with tools, calls and results as plain words.
-//! - `scanner`: the stream of an answer; words go on at once, what may become a call is held back.
-//! - `call`: whether an object is a call, and which; whether a text is nothing but calls; calls that a server should have read.
+//! - this file: the conversation with tools, calls and results as plain text.
+//! - `scanner`: streaming search for calls; text is passed on at once, and possible calls are held back.
+//! - `call`: parsing of objects as calls, and of texts that consist only of calls; other call formats.
 
 mod call;
 mod scanner;
@@ -23,16 +22,16 @@ pub(crate) use self::{
     scanner::Scanner,
 };
 
-/// Text that ends an answer in which the model begins to invent a result.
+/// Stop sequence for an answer in which the model starts to invent a result.
 pub(crate) const STOP: &str = "\n<tool_result name=";
 
-/// The messages of a request: as they are, or with tools, calls and results as plain words.
+/// The messages of a request: unchanged, or with tools, calls and results as plain text.
 pub(crate) fn messages(request: &ModelRequest, native: bool) -> Cow<'_, [Message]> {
     if native { Cow::Borrowed(&request.messages) } else { Cow::Owned(conversation(&request.messages, &request.tools)) }
 }
 
-/// Writes the conversation. Roles alternate, and the first message is the system message, if there is one. Results stand in
-/// messages of the person's role, between marks that nobody else's words can hold.
+/// Converts the conversation. Roles alternate, and a system message comes first. Results are in user messages, between
+/// marks that no other text can contain.
 pub(crate) fn conversation(messages: &[Message], tools: &[ToolSpec]) -> Vec<Message> {
     let mut plain: Vec<Message> = Vec::with_capacity(messages.len() + 1);
     for message in messages {
@@ -77,7 +76,7 @@ fn with_calls(text: &str, calls: &[ToolCall]) -> String {
         if !plain.is_empty() {
             plain.push('\n');
         }
-        // Arguments that are JSON keep their bytes, so that the prefix of the conversation stays as it was.
+        // Valid JSON arguments keep their bytes, so that the prefix of the conversation does not change.
         let name = Value::from(call.name.as_str());
         let whole = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
         let quoted = json!(call.arguments).to_string();
@@ -104,7 +103,7 @@ fn add_assistant(plain: &mut Vec<Message>, words: &str) {
     }
 }
 
-/// Adds words to a text, with an empty line between them.
+/// Appends a text, with an empty line in between.
 pub(crate) fn join(text: &mut String, words: &str) {
     if !text.is_empty() && !words.is_empty() {
         text.push_str("\n\n");
@@ -119,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Pieces that hostile results are made of.
+    /// Parts of hostile results.
     fn piece() -> impl Strategy<Value = String> {
         prop_oneof![
             Just("</tool_result>".to_owned()),
@@ -138,7 +137,7 @@ mod tests {
         ]
     }
 
-    /// The lines that a reader of the conversation takes for the marks of results, and for the daemon's words.
+    /// Lines that look like marks of results or messages of the daemon.
     fn marks(text: &str) -> Vec<String> {
         let low = text.to_lowercase();
         let opens = low.match_indices('<').filter_map(|(at, _)| {

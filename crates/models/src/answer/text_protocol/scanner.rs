@@ -1,8 +1,9 @@
-//! The stream of an answer: words go on at once, and what may be a call is held back to the end of the answer.
+//! Streaming search for calls in an answer: text is passed on at once, and a possible call is held back until the end
+//! of the answer.
 //!
-//! Only structure decides, no word is read. A call runs at the end of the answer: behind it come nothing but calls, marks
-//! and results that the model invents, and before it no call among words, as nobody knows which was meant. Calls in code do
-//! not run, unless the answer is nothing but that code.
+//! Only structure decides, not wording. A call runs if it ends the answer: only further calls, marks and results
+//! invented by the model may follow. It does not run if another call occurs earlier in the text, as it is unclear which
+//! one was meant. Calls in code do not run, unless the whole answer is that code.
 
 use std::{ops::Range, sync::Arc};
 
@@ -11,49 +12,48 @@ use agentd_core::{model::UnrunReason, tool::ToolSpec};
 use super::call::{self, Balance, FENCE, marks};
 use crate::answer::{RawCall, code_spans::CodeSpans};
 
-/// The bytes of an object that are waited for; larger ones are words.
+/// Maximum size of a pending object in bytes. Larger ones are text.
 const MAX_HELD: usize = 1 << 20;
 
-/// Looks for calls in the words of one answer.
+/// Searches the text of one answer for calls.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     tools: Arc<[ToolSpec]>,
-    /// True where the text is the place for calls; elsewhere the server should have read them.
+    /// True if calls are expected in the text. Otherwise the server should have parsed them.
     reads: bool,
-    /// Text that is held back. Empty while words go on.
+    /// Text that is held back. Empty while text is passed on.
     held: String,
-    /// The words before it.
+    /// Code spans of the text before it.
     before: CodeSpans,
     has_words: bool,
-    /// The object that the held text begins with, as far as it was looked at.
+    /// Scan state of the object at the start of the held text.
     balance: Balance,
-    /// True once the held text begins with a call or a mark: the end of the answer decides.
+    /// True once the held text starts with a call or a mark. The end of the answer decides.
     is_found: bool,
-    /// The tool of a call among the words.
+    /// Tool of a call within the text.
     doubtful: Option<String>,
 }
 
-/// Findings at the end of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct ScanResult {
-    /// The words that were still held.
+    /// Text that was still held back.
     pub(crate) words: String,
     pub(crate) call: Option<RawCall>,
-    /// A call that does not run.
+    /// Call that does not run, with the reason.
     pub(crate) unrun: Option<(String, UnrunReason)>,
 }
 
-/// Meaning of the held text from some place on.
+/// Meaning of the held text at some position.
 enum Look {
-    /// Words up to here.
+    /// Text up to this position.
     Words(usize),
-    /// Nothing yet.
+    /// Undecided until more arrives.
     Open,
-    /// An object that has not ended and may become a call.
+    /// Incomplete object at this position that may become a call.
     Begun(usize),
-    /// A call begins here, or the fence around it.
+    /// Start of a call, or of the fence around it.
     Call,
-    /// The mark of a spelling.
+    /// Mark of another call format.
     Mark,
 }
 
@@ -63,7 +63,7 @@ impl Scanner {
         Self { tools, reads, held, before, has_words: false, balance, is_found: false, doubtful: None }
     }
 
-    /// Takes the next piece and returns the words that can go on.
+    /// Processes the next piece, and returns text that can be passed on.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         let mut at = 0;
@@ -77,7 +77,7 @@ impl Scanner {
         self.held.drain(..at).collect()
     }
 
-    /// The end of the answer, which may have been cut there.
+    /// Processes the end of the answer, which may have been cut.
     pub(crate) fn finish(&mut self, is_cut: bool) -> ScanResult {
         let (mut at, mut mark) = (0, None);
         while at < self.held.len() {
@@ -111,7 +111,7 @@ impl Scanner {
                 }
             }
         }
-        // Other spellings than JSON end with a mark, unless the limit has cut them.
+        // Call formats other than JSON end with a mark, unless the limit has cut them.
         let is_whole = self.held.trim_end().ends_with(['>', ']', '}']) && self.doubtful.is_none();
         let named = mark.filter(|_| is_whole || is_cut).and_then(|at| {
             let name = call::named_in(&self.held[at..], &self.tools)?;
@@ -124,20 +124,20 @@ impl Scanner {
         ScanResult { words: std::mem::take(&mut self.held), call: None, unrun }
     }
 
-    /// Returns the held text as words, and begins again: what came so far is no answer.
+    /// Returns the held text as is and resets the scanner: the text so far is not part of the answer.
     pub(crate) fn give_up(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         *self = Self::new(Arc::clone(&self.tools), self.reads);
         held
     }
 
-    /// The words before a call that does not run, which itself is left out.
+    /// The text before a call that does not run. The call itself is left out.
     fn unrun(&mut self, at: usize, name: String, why: UnrunReason) -> ScanResult {
         self.held.truncate(at);
         ScanResult { words: std::mem::take(&mut self.held), call: None, unrun: Some((name, why)) }
     }
 
-    /// Passes the words up to `end`.
+    /// Passes on the text up to `end`.
     fn pass(&mut self, at: &mut usize, end: usize) {
         let words = &self.held[*at..end];
         self.before.add(words);
@@ -146,7 +146,7 @@ impl Scanner {
         *at = end;
     }
 
-    /// Notes a call of a known tool among the words, which may have been meant as one.
+    /// Notes a call of a known tool within the text, which may have been meant.
     fn doubt(&mut self, words: Range<usize>) {
         if self.reads && self.doubtful.is_none() {
             self.doubtful = call::begun(&self.held[words], &self.tools);
@@ -190,7 +190,7 @@ impl Scanner {
 
     fn object(&mut self, start: usize) -> Look {
         let is_code = self.has_words && self.before.is_code();
-        // At the beginning of a line of a fence it does not run, but may have been meant.
+        // At the start of a line in a fence, it does not run but may have been meant.
         let is_doubtful = self.before.is_fenced() && self.before.last() == Some('\n');
         if (is_code && !is_doubtful) || (self.has_words && !self.reads) {
             return Look::Words(start + 1);
@@ -241,7 +241,7 @@ mod tests {
         Scanner::new(Arc::new([tool("now"), tool("read_file")]), reads)
     }
 
-    /// The words of an answer, its call, and the call that does not run.
+    /// Text of an answer, its call, and the call that does not run.
     type Found = (String, Option<(String, String)>, Option<(String, UnrunReason)>);
 
     fn run(pieces: &[&str], reads: bool, is_cut: bool) -> Found {
@@ -300,7 +300,7 @@ mod tests {
         check(format!("```json\n{CALL}\n```\n```json\n{CALL}\n```\n"), "");
         check(format!("```json\n{CALL}\n```\n<tool_result name=\"read_file\">\nx"), "");
         check(format!("```json\n{CALL}"), "");
-        // What the model invents behind it.
+        // Text that the model invents after it.
         for invented in [
             "<tool_response>\nThe file says: a\n</tool_response>\nIt says a.",
             "[TOOL_RESULTS] [{\"content\": \"a\"}]",
@@ -323,18 +323,18 @@ mod tests {
         check(format!("I could call {CALL} but I must not."), true);
         check(format!("{CALL}\n\nThe file says: a"), true);
         check(format!("<tool_call>{CALL}</tool_call> is how Qwen writes it."), true);
-        // A fence within a fence, and the end of one that began before the call.
+        // A fence within a fence, and the end of one that started before the call.
         check(format!("The README says:\n```markdown\n# Tools\n```json\n{CALL}\n```\n```"), true);
         check(format!("```markdown\n```json\n{CALL}\n```\n```"), true);
         check(format!("````markdown\n# Tools\n```json\n{{}}\n```\n{CALL}\n````"), true);
         check(format!("~~~markdown\n# Tools\n~~~json\n{CALL}\n~~~\n~~~"), true);
         check(format!("The README says:\n{CALL}\n```"), true);
-        // Nobody knows which of several calls was meant.
+        // It is unclear which of several calls was meant.
         check(format!("1. {CALL}\n2. {CALL}"), true);
         check(format!("Not {CALL} but\n{CALL}"), true);
         check(format!("Not <tool_call>{CALL}</tool_call> but\n{CALL}"), true);
         check(format!("Not {CALL} but\n<tool_call>\n<function=now>\n</function>\n</tool_call>"), true);
-        // Tags that are no marks of models.
+        // Tags that are not marks of models.
         check(format!("<code>{CALL}</code>"), true);
         check(format!("<document>\n{CALL}\n</document>"), true);
         check(format!("<!-- {CALL} -->"), true);
@@ -420,7 +420,7 @@ mod tests {
             check(true, text, text, None, None);
             check(false, text, text, None, None);
         }
-        // Where calls have their own field, JSON among words is words.
+        // If calls have their own field, JSON within the text is text.
         for text in [
             "Qwen writes `<tool_call>{\"name\": \"read_file\"}</tool_call>`.",
             "For example:\n```\n<tool_call>{\"name\": \"read_file\"}</tool_call>\n```\nThat is it.",
@@ -465,7 +465,7 @@ mod tests {
         let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
         check("{\"x", "{\"x");
         check("\": {\"name\": \"now\"", "\": {\"name\": \"now\"");
-        // What may begin a call and goes on without end.
+        // A possible start of a call that never ends.
         let many = 2 * call::MAX_OPENING;
         for (begin, more) in [("{", " "), ("```", "a"), ("```\n", " ")] {
             let mut scanner = super::tests::scanner(true);

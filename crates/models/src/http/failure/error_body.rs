@@ -1,8 +1,8 @@
-//! A server's error, out of the many shapes of error bodies: its words, and their meaning; and headers beside it: the request's name,
-//! and when to come again, which some say only in their message.
+//! Parsing of error bodies in their many formats: message and cause. Also related headers: the request ID and the time
+//! to retry, which some servers only give in the message.
 //!
-//! The size of a model's window is named where a request does not fit. Some servers repeat in their error the request, so only the
-//! error itself is read, up to its first quotation, and where it names two windows, nothing is learnt.
+//! If a request does not fit the context window, the error may name its size. Some servers repeat the request in their
+//! error. So only the error itself is read, up to its first quotation, and nothing is learnt if it names two windows.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use serde_json::Value;
 
 use crate::http::{failure::UNKNOWN, target::Target};
 
-/// The longest part of a server's words that a message carries, in characters.
+/// Maximum length of a server's text in a message, in characters.
 const MAX_EXCERPT: usize = 400;
 
-/// The longest part of a server's words that is looked through, in characters.
+/// Maximum length of a server's text that is searched, in characters.
 const MAX_WORDS: usize = 2_000;
 
-/// Kinds of errors that the status alone does not show.
+/// Causes of errors that the status alone does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Only a person can clear it, who gives more money or leave to spend it.
+    /// Money or quota is exhausted. Only a human can resolve it.
     Spent,
-    /// The key is wrong.
+    /// The key is invalid.
     Key,
-    /// More was asked than the provider takes, of late.
+    /// The rate limit is exceeded.
     Rate,
-    /// The same, counted by the minute: it may speak of tokens, but is no sign of a full window.
+    /// A limit per minute is exceeded. The message may mention tokens, but this is not a full window.
     Minute,
-    /// The server loads its model.
+    /// The server is loading its model.
     Loading,
-    /// The model has spoilt its answer by chance.
+    /// The model wrote an invalid answer by chance.
     Spoilt,
     /// The request does not fit the window.
     Window,
 }
 
 impl Cause {
-    /// Returns true if an error of that status can have this cause, whatever its words.
+    /// Returns true if an error with this status can have the cause, regardless of its text.
     fn fits(self, status: u16) -> bool {
         match self {
             Self::Spent => matches!(status, UNKNOWN | 400 | 401 | 403 | 412 | 429),
@@ -51,7 +51,7 @@ impl Cause {
     }
 }
 
-/// Signs of these causes: parts of codes and types, and wordings of messages. The first row that fits counts.
+/// Signs of causes: parts of codes and types, and phrases in messages. The first matching row applies.
 const SIGNS: [(Cause, &str, &str); 6] = [
     (
         Cause::Minute,
@@ -78,15 +78,15 @@ const SIGNS: [(Cause, &str, &str); 6] = [
     ),
 ];
 
-/// Places of codes and reasons below an error.
+/// Further locations of codes and reasons within an error.
 const CODES: [&str; 6] =
     ["/error_code", "/reason", "/details/error_code", "/details/0/reason", "/errors/0/reason", "/innererror/code"];
 
-/// The wording of a request that alone is more than a minute's limit.
+/// Phrase for a request that alone exceeds a limit per minute.
 const TOO_LARGE: &str = "request too large";
 
-/// Parts of codes and types of errors in the middle of an answer, and the status of each before an answer. All others are
-/// the server's own trouble.
+/// Parts of codes and types of errors within an answer, with the equivalent HTTP status. All others are trouble of the
+/// server.
 const STATUSES: [(&str, u16); 11] = [
     ("rate_limit", 429),
     ("invalid", 400),
@@ -101,29 +101,29 @@ const STATUSES: [(&str, u16); 11] = [
     ("api_error", 500),
 ];
 
-/// A server's error.
+/// Parsed error of a server.
 pub(super) struct ServerError {
     pub(super) body: Vec<u8>,
-    /// Its message with its code or type, for people.
+    /// Message with its code or type, for display.
     pub(super) words: String,
-    /// Its codes and types, in lower case.
+    /// Codes and types, in lower case.
     codes: String,
-    /// Its message up to the first quotation, in lower case. Quotations, and JSON of other forms, may repeat the request.
+    /// Message up to the first quotation, in lower case. Quotations and other JSON may repeat the request.
     plain: String,
-    /// All of it: what does not fit the window is only asked again in a smaller form.
+    /// The complete message. Used for signs of a full window, where a false positive only leads to a smaller retry.
     message: String,
-    /// The status that it names.
+    /// Status named in the error.
     number: Option<u16>,
-    /// The wait that it asks for.
+    /// Wait that the error requests.
     pub(super) wait: Option<Duration>,
-    /// The time at which there is more again of what is used up.
+    /// Time at which an exhausted quota is renewed.
     pub(super) reset: Option<Timestamp>,
-    /// Anthropic's name of the request.
+    /// Request ID in Anthropic's error body.
     pub(super) request_id: Option<String>,
 }
 
 impl ServerError {
-    /// Reads an error. Of one that a gateway passes on, the words are those of the provider behind it.
+    /// Parses an error. If a gateway forwards a provider's error, the text is that of the provider.
     pub(super) fn read(body: &[u8]) -> Self {
         let outer = Self::read_one(body.to_owned());
         let Some(inner) = upstream(body).map(Self::read_one) else { return outer };
@@ -154,7 +154,7 @@ impl ServerError {
             (message, label) => message.or(label).unwrap_or_else(|| text.to_owned()),
         };
         let places = CODES.map(|place| error.pointer(place));
-        // Some send a code where others have all of the error.
+        // Some servers send a code in place of the error object.
         let bare = Some(error).filter(|error| error.as_str().is_some_and(|text| !text.contains(char::is_whitespace)));
         let codes: Vec<String> = [kind, code, bare].into_iter().chain(places).flatten().map(text_of).collect();
         let codes = codes.join(" ").to_lowercase();
@@ -165,33 +165,33 @@ impl ServerError {
         let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
         let now = Timestamp::now();
         let reset = [error, &json].into_iter().find_map(|place| reset(place, now));
-        // Google's form of it.
+        // Google's format of the wait.
         let delays = || error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
         let wait = wait_in(&plain).or_else(|| Duration::try_from(delays()?.parse::<SignedDuration>().ok()?).ok());
         Self { words, codes, plain, message, number, wait, reset, request_id, body }
     }
 
-    /// Returns true if the request alone is more than a minute's limit.
+    /// Returns true if the request alone exceeds a limit per minute.
     pub(super) fn is_too_large(&self, status: u16) -> bool {
         status == 413 || self.plain.contains(TOO_LARGE)
     }
 
-    /// The status of an error in the middle of an answer, as far as it names one.
+    /// Status of an error within an answer, if it names one.
     pub(super) fn status(&self) -> Option<u16> {
         let named = || STATUSES.iter().find(|(part, _)| self.codes.contains(part)).map(|(_, status)| *status);
-        // Some providers number their errors in their own way.
+        // Some providers use their own error numbers.
         self.number.filter(|number| (400..600).contains(number)).or_else(named)
     }
 
-    /// Its cause, if that is known.
+    /// Cause of the error, if known.
     pub(super) fn cause(&self, status: u16) -> Option<Cause> {
         let has = |text: &str, signs: &str| signs.split("; ").any(|sign| !sign.is_empty() && text.contains(sign));
-        // Cerebras counts its limits of a day under the same codes.
+        // Cerebras uses the same codes for its daily limits.
         let is_of_day = self.codes.contains("_quota_exceeded") && self.plain.contains("per day");
         let is_it = |(cause, codes, wordings): &&(Cause, &str, &str)| {
             let text = if *cause == Cause::Window { &self.message } else { &self.plain };
             let is_known = has(&self.codes, codes) || has(text, wordings);
-            // Gemini calls a limit of a minute a quota, too: only that passes by itself.
+            // Gemini calls a limit per minute a quota too. Only that one names a wait, and ends without user action.
             is_known
                 && cause.fits(status)
                 && (*cause != Cause::Spent || self.wait.is_none())
@@ -201,7 +201,7 @@ impl ServerError {
             402 => Some(Cause::Spent),
             403 if self.plain.contains("quota exceeded") && self.wait.is_some() => Some(Cause::Rate),
             403 if self.plain.contains("quota exceeded") => Some(Cause::Spent),
-            // The key is right, and another model may be asked with it.
+            // The key is valid, and can be used with another model.
             403 if self.codes.contains("model_not_found") => None,
             401 | 403 => Some(Cause::Key),
             413 => Some(Cause::Window),
@@ -212,7 +212,7 @@ impl ServerError {
     }
 }
 
-/// The error of the provider behind a gateway, which repeats it below its own (OpenRouter).
+/// The provider's error within that of a gateway (OpenRouter).
 fn upstream(body: &[u8]) -> Option<Vec<u8>> {
     let json = unwrapped(serde_json::from_slice(body).ok()?);
     match json.pointer("/error/metadata/raw")? {
@@ -230,7 +230,7 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A short, printable, single line of somebody else's words, without our key in it.
+/// A short, printable, single-line excerpt of untrusted text, without our key.
 pub(crate) fn excerpt(target: &Target, text: &str) -> String {
     let mut out = String::new();
     let text: String = text.chars().take(MAX_EXCERPT * 4).collect();
@@ -245,19 +245,19 @@ pub(crate) fn excerpt(target: &Target, text: &str) -> String {
     out
 }
 
-/// Words before the time that a provider asks to wait.
+/// Phrases before the time that a provider asks to wait.
 const WAITS: [&str; 4] = ["try again in ", "retry in ", "try again after ", "retry after "];
 
-/// The longest wait that is read: a day.
+/// Maximum wait that is accepted: a day.
 const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
-/// The server's own name of a request, by which its people find it.
+/// The server's request ID, for its support.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
     let of = |name: &str| headers.get(name)?.to_str().ok().map(str::trim).filter(|id| !id.is_empty());
     of("request-id").or_else(|| of("x-request-id"))
 }
 
-/// The wait that a server asked for: seconds, milliseconds, or a date that is compared with the server's own clock.
+/// Wait requested by a server: seconds, milliseconds, or a date relative to the server's own clock.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str| text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -273,20 +273,20 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// The wait until a limit counts anew, as OpenRouter names it: in milliseconds since 1970.
+/// Wait until a limit is reset, as given by OpenRouter in milliseconds since 1970.
 pub(super) fn limit_reset(headers: &HeaderMap) -> Option<Duration> {
     let until = headers.get("x-ratelimit-reset")?.to_str().ok()?.trim().parse().ok()?;
     let until = Timestamp::from_millisecond(until).ok().filter(|_| until > MILLISECONDS)?;
     Duration::try_from(until.duration_since(Timestamp::now())).ok()
 }
 
-/// The number from which one names a time in milliseconds since 1970; below it, in seconds.
+/// Threshold above which a time is in milliseconds since 1970. Smaller ones are in seconds.
 const MILLISECONDS: i64 = 100_000_000_000;
 
-/// The longest time until a quota is filled up again that is believed: a year, and a little more.
+/// Maximum time in seconds until a quota is renewed: a bit more than a year.
 const MAX_RESET: i64 = 400 * 86_400;
 
-/// The time at which an error says that there is more again: in seconds since 1970, as a date, or in seconds from now.
+/// Time at which an exhausted quota is renewed: in seconds since 1970, as a date, or in seconds from now.
 fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
     let number = |name: &str| {
         let value = error.get(name)?;
@@ -300,13 +300,14 @@ fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
     is_ahead.then(|| Timestamp::from_second(at).ok()).flatten()
 }
 
-/// The time at which a server that takes no more requests asks to try again. A wait of seconds is sent with every error.
+/// Time at which a server that accepts no more requests asks to retry. Short waits are ignored, as they come with every
+/// error.
 pub(super) fn retry_at(headers: &HeaderMap) -> Option<Timestamp> {
     let wait = retry_after(headers).filter(|wait| wait.as_secs() >= 60)?;
     Timestamp::now().checked_add(SignedDuration::try_from(wait).ok()?).ok()
 }
 
-/// The wait that a message in lower case asks for, such as `7.66s`, `820ms`, `1m2.5s` or `30 seconds`.
+/// The wait in a lower-case message, such as `7.66s`, `820ms`, `1m2.5s` or `30 seconds`.
 fn wait_in(message: &str) -> Option<Duration> {
     let (_, rest) = WAITS.iter().find_map(|wait| message.split_once(wait))?;
     let words: Vec<&str> = rest.split_whitespace().take(4).collect();
@@ -315,7 +316,7 @@ fn wait_in(message: &str) -> Option<Duration> {
     Duration::try_from(wait).ok().filter(|wait| *wait <= MAX_WAIT)
 }
 
-/// Names of a window: the number right behind one is its size.
+/// Names of a window that are followed by its size.
 const NAMES: [&str; 10] = [
     "context length",
     "context window",
@@ -328,21 +329,21 @@ const NAMES: [&str; 10] = [
     "`max_new_tokens` must be",
     " > ",
 ];
-/// The name of a window whose size stands right before it.
+/// Name of a window that is preceded by its size.
 const NAME_BEHIND: &str = " maximum context length";
-/// Words that may stand between the two.
+/// Words allowed between name and size.
 const BETWEEN: [&str; 7] = ["is", "of", "only", "size", "n_ctx", "=", "<="];
-/// Plausible windows, in tokens. In less than that nothing can be done.
+/// Plausible windows, in tokens. Smaller ones are useless.
 pub(crate) const PLAUSIBLE: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
-/// The longest message that is read, in bytes. Longer ones repeat what was sent.
+/// Maximum length of a message that is searched, in bytes. Longer ones repeat the request.
 const MAX_MESSAGE: usize = 2_000;
 
-/// The window that the body of an error names, or the error in the middle of a stream.
+/// The window named in the body of an error, or in an error within a stream.
 pub(super) fn window_in(body: &[u8]) -> Option<u64> {
     let body = unwrapped(serde_json::from_slice(body).ok()?);
     let error = body.get("error").unwrap_or(&body);
     let message = error.as_str().or_else(|| error.get("message").or_else(|| error.get("detail"))?.as_str());
-    // llama.cpp adds it in a field of its own.
+    // llama.cpp adds it in a separate field.
     let window = error.get("n_ctx").and_then(Value::as_u64).or_else(|| in_words(message?));
     window.filter(|window| PLAUSIBLE.contains(window))
 }
@@ -359,7 +360,7 @@ fn in_words(message: &str) -> Option<u64> {
     found.all(|other| other == first).then_some(first)
 }
 
-/// The error out of the array in which Gemini wraps it.
+/// The error within the array in which Gemini wraps it.
 fn unwrapped(mut body: Value) -> Value {
     match body.get_mut(0) {
         Some(first @ Value::Object(_)) => first.take(),
@@ -367,21 +368,21 @@ fn unwrapped(mut body: Value) -> Value {
     }
 }
 
-/// The words of a message up to its first quotation or data, in lower case.
+/// The text of a message up to its first quotation or data, in lower case.
 fn unquoted(message: &str) -> String {
     let is_own = |word: &&str| !begins_quotation(word) && !word.contains('{');
     let words: Vec<&str> = message.split_whitespace().take_while(is_own).collect();
     words.join(" ").to_lowercase()
 }
 
-/// The number that a text begins with, but not that of `8k`.
+/// The number at the start of a text. Numbers with a suffix such as `8k` are rejected.
 fn number(text: &str) -> Option<u64> {
     let mut words = text.split([' ', '(', ')', ':']).filter(|word| !word.is_empty());
     let number = words.find(|word| !BETWEEN.contains(word))?;
     number.trim_end_matches([',', '.', ';']).replace([',', '_'], "").parse().ok()
 }
 
-/// Returns true if a quotation begins in the word that does not end in it. Apostrophes within a word quote nothing.
+/// Returns true if a quotation starts in the word and does not end in it. Apostrophes within a word do not count.
 fn begins_quotation(word: &str) -> bool {
     let letter = char::is_alphanumeric;
     let is_apostrophe = |at: usize| word[..at].ends_with(letter) && word[at + 1..].starts_with(letter);
@@ -528,20 +529,20 @@ mod tests {
     #[test]
     fn nothing_is_learnt_from_anything_else() {
         const WORDS: &str = "This model's maximum context length is 2048 tokens.";
-        // No error that could be read.
+        // Not an error that can be parsed.
         check("", None);
         check(WORDS, None);
         check(&format!("<html><body>{WORDS}</body></html>"), None);
         check(&format!("{{\"error\": {{\"message\": \"{WORDS}"), None);
         check(&json!([WORDS]).to_string(), None);
-        // Not the message.
+        // Not in the message.
         let error = json!({"message": "it does not fit the context window", "param": WORDS, "input": WORDS,
             "request_id": 2048, "limits": {"n_ctx": 2048}});
         check(&json!({"error": error, "n_ctx": 2048, "message": WORDS, "detail": WORDS}).to_string(), None);
         check(&json!({"detail": [{"loc": ["body"], "input": WORDS}]}).to_string(), None);
         check(&json!({"error": {"message": {"maximum context length is 2048 tokens": 1}}}).to_string(), None);
         check(&json!({"error": {"message": "too long", "n_ctx": "2048"}}).to_string(), None);
-        // What was sent, repeated.
+        // Repeats the request.
         for quoted in [format!("\"{WORDS}\""), format!("'{WORDS}'"), format!("`{WORDS}`"), format!("“{WORDS}”")] {
             check_message(&format!("the prompt is too long for the context window: {quoted}"), None);
         }
@@ -558,7 +559,7 @@ mod tests {
         check_message("the context window takes temperature must be <= 2000", None);
         check_message("maximum context length is 8k tokens", None);
         check_message("maximum context length is 8192k tokens", None);
-        // No window.
+        // Not a plausible window.
         check_message("maximum context length is 1 token", None);
         check_message("maximum context length is 1023 tokens", None);
         check_message("maximum context length is 99999999999999999999999 tokens", None);

@@ -1,8 +1,9 @@
-//! The conversation in the order that the wire demands: the person first and last, in turns with the model; all results of a
-//! message's calls at the front of the very next one; nothing blank.
+//! The conversation in the order that the wire requires: user and assistant alternate, a user message comes first and
+//! last, and the results of a message's calls are at the start of the next message. Nothing may be blank.
 //!
-//! An answer goes back as it came, signed thoughts and all, to the model that gave it, as long as all before it is sent as it
-//! was then. Where it is not, its words and calls go alone: a server refuses thoughts behind another prefix for good.
+//! An answer is sent back unchanged with its signed reasoning to the model that gave it, as long as everything before
+//! it is sent as it was then. Otherwise only its text and calls are sent: a server never accepts reasoning after
+//! another prefix.
 
 use std::{collections::HashSet, hash::Hasher as _};
 
@@ -18,36 +19,33 @@ use crate::wire::{
     },
 };
 
-/// One message.
 #[derive(Debug)]
 pub(super) struct WireMessage {
     pub(super) role: Role,
     pub(super) blocks: Vec<Block>,
 }
 
-/// A written conversation.
+/// Conversation in the wire's format.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    /// The instructions.
     pub(super) system: Vec<Block>,
-    /// The messages.
     pub(super) messages: Vec<WireMessage>,
-    /// Fingerprint of all of it.
+    /// Hash of the whole conversation.
     pub(super) behind: String,
 }
 
-/// The model that a conversation is written for.
+/// Model for which a conversation is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recipient<'a> {
-    /// Its name in the origin of what it said.
+    /// Its name in the origin of answers.
     pub(super) origin: &'a str,
-    /// Prefixes of answers whose thoughts it does not take.
+    /// Prefixes of answers whose reasoning it refuses.
     pub(super) distrusted: &'a HashSet<String>,
-    /// Set if it gets none of its thoughts.
+    /// True if no reasoning is sent to it.
     pub(super) without_thoughts: bool,
 }
 
-/// Writes a conversation; the tools are those of the request, as JSON.
+/// Writes a conversation. `tools` are those of the request, as JSON.
 pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>) -> Conversation {
     let (system, messages) = split_instructions(messages);
     let system = system.into_iter().map(Block::text).collect::<Vec<_>>();
@@ -64,7 +62,7 @@ pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>)
     Conversation { system, behind: writer.prefix.fingerprint(), messages: writer.messages }
 }
 
-/// Prefixes of all answers with blocks of that model.
+/// Prefixes of all answers of that model with stored blocks.
 pub(super) fn prefixes_of_answers(messages: &[Message], origin: &str) -> Vec<String> {
     let stored = messages.iter().filter_map(|message| match message {
         Message::Assistant { origin: of_answer, .. } => StoredAnswer::parse(of_answer.blocks_of(origin)?),
@@ -76,7 +74,7 @@ pub(super) fn prefixes_of_answers(messages: &[Message], origin: &str) -> Vec<Str
 struct Writer<'a> {
     recipient: Recipient<'a>,
     ids: WireIds<'a>,
-    /// All up to the sealed place: a number of messages, and of blocks in the next one.
+    /// Hash of everything up to the sealed position: a number of messages, and of blocks in the next one.
     prefix: Prefix,
     sealed: (usize, usize),
     messages: Vec<WireMessage>,
@@ -107,7 +105,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the answers that stand side by side, each as it came where that can be.
+    /// Writes adjacent answers, unchanged if possible.
     fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
         if rest.is_empty() {
             return;
@@ -125,7 +123,8 @@ impl<'a> Writer<'a> {
         self.trim_answer();
     }
 
-    /// The blocks of the first answer of these parts as they came, and the parts behind it. None where it cannot go back so.
+    /// The unchanged blocks of the first answer in these parts, and the remaining parts. `None` if it must not be sent
+    /// unchanged.
     fn as_they_came<'r>(&mut self, rest: &'r [AnswerPart<'a>]) -> Option<(Vec<Block>, &'r [AnswerPart<'a>])> {
         let origin = self.recipient.origin;
         if rest.iter().all(|part| part.origin.blocks_of(origin).is_none()) {
@@ -136,7 +135,7 @@ impl<'a> Writer<'a> {
         (1..=rest.len()).find_map(|parts| Some((self.as_it_came(&rest[..parts], &behind)?, &rest[parts..])))
     }
 
-    /// The blocks of an answer that these parts make up, as they came. None where they cannot go back so.
+    /// The unchanged blocks of an answer that consists of these parts. `None` if it must not be sent unchanged.
     fn as_it_came(&mut self, parts: &[AnswerPart<'a>], behind: &str) -> Option<Vec<Block>> {
         let stored = parts.last()?.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse)?;
         let is_refused = self.recipient.without_thoughts || self.recipient.distrusted.contains(behind);
@@ -147,7 +146,7 @@ impl<'a> Writer<'a> {
         let server_id = |call: &ToolCall, origin| server_id(call, origin, recipient.origin);
         let filled = stored.filled(parts, &mut self.ids, server_id)?;
         let mut blocks = Vec::new();
-        // Set once something is missing: thoughts behind that would stand behind another prefix.
+        // False once a part is missing. Later reasoning would follow another prefix.
         let mut is_whole = true;
         for place in filled {
             match place {
@@ -163,7 +162,7 @@ impl<'a> Writer<'a> {
         Some(blocks)
     }
 
-    /// Words and calls alone.
+    /// Text and calls only.
     fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<Block> {
         let mut blocks = Vec::new();
         if !is_blank(part.text) {
@@ -176,7 +175,7 @@ impl<'a> Writer<'a> {
         blocks
     }
 
-    /// Takes thoughts off the end of the answer, where none may stand.
+    /// Removes reasoning from the end of the answer, where the wire does not allow it.
     fn trim_answer(&mut self) {
         let Some(answer) = self.messages.last_mut().filter(|last| last.role == Role::Assistant) else { return };
         while answer.blocks.last().is_some_and(|block| block.kind == Kind::Thoughts) {
@@ -196,7 +195,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Results stand before all else in their message.
+    /// Inserts a result before everything else in its message.
     fn push_result(&mut self, block: Block) {
         match self.messages.last_mut().filter(|last| last.role == Role::User) {
             Some(last) => {
@@ -207,7 +206,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes all that is written into the prefix.
+    /// Adds everything that is written to the prefix.
     fn seal(&mut self) {
         let (from, done) = self.sealed;
         for (at, message) in self.messages.iter().enumerate().skip(from) {
@@ -219,20 +218,18 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The server's own id of a call, if it can be sent to it again.
+/// The server's own ID of a call, if it can be sent back.
 fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
     let fields = origin.of_call(&call.call_id, recipient)?;
     Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
 }
 
-/// Whose message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     User,
     Assistant,
 }
 
-/// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) json: String,
@@ -256,7 +253,7 @@ impl Block {
         Self::of(Kind::Other, json!({"type": "image", "source": source}).to_string())
     }
 
-    /// A call, whose arguments keep their bytes.
+    /// A call. The arguments keep their bytes.
     pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
         let (id, name, input) = (json!(id), json!(name), tool_arguments(arguments));
         Self::of(Kind::Other, format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input.trim()))
@@ -266,7 +263,7 @@ impl Block {
         Self::of(Kind::Result, json!({"type": "tool_result", "tool_use_id": id, "content": text}).to_string())
     }
 
-    /// A block of an answer as it came.
+    /// A block of an answer with its original bytes.
     fn as_it_came(raw: &RawValue, is_thought: bool) -> Self {
         Self::of(if is_thought { Kind::Thoughts } else { Kind::Other }, raw.get().to_owned())
     }
@@ -276,12 +273,13 @@ impl Block {
     }
 }
 
-/// All that stands before a place in a conversation, as a hash of 128 bits. All of a request goes through it in front of the first
-/// token, so it is a fast one: whoever finds another text with the same hash has his own thoughts refused by the server.
+/// Hash of 128 bits of everything before a position in a conversation. A fast hash is sufficient, and necessary, as
+/// every request is hashed before its first token: a forged collision would only make the server refuse the forger's
+/// own reasoning.
 struct Prefix(SipHasher13);
 
 impl Prefix {
-    /// The prefix of a conversation: instructions and tools.
+    /// Creates the prefix of a conversation from instructions and tools.
     fn new(system: &[Block], tools: &str) -> Self {
         let mut prefix = Self(SipHasher13::new());
         prefix.add(b't', tools);
@@ -291,7 +289,6 @@ impl Prefix {
         prefix
     }
 
-    /// Fingerprint of all of it.
     fn fingerprint(&self) -> String {
         format!("{:032x}", self.0.finish128().as_u128())
     }
@@ -321,7 +318,7 @@ mod tests {
         write(messages, "[]", recipient)
     }
 
-    /// An answer with signed thoughts, a call and its result, behind that prefix.
+    /// Answer after that prefix with signed reasoning, a call and its result.
     fn answer(number: usize, words: &str, behind: &str) -> [Message; 2] {
         let call_id = CallId::from(format!("c{number}"));
         let fields = ServerFields { call_id: format!("toolu_{number}"), ..ServerFields::default() };
@@ -374,7 +371,7 @@ mod tests {
                 prop_assert_eq!(thoughts(&next), number + 1);
                 before = next;
             }
-            // The words of a person are changed: all answers behind them lose their thoughts, and no other.
+            // A user's message changes: all answers after it lose their reasoning, earlier ones do not.
             let at = changed.index(words.len());
             messages[4 + 3 * at] = Message::User { text: "something else".to_owned() };
             let after = written(&messages);

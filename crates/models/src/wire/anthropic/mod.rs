@@ -1,9 +1,9 @@
-//! Anthropic's Messages, as Anthropic and servers in its form speak them.
+//! Anthropic's Messages API, also of compatible servers.
 //!
-//! - this file: the body; `conversation`: the messages in the order that the wire demands, their parts, and what stands before
-//!   an answer, of which signed thoughts are a part.
-//! - `reader`: events into the answer, typed and borrowed, its blocks, put together from their pieces, what it took, and what the
-//!   server says of the request.
+//! - this file: the body; `conversation`: the messages in the required order, their blocks, and the prefix of an
+//!   answer, on which signed reasoning depends.
+//! - `reader`: events into the answer: blocks assembled from their pieces, usage, and the server's remarks on the
+//!   request.
 
 mod conversation;
 mod reader;
@@ -19,37 +19,36 @@ use crate::{
     wire::dialect::{Dialect, Memory, Order, Outgoing, judged},
 };
 
-/// Host of Anthropic's own server.
 const ANTHROPIC: &str = "api.anthropic.com";
 
-/// The tokens that an answer may have where nobody says, if the window has room for four such answers.
+/// Default maximum tokens of an answer, if the window has room for four such answers.
 const MAX_ANSWER: u64 = 32_000;
 
-/// Part of the window that an answer may have where nobody says.
+/// Divisor of the window for the default maximum of an answer.
 const ANSWER_PART: u64 = 4;
 
-/// The end of an object with the mark behind which a server keeps what it has computed.
+/// End of an object with the mark of a cache position.
 const CACHED: &str = r#","cache_control":{"type":"ephemeral"}}"#;
 
-/// Fields without which there is no request.
+/// Fields that are always required.
 const FIXED: [&str; 7] = ["model", "messages", "max_tokens", "system", "stream", "tools", "tool_choice"];
 
-/// The mark of the cache, as a field that a server may refuse.
+/// The cache mark, as a field that a server may refuse.
 const CACHE: &str = "cache_control";
 const THINKING: &str = "thinking";
-/// Holds the effort.
+/// Field with the effort.
 const OUTPUT: &str = "output_config";
 const DIAGNOSTICS: &str = "diagnostics";
 const TEMPERATURE: &str = "temperature";
 
-/// The dialect of one model. What it distrusts are the prefixes of answers.
+/// Dialect of one model. It distrusts answers by their prefix.
 #[derive(Default)]
 pub(crate) struct Anthropic(Memory);
 
 impl Dialect for Anthropic {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
         let Order { request, form, info, config, .. } = *order;
-        // Calls in a history without tools are refused, so both go into the words.
+        // Calls in a history without tools are refused, so both go into the text.
         let tools = self.0.tools.of(order, wire_tool)?;
         let messages = text_protocol::messages(request, tools.is_some());
         let (origin, tools_json) = (info.origin(), tools.as_deref().map(RawValue::get).unwrap_or_default());
@@ -69,7 +68,7 @@ impl Dialect for Anthropic {
         }
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then(|| json!({"type": "none"})))?;
         body.set_some(THINKING, thinking(order).filter(|_| form.sends(THINKING)))?;
-        // Settings of the answer, where there are any.
+        // Settings of the answer, if any.
         let effort =
             config.effort.filter(|_| form.sends(OUTPUT)).map(|effort| format!(r#""effort":{}"#, json!(effort)));
         let schema = self.sent_schema(order).map(judged).transpose()?;
@@ -100,7 +99,7 @@ impl Dialect for Anthropic {
     }
 
     fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
-        // This wire calls tools as usual beside it, but calls in the words are in no such form.
+        // This wire allows calls together with a schema, but calls in the text would violate it.
         order.schema_in(OUTPUT, order.is_native())
     }
 
@@ -113,17 +112,17 @@ fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value
     json!({"name": name, "description": description, "input_schema": parameters})
 }
 
-/// Thinking as it is configured; where it is not, adaptive for models of which their server tells that they can.
+/// The configured reasoning mode. By default adaptive, if the server reports that the model supports it.
 fn thinking(order: &Order<'_>) -> Option<Value> {
     let can = order.abilities.adaptive_thinking == Some(true);
     Some(match order.config.thinking.or(can.then_some(Thinking::Adaptive))? {
-        // Some models tell nothing of their thoughts unless asked.
+        // Some models only return their reasoning if asked to.
         Thinking::Adaptive => json!({"type": "adaptive", "display": "summarized"}),
         Thinking::Off => json!({"type": "disabled"}),
     })
 }
 
-/// The wire wants a limit in every request.
+/// Maximum tokens of the answer. The wire requires a limit in every request.
 fn max_tokens(order: &Order<'_>) -> u64 {
     let most = order.abilities.max_answer.unwrap_or(u64::MAX);
     let learnt = order.form.answer_limit().unwrap_or(MAX_ANSWER);
@@ -131,20 +130,20 @@ fn max_tokens(order: &Order<'_>) -> u64 {
     order.config.most_tokens(order.request).unwrap_or(usual).min(most)
 }
 
-/// Returns whether the places behind which the server keeps what it has computed are ours to choose: it takes four at the most.
+/// Returns true if the cache positions are not configured. The server accepts at most four.
 fn caches(order: &Order<'_>) -> bool {
     !order.config.body.contains_key(CACHE)
 }
 
-/// Returns whether the server is asked why its cache missed: its maker's own is, unless somebody says otherwise. Requests without
-/// tools are no part of a conversation.
+/// Returns true if the server is asked why its cache missed. By default only Anthropic's own server is. Requests
+/// without tools are not part of a conversation.
 fn asks_for_reasons(order: &Order<'_>) -> bool {
     let is_asked = order.config.cache_reasons.unwrap_or(order.target.host() == ANTHROPIC);
     is_asked && !order.request.tools.is_empty() && !order.config.body.contains_key(DIAGNOSTICS)
 }
 
-/// The messages. The cache is marked behind the tools, the instructions, and the last messages of this request and of the one
-/// before it, whose mark finds again what was kept then.
+/// The messages. Cache positions are after the tools, after the instructions, and after the last two user messages: the
+/// earlier one is where the previous request stored its prefix.
 fn written(conversation: &Conversation, paused: Option<&str>, is_cached: bool) -> String {
     let marked = marked(&conversation.messages);
     let message = |(at, WireMessage { role, blocks }): (usize, &WireMessage)| {
@@ -157,7 +156,7 @@ fn written(conversation: &Conversation, paused: Option<&str>, is_cached: bool) -
     format!("[{}]", messages.join(","))
 }
 
-/// Messages behind which the cache is marked: the person's last two.
+/// Messages with a cache position: the last two of the user.
 fn marked(messages: &[WireMessage]) -> [Option<usize>; 2] {
     let mut of_user = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
     [of_user.next().map(|(at, _)| at), of_user.next().map(|(at, _)| at)]
@@ -168,7 +167,7 @@ fn joined(blocks: &[Block], is_cached: bool) -> String {
     closed(format!("[{}", blocks.join(",")), is_cached)
 }
 
-/// Closes a list, with the mark of the cache in its last object where it is to have one.
+/// Closes a list, with the cache mark in its last object if requested.
 fn closed(mut list: String, is_cached: bool) -> String {
     if is_cached && list.ends_with('}') {
         list.pop();

@@ -1,6 +1,6 @@
-//! Events into the answer. Typed and borrowed, and lenient: kinds that are not known are passed over, and so are fields. This wire counts
-//! cached tokens beside the others of a request; here they are counted in, as on every wire. Blocks are put together from their
-//! pieces.
+//! Reads events into the answer. Events are parsed into borrowed types, and unknown kinds and fields are ignored. This
+//! wire counts cached tokens separately; here they are included in the prompt tokens, as on every wire. Blocks are
+//! assembled from their pieces.
 
 use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
 use serde::Deserialize;
@@ -21,13 +21,12 @@ use crate::{
     },
 };
 
-/// Reads one answer.
 pub(super) struct Reader {
-    /// Fingerprint of the request.
+    /// Hash of the request.
     behind: String,
     note: AnswerNote,
     blocks: PartialBlocks,
-    /// Counts of the answer so far, by their names.
+    /// Token counts so far, by name.
     counts: Map<String, Value>,
     is_cut: bool,
     is_paused: bool,
@@ -71,7 +70,7 @@ impl AnswerReader for Reader {
                 answer.finish.get_or_insert(Finish::Stop);
                 answer.done = true;
             }
-            // A whole answer.
+            // A whole answer without streaming.
             "message" => {
                 self.head(serde_json::from_str(data).unwrap_or_default(), answer);
                 for (at, block) in event.content.iter().flatten().enumerate() {
@@ -117,7 +116,7 @@ impl Reader {
         remark_on_request(head.input_transformations, answer);
     }
 
-    /// Takes in counts. A later event has the sums, and may leave out what has not changed.
+    /// Updates the token counts. Later events contain totals, and may omit unchanged ones.
     fn count(&mut self, counts: Option<Map<String, Value>>, answer: &mut Answer) {
         let Some(counts) = counts else { return };
         self.counts.extend(counts.into_iter().filter(|(_, count)| !count.is_null()));
@@ -147,21 +146,21 @@ impl Reader {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Event<'a> {
     r#type: Text<'a>,
-    /// Number of the block that it is about.
+    /// Number of the block concerned.
     index: Option<Count>,
-    /// The beginning of an answer.
+    /// Start of an answer.
     message: Option<&'a RawValue>,
-    /// The beginning of a block.
+    /// Start of a block.
     content_block: Option<&'a RawValue>,
-    /// A piece of a block, or the end of the answer.
+    /// Piece of a block, or the end of the answer.
     delta: Option<Delta<'a>>,
     usage: Option<Map<String, Value>>,
-    /// Changes that the server made to the request, told at its beginning or its end.
+    /// The server's changes to the request, reported at its start or end.
     input_transformations: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
-    /// The blocks of a whole answer.
+    /// Blocks of a whole answer.
     content: Option<Vec<&'a RawValue>>,
-    /// Why a whole answer ended.
+    /// Reason why a whole answer ended.
     stop_reason: Text<'a>,
 }
 
@@ -173,11 +172,10 @@ struct Delta<'a> {
     partial_json: Text<'a>,
     thinking: Text<'a>,
     signature: Text<'a>,
-    /// Why the answer ended.
     stop_reason: Text<'a>,
 }
 
-/// The head of an answer.
+/// Start of an answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct MessageHead<'a> {
@@ -187,7 +185,7 @@ struct MessageHead<'a> {
     input_transformations: Option<&'a RawValue>,
 }
 
-/// A block at its beginning, or a whole one.
+/// Start of a block, or a whole one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct BlockHead<'a> {
@@ -200,10 +198,10 @@ struct BlockHead<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// Reasons that only say that nobody knows.
+/// Reasons that only mean that the reason is unknown.
 const NO_REASONS: [&str; 2] = ["unavailable", "previous_message_not_found"];
 
-/// Takes in why the cache did not hold all of the request before. Nothing is said of it while the server still compares.
+/// Records why the cache missed part of the previous request. The server reports nothing while it still compares.
 fn remark_on_cache(diagnostics: Option<&RawValue>, answer: &mut Answer) {
     let told: Value = diagnostics.and_then(|told| serde_json::from_str(told.get()).ok()).unwrap_or_default();
     let miss = &told["cache_miss_reason"];
@@ -212,8 +210,8 @@ fn remark_on_cache(diagnostics: Option<&RawValue>, answer: &mut Answer) {
     }
 }
 
-/// Takes in what the server changed of the request, such as `thinking_dropped:prefix_binding_mismatch`: parts that the model was
-/// not shown, or was shown though they did not fit.
+/// Records the server's changes to the request, such as `thinking_dropped:prefix_binding_mismatch`: parts that the
+/// model was not shown, or was shown although they did not fit.
 fn remark_on_request(transformations: Option<&RawValue>, answer: &mut Answer) {
     let told: Option<Vec<Value>> = transformations.and_then(|told| serde_json::from_str(told.get()).ok());
     for told in told.into_iter().flatten() {
@@ -223,11 +221,10 @@ fn remark_on_request(transformations: Option<&RawValue>, answer: &mut Answer) {
     }
 }
 
-/// The usage out of all counts.
 fn usage(told: &Value) -> (Usage, u64) {
     let hour_writes = counted(told, ["/cache_creation/ephemeral_1h_input_tokens"]);
     let cached_tokens = counted(told, ["/cache_read_input_tokens"]);
-    // Some servers leave out the sum of what was put into the cache.
+    // Some servers omit the total of cache writes.
     let parts = counted(told, ["/cache_creation/ephemeral_5m_input_tokens"]).saturating_add(hour_writes);
     let cache_write_tokens = counted(told, ["/cache_creation_input_tokens"]).max(parts);
     let usage = Usage {
@@ -243,15 +240,15 @@ fn usage(told: &Value) -> (Usage, u64) {
     (usage, hour_writes)
 }
 
-/// Blocks that one answer may have.
+/// Maximum number of blocks of one answer.
 const MAX_BLOCKS: usize = 4096;
 
-/// The blocks of one answer, in the order in which they began.
+/// Blocks of one answer, in the order in which they started.
 #[derive(Debug, Default)]
 struct PartialBlocks {
     blocks: Vec<PartialBlock>,
     bounds: CallBounds,
-    /// Set once something came that has no place: then no thoughts go back, for they would stand behind another prefix.
+    /// True after an unexpected piece. Reasoning is then not sent back, as it would follow another prefix.
     is_odd: bool,
 }
 
@@ -269,7 +266,7 @@ enum Body {
         signature: String,
     },
     Call(Box<PartialCall>),
-    /// A block that is not understood, and the pieces of its input.
+    /// An unknown block, and the pieces of its input.
     Other {
         raw: Box<RawValue>,
         input: String,
@@ -277,7 +274,6 @@ enum Body {
 }
 
 impl PartialBlocks {
-    /// Begins a block.
     fn begin(&mut self, target: &Target, index: u64, raw: &RawValue, answer: &mut Answer) -> Result<(), Failure> {
         let Ok(head) = serde_json::from_str::<BlockHead<'_>>(raw.get()) else {
             self.is_odd = true;
@@ -304,7 +300,7 @@ impl PartialBlocks {
         if separates {
             answer.push(Kind::Reasoning, "\n\n");
         }
-        // Whole blocks have their content at once.
+        // Whole blocks already have their content.
         self.words(index, &head.text, answer);
         self.thoughts(index, &head.thinking, answer);
         if let Some(input) = head.input.filter(|input| !matches!(input.get(), "{}" | "null")) {
@@ -323,14 +319,14 @@ impl PartialBlocks {
                 _ => self.is_odd = true,
             },
             "input_json_delta" => return self.input(target, index, &delta.partial_json, answer),
-            // Sources of words, without which they go back as well.
+            // Sources of the text. The text can be sent back without them.
             "citations_delta" => {}
             _ => self.is_odd = true,
         }
         Ok(())
     }
 
-    /// The calls. One without arguments has none of them, unless the answer was cut before they came.
+    /// The calls. A call without arguments gets an empty object, unless the answer was cut before they arrived.
     fn calls(&self, is_cut: bool) -> Vec<RawCall> {
         let last = self.blocks.len().saturating_sub(1);
         let call = |(at, block): (usize, &PartialBlock)| match &block.body {
@@ -340,7 +336,7 @@ impl PartialBlocks {
         self.blocks.iter().enumerate().filter_map(call).collect()
     }
 
-    /// All blocks as they are kept, behind that prefix; none where nothing has to go back but words and calls.
+    /// All blocks in stored form, after that prefix. `None` if only text and calls need to be sent back.
     fn stored(&self, behind: &str) -> Option<String> {
         if self.is_odd {
             self.warn_where_thoughts_are_lost();
@@ -351,7 +347,7 @@ impl PartialBlocks {
             Body::Words(words) if words.is_empty() => Some(()),
             Body::Words(words) => stored.words(words, None),
             Body::Call(call) => stored.call(&call.id),
-            // Of thoughts that were cut there is no signature yet, and without one they are refused.
+            // Reasoning that was cut has no signature yet, and would be refused without one.
             Body::Thoughts { signature, .. } if signature.is_empty() => Some(()),
             Body::Thoughts { words, signature } => stored.as_it_came(&signed(words, signature)?),
             Body::Other { raw, input } => stored.as_it_came(&with_input(raw, input)?),
@@ -363,7 +359,7 @@ impl PartialBlocks {
         stored.written(Some(behind))
     }
 
-    /// All blocks in the form of a message; none where they cannot go back.
+    /// All blocks in the format of a message. `None` if they cannot be sent back.
     fn message(&self) -> Option<String> {
         let blocks = self.blocks.iter().filter_map(|block| match &block.body {
             Body::Words(words) => (!is_blank(words)).then(|| Some(Block::text(words).json)),
@@ -411,18 +407,18 @@ impl PartialBlocks {
         Ok(())
     }
 
-    /// The last block of that number.
+    /// The last block with that number.
     fn block(&mut self, index: u64) -> Option<&mut Body> {
         self.blocks.iter_mut().rev().find(|block| block.index == index).map(|block| &mut block.body)
     }
 }
 
-/// Signed thoughts, as they go back.
+/// Signed reasoning in the format in which it is sent back.
 fn signed(words: &str, signature: &str) -> Option<Box<RawValue>> {
     to_raw_value(&json!({"type": "thinking", "thinking": words, "signature": signature})).ok()
 }
 
-/// A block as it came, with the input that came behind it.
+/// A block with its original bytes, and the input that followed it.
 fn with_input(raw: &RawValue, input: &str) -> Option<Box<RawValue>> {
     if !is_json(raw.get()) {
         return None;

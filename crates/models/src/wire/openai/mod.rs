@@ -1,10 +1,10 @@
-//! OpenAI-compatible chat completions, as OpenAI, DeepSeek, Moonshot, GLM, vLLM, Ollama and llama.cpp speak them.
+//! OpenAI-compatible chat completions, as offered by OpenAI, DeepSeek, Moonshot, GLM, vLLM, Ollama and llama.cpp.
 //!
-//! - this file: the body, and marks of the prompt cache, where a server takes them; and the conversation in the form that the
-//!   strictest chat templates accept: one system message at the front, then the person and the model in turns, results only
-//!   behind their calls. What a server sent beside words and calls goes back as it came to the model that it came from, and to no
+//! - this file: the body, and cache marks for servers that accept them. Also the conversation in the form that the
+//!   strictest chat templates accept: one system message first, then user and assistant alternate, and results come
+//!   only after their calls. Additional data of an answer is sent back unchanged to the model that gave it, and to no
 //!   other.
-//! - `reader`: events into the answer, what it took, and signed thoughts; native tool calls, put together from their pieces.
+//! - `reader`: events into the answer, usage, and signed reasoning; native tool calls, assembled from their pieces.
 
 mod reader;
 
@@ -21,7 +21,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json, value::RawValue};
 
-// llama.cpp's other dialect shares it.
+// Shared with llama.cpp's other dialect.
 pub(crate) use self::reader::Timings;
 use crate::{
     answer::text_protocol::{self, join},
@@ -32,14 +32,14 @@ use crate::{
     },
 };
 
-/// Fields without which there is no request.
+/// Fields that are always required.
 const FIXED: [&str; 5] = ["model", "messages", "stream", "tools", "tool_choice"];
-/// The field of the form of the answer.
+/// Field with the format of the answer.
 const RESPONSE_FORMAT: &str = "response_format";
-/// OpenRouter's question for the money, as one that a server may refuse.
+/// OpenRouter's request for the cost, as a field that a server may refuse.
 const USAGE: &str = "usage";
 
-/// The dialect of one model.
+/// Dialect of one model.
 #[derive(Default)]
 pub(crate) struct OpenAi {
     tools: WrittenTools,
@@ -68,7 +68,7 @@ impl Dialect for OpenAi {
         }
         body.set("messages", &wire)?;
         body.set_some("tools", tools.as_ref())?;
-        // The tools are named for the request to begin as the one before it did.
+        // The tools are sent even if calls are not allowed, so that the request starts like the previous one.
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then_some("none"))?;
         body.set_some("temperature", config.temperature.filter(|_| form.sends("temperature")))?;
         body.set_some("max_tokens", max_tokens.filter(|_| !renamed))?;
@@ -104,7 +104,7 @@ impl Dialect for OpenAi {
     }
 }
 
-/// Returns true if the cache of this model is to be marked, unless a person has said so otherwise.
+/// Returns true if cache marks are sent for this model, unless the field is configured.
 fn marks(order: &Order<'_>) -> bool {
     wants_marks(order.target.host(), &order.info.id) && !order.config.body.contains_key(CACHE)
 }
@@ -113,24 +113,23 @@ fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value
     json!({"type": "function", "function": {"name": name, "description": description, "parameters": parameters}})
 }
 
-/// Host of OpenRouter.
 const OPENROUTER: &str = "openrouter.ai";
 
-/// The field, as one that a server may refuse.
+/// The cache mark, as a field that a server may refuse.
 const CACHE: &str = "cache_control";
 
-/// Returns true for the host of OpenRouter and those of its regions.
+/// Returns true for OpenRouter's hosts, including the regional ones.
 fn is_openrouter(host: &str) -> bool {
     host.strip_suffix(OPENROUTER).is_some_and(|region| region.is_empty() || region.ends_with('.'))
 }
 
-/// Returns true if the cache of this model at that host has to be marked.
+/// Returns true if the cache of this model at that host requires marks.
 fn wants_marks(host: &str, id: &str) -> bool {
     is_openrouter(host) && id.trim_start_matches('~').starts_with("anthropic/")
 }
 
-/// Marks the cache behind the instructions and behind the last two places at which the model answers: each request finds there
-/// what the one before it stored.
+/// Marks the cache after the instructions and at the last two places where the model answers. Each request finds what
+/// the previous one stored there.
 fn mark(messages: &mut [WireMessage<'_>]) {
     let is_answer = |message: &WireMessage<'_>| matches!(message, WireMessage::Assistant { .. });
     let is_place = |at: &usize| !is_answer(&messages[*at]) && messages.get(at + 1).is_none_or(is_answer);
@@ -156,7 +155,7 @@ enum WireMessage<'a> {
         content: Content<'a>,
     },
     Assistant {
-        /// Null beside calls that came without words.
+        /// Null for calls without text.
         content: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_content: Option<Cow<'a, str>>,
@@ -171,7 +170,7 @@ enum WireMessage<'a> {
     },
 }
 
-/// Words and pictures. Words alone are sent as a text, which every server takes.
+/// Text and pictures. Text alone is sent as a string, which every server accepts.
 #[derive(Debug)]
 struct Content<'a>(Vec<Part<'a>>);
 
@@ -179,7 +178,7 @@ struct Content<'a>(Vec<Part<'a>>);
 struct Part<'a> {
     #[serde(flatten)]
     shown: PartContent<'a>,
-    /// The mark of the cache.
+    /// Mark of a cache position.
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Value>,
 }
@@ -217,7 +216,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Adds the pictures whose bytes are there.
+    /// Adds the pictures whose bytes are available.
     fn show(&mut self, pictures: &[ShownPicture]) {
         for shown in pictures {
             let Some(content) = &shown.content else { continue };
@@ -226,7 +225,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Marks its end for the cache.
+    /// Marks its end as a cache position.
     fn mark(&mut self) {
         if let Some(last) = self.0.last_mut() {
             last.cache_control = Some(json!({"type": "ephemeral"}));
@@ -249,13 +248,13 @@ struct WireCallFunction<'a> {
     arguments: Cow<'a, str>,
 }
 
-/// Writes the messages.
+/// Converts the messages into the wire's format.
 fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<WireMessage<'a>> {
     let mut wire = Vec::with_capacity(messages.len());
     let mut ids = WireIds::default();
     for message in messages {
         match message {
-            // System messages after the first are told as the daemon's words to the model, which every template knows.
+            // Later system messages become user messages of the daemon, which every template supports.
             Message::System { text } => match wire.last_mut() {
                 None => wire.push(WireMessage::System { content: Content::text(text) }),
                 Some(WireMessage::System { content }) => content.add(text.as_str().into()),
@@ -286,7 +285,7 @@ fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<W
             }
         }
     }
-    // Half an answer may stand last, where its turn was stopped and is continued.
+    // If a turn was stopped and is continued, half an answer may be last.
     if !matches!(wire.last(), Some(WireMessage::User { .. } | WireMessage::Tool { .. })) {
         add_user(&mut wire, GO_ON);
     }
@@ -299,7 +298,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     }
     match wire.last_mut() {
         Some(WireMessage::User { content }) => return content.add(text.into()),
-        // In the result it stands in nobody's way: templates take what a person says for the start of a turn.
+        // Appended to the result, because templates treat a user message as the start of a turn.
         Some(WireMessage::Tool { content, .. }) if untrusted::is_of_daemon(text) => {
             return content.add(untrusted::behind_result(text).into());
         }
@@ -308,7 +307,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     wire.push(WireMessage::User { content: Content::text(text) });
 }
 
-/// Adds an answer of the model to the one before it.
+/// Merges an answer of the model into the previous one.
 fn add_answer<'a>(
     wire: &mut Vec<WireMessage<'a>>,
     text: &'a str,
@@ -340,8 +339,8 @@ fn add_answer<'a>(
     tool_calls.extend(calls);
 }
 
-/// A call as it was, except for what would make servers refuse the whole conversation for good: names with foreign
-/// characters, and arguments that are no JSON object, which many servers read to write them in their own form.
+/// A call as it was, except for parts that would make servers reject the whole conversation for good: names with
+/// unsupported characters, and arguments that are not a JSON object, which many servers parse to reformat them.
 fn wire_call<'a>(
     call: &'a ToolCall,
     is_first: bool,
@@ -358,32 +357,32 @@ fn wire_call<'a>(
     }
 }
 
-/// Gemini's own word for a call that another model made: from its third version on it demands a signature of each step.
+/// Gemini's own placeholder for a call that another model made. From version 3 on, it requires a signature in each
+/// step.
 const NO_SIGNATURE: &str = r#"{"google":{"thought_signature":"skip_thought_signature_validator"}}"#;
 
-/// The model that a conversation is written for.
+/// Model for which a conversation is written.
 #[derive(Debug, Clone, Copy)]
 struct Recipient<'a> {
-    /// Its id.
     id: &'a str,
-    /// Its name in the origin of what it said.
+    /// Its name in the origin of answers.
     origin: &'a str,
-    /// Set if it wants earlier thoughts back.
+    /// True if it needs earlier reasoning back.
     wants_thoughts: bool,
-    /// Set if it takes no words of the person right behind a tool's result.
+    /// True if it rejects a user message directly after a tool result.
     wants_turns: bool,
 }
 
 impl Recipient<'_> {
-    /// The thoughts of an answer, if it wants them. Such models demand the field beside calls also where the answer has none:
-    /// it is of another model, or its thoughts were not kept.
+    /// The reasoning of an answer, if the model needs it. Such models require the field beside calls even if there is
+    /// no reasoning, because the answer is from another model or its reasoning was not stored.
     fn thoughts<'a>(&self, reasoning: Option<&'a str>, origin: &'a AnswerOrigin, has_calls: bool) -> Option<&'a str> {
         let own = reasoning.or(origin.unsent_reasoning.as_deref());
         let thoughts = own.filter(|_| !origin.is_thought_by_another(self.origin)).or(has_calls.then_some(""));
         thoughts.filter(|_| self.wants_thoughts)
     }
 
-    /// The signature of a call: its own, or the word for one of another model, in the place where it demands one.
+    /// The call's own signature, or the placeholder for a call of another model if one is required.
     fn extra_content<'a>(&self, own: Option<&'a ServerFields>, is_first: bool) -> Option<&'a RawValue> {
         match own {
             Some(fields) => raw(fields.extra_content.as_deref()?),
@@ -393,14 +392,14 @@ impl Recipient<'_> {
     }
 }
 
-/// Returns whether the id is that of a Gemini that refuses calls without a signature.
+/// Returns true if the ID is that of a Gemini model that rejects calls without a signature.
 fn demands_signatures(id: &str) -> bool {
     let version = id.strip_prefix("models/").unwrap_or(id).strip_prefix("gemini-");
     let major = version.and_then(|version| version.split(|letter: char| !letter.is_ascii_digit()).next());
     major.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 3)
 }
 
-/// JSON as it came; none where it is none, as in a journal that was changed by hand.
+/// JSON with its original bytes. `None` if it is invalid, as in a journal edited by hand.
 fn raw(json: &str) -> Option<&RawValue> {
     serde_json::from_str(json).ok()
 }
@@ -428,7 +427,7 @@ mod tests {
             let first = recipient.extra_content(None, true).map(RawValue::get);
             assert_eq!(first, demands.then_some(NO_SIGNATURE), "{id}");
             assert!(recipient.extra_content(None, false).is_none());
-            // Its own are as they came, also where none had come.
+            // Its own fields are sent unchanged, even if it has none.
             assert!(recipient.extra_content(Some(&ServerFields::default()), true).is_none());
         };
         check("gemini-3-pro-preview", true);

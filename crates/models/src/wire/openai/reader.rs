@@ -1,10 +1,13 @@
-//! Events into the answer. They are typed and borrowed, because they are read hundreds of thousands of times per second; lenient in
-//! every place where servers are known to differ. `reasoning_details` are signed or encrypted thoughts: a signature holds for a whole thought, so that its pieces
-//! are joined before they go back: those with the same number and type. All else stays as it came, byte for byte.
+//! Reads events into the answer. Events are parsed into borrowed types, as hundreds of thousands arrive per second.
+//! Parsing is lenient wherever servers are known to differ.
 //!
-//! Servers number the pieces of calls, or name them, or do neither; some give every call the same number. A piece belongs to
-//! the call with its number, else with its id, else to the last one; a new id or a second name begins a new call, and so
-//! does a name behind arguments that are whole. What is kept is limited, whatever numbers a server sends.
+//! `reasoning_details` are signed or encrypted reasoning. A signature covers a whole detail, so pieces with the same
+//! number and type are joined before they are sent back. Everything else keeps its bytes.
+//!
+//! Servers identify the pieces of calls by number, by ID, or not at all, and some give every call the same number. A
+//! piece belongs to the call with its number, else to the one with its ID, else to the last one. A new ID or a second
+//! name starts a new call, and so does a name after complete arguments. The amount of stored data is limited, whatever
+//! numbers a server sends.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -30,7 +33,6 @@ use crate::{
     },
 };
 
-/// Reads one answer.
 #[derive(Default)]
 pub(super) struct Reader {
     calls: Calls,
@@ -43,7 +45,7 @@ impl AnswerReader for Reader {
             return self.array(target, data, answer);
         }
         let chunk: Chunk<'_> = parsed(target, data)?;
-        // First, for an answer that failed is paid for, too.
+        // Must come first, as a failed answer is charged too.
         account(target, &chunk, answer);
         if let Some(error) = chunk.error {
             return Err(Failure::reported(target, error.get()));
@@ -53,7 +55,7 @@ impl AnswerReader for Reader {
             return Err(Failure::reported(target, data));
         }
         for choice in chunk.choices.iter().flatten() {
-            // Only one answer is asked for; a server that sends more is read as if it had not.
+            // Only one answer is requested. Additional ones are ignored.
             if choice.index.is_none_or(|index| index.0 == 0) {
                 self.choice(target, choice, answer)?;
             }
@@ -76,7 +78,7 @@ impl AnswerReader for Reader {
 }
 
 impl Reader {
-    /// Several events in an array, in which Gemini wraps its errors.
+    /// Processes several events in an array, in which Gemini wraps its errors.
     fn array(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
         let events: Vec<&RawValue> = parsed(target, data)?;
         let objects = events.iter().map(|event| event.get()).filter(|event| event.starts_with('{'));
@@ -110,7 +112,7 @@ impl Reader {
 }
 
 fn finish(target: &Target, reason: &str) -> Result<Option<Finish>, Failure> {
-    // Gateways hand on what providers say in capitals, such as MAX_TOKENS.
+    // Gateways forward providers' reasons in capitals, such as MAX_TOKENS.
     Ok(Some(match reason.to_ascii_lowercase().as_str() {
         "" => return Ok(None),
         "length" | "max_tokens" | "model_length" => Finish::Length,
@@ -128,7 +130,7 @@ fn account(target: &Target, chunk: &Chunk<'_>, answer: &mut Answer) {
     let in_choice = || chunk.choices.iter().flatten().find_map(|choice| choice.usage.as_ref());
     let in_extension = || chunk.x_groq.as_ref()?.get("usage").filter(|usage| usage.is_object());
     if let Some(told) = chunk.usage.as_ref().or_else(in_choice).or_else(in_extension) {
-        // Elsewhere a field of that name may mean anything.
+        // Other servers may use a field of that name for anything.
         let charged = charged_microusd(told).filter(|_| is_openrouter(target.host()));
         answer.usage = Some(Usage { cost_microusd: charged, ..usage(told) });
     }
@@ -142,14 +144,14 @@ fn account(target: &Target, chunk: &Chunk<'_>, answer: &mut Answer) {
 struct Chunk<'a> {
     choices: Option<Vec<Choice<'a>>>,
     usage: Option<Value>,
-    /// llama.cpp's own account.
+    /// Usage as sent by llama.cpp.
     timings: Option<Timings>,
-    /// Groq's place for the usage.
+    /// Usage as sent by Groq.
     x_groq: Option<Value>,
     error: Option<&'a RawValue>,
-    /// `error` where the whole event is one.
+    /// `error` if the whole event is one.
     object: Option<&'a RawValue>,
-    /// Message of an error that comes without a wrapping, as older llama.cpp's do.
+    /// Message of an error without an error object, as sent by older llama.cpp.
     message: Option<&'a RawValue>,
 }
 
@@ -158,10 +160,10 @@ struct Chunk<'a> {
 struct Choice<'a> {
     index: Option<Count>,
     delta: Option<Delta<'a>>,
-    /// In place of the delta, in a whole answer.
+    /// Replaces the delta in a whole answer.
     message: Option<Delta<'a>>,
     finish_reason: Text<'a>,
-    /// Moonshot's place for the usage.
+    /// Usage as sent by Moonshot.
     usage: Option<Value>,
 }
 
@@ -173,28 +175,28 @@ struct Delta<'a> {
     reasoning_content: Text<'a>,
     reasoning: Text<'a>,
     thinking: Text<'a>,
-    /// Signed or encrypted thoughts, which go back to their server.
+    /// Signed or encrypted reasoning, which is sent back to its server.
     reasoning_details: Option<&'a RawValue>,
     tool_calls: Option<Vec<CallDelta<'a>>>,
 }
 
 impl Delta<'_> {
-    /// The words of reasoning. Some servers send the same words under two names.
+    /// The text of reasoning. Some servers send the same text under two names.
     fn reasoning(&self) -> &str {
         let places = [&*self.reasoning_content, &self.reasoning, &self.thinking];
         places.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
     }
 }
 
-/// Dollars that no single request costs.
+/// Limit in dollars above which the cost of a single request is implausible.
 const MAX_CHARGE: f64 = 10_000.0;
 
-/// Tokens that an answer took, in the many shapes in which servers say it.
+/// Usage of a request, from the many formats of servers.
 fn usage(told: &Value) -> Usage {
-    // DeepSeek's and Moonshot's names are the last.
+    // The last two names are those of DeepSeek and Moonshot.
     let cached_tokens =
         counted(told, ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"]);
-    // The last is LiteLLM's name.
+    // The last name is that of LiteLLM.
     let cache_write_tokens = counted(
         told,
         [
@@ -207,7 +209,7 @@ fn usage(told: &Value) -> Usage {
     let reasoning_tokens = counted(told, ["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
     let answer = counted(told, ["/completion_tokens"]);
     let whole = answer.saturating_add(reasoning_tokens);
-    // Some servers count thoughts beside the answer: xAI's does.
+    // Some servers count reasoning separately from the answer, such as xAI's.
     let is_beside = reasoning_tokens > answer
         || reasoning_tokens > 0 && counted(told, ["/total_tokens"]) == request.saturating_add(whole);
     Usage {
@@ -220,8 +222,8 @@ fn usage(told: &Value) -> Usage {
     }
 }
 
-/// Money that OpenRouter charges for the request, in millionths of a dollar: with that of the model's provider, where it charges
-/// a key of the person's own.
+/// Amount that OpenRouter charges for the request, in millionths of a dollar. Includes the charge of the model's
+/// provider if the user's own key is used there.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before the cast")]
 fn charged_microusd(told: &Value) -> Option<u64> {
     let dollars = |place: &str| {
@@ -233,20 +235,20 @@ fn charged_microusd(told: &Value) -> Option<u64> {
     (0.0..MAX_CHARGE).contains(&charged).then(|| (charged * 1e6).round() as u64)
 }
 
-/// llama.cpp's account of one answer.
+/// llama.cpp's usage of one answer.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Timings {
-    /// Tokens out of the cache.
+    /// Tokens read from the cache.
     cache_n: Count,
-    /// Tokens of the request that were computed.
+    /// Computed tokens of the request.
     prompt_n: Count,
     /// Tokens of the answer.
     predicted_n: Count,
 }
 
 impl Timings {
-    /// Puts what the account adds to what is known already.
+    /// Completes a known usage with these counts.
     pub(crate) fn complete(&self, known: Option<Usage>) -> Usage {
         let mut usage = known.unwrap_or_else(|| Usage {
             prompt_tokens: self.prompt_n.0.saturating_add(self.cache_n.0),
@@ -260,20 +262,19 @@ impl Timings {
 
 /// Fields whose pieces are joined.
 const JOINED: [&str; 2] = ["text", "summary"];
-/// The field that comes with the last piece.
+/// Field that arrives with the last piece.
 const SIGNATURE: &str = "signature";
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
-/// The pieces of a detail, with its number and type; without those where it has no number, and so is whole.
+/// Pieces of a detail, with its number and type. `None` if it has no number and is thus complete.
 type DetailPieces = (Option<(u64, String)>, Vec<Box<RawValue>>);
 
-/// The details of one answer.
 #[derive(Debug, Default)]
 struct ReasoningDetails {
     details: Vec<DetailPieces>,
     bytes: usize,
-    /// Set if they are too large, or cannot be read: then none go back, for a part of them would be refused.
+    /// True if they are too large or invalid. Then none are sent back, as an incomplete set would be refused.
     is_odd: bool,
 }
 
@@ -285,7 +286,7 @@ struct Labels<'a> {
 }
 
 impl ReasoningDetails {
-    /// Adds what one event has of them: an array, or nothing.
+    /// Adds the details of one event: an array, or null.
     fn add(&mut self, raw: &RawValue) {
         self.bytes += raw.get().len();
         let pieces = serde_json::from_str::<Option<Vec<&RawValue>>>(raw.get());
@@ -303,7 +304,7 @@ impl ReasoningDetails {
         }
     }
 
-    /// All of them, as JSON; none where there are none.
+    /// All details as JSON, or `None` if there are none.
     fn take(&mut self) -> Option<String> {
         let Self { details, bytes, is_odd } = std::mem::take(self);
         if details.is_empty() && !is_odd {
@@ -318,7 +319,7 @@ impl ReasoningDetails {
     }
 }
 
-/// A thought out of its pieces.
+/// Joins the pieces of one detail.
 fn joined(pieces: &[Box<RawValue>]) -> Option<String> {
     if let [whole] = pieces {
         return Some(whole.get().to_owned());
@@ -342,13 +343,13 @@ fn joined(pieces: &[Box<RawValue>]) -> Option<String> {
     serde_json::to_string(&fields).ok()
 }
 
-/// A piece of a call, as it comes.
+/// Piece of a call as it arrives.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct CallDelta<'a> {
     index: Option<Count>,
     id: Text<'a>,
-    /// A signature of the call, which goes back to its server.
+    /// Signature of the call, which is sent back to its server.
     extra_content: Option<&'a RawValue>,
     function: Option<FunctionDelta<'a>>,
 }
@@ -357,16 +358,15 @@ struct CallDelta<'a> {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct FunctionDelta<'a> {
     name: Text<'a>,
-    /// Usually a string with a piece of JSON; some servers send the JSON itself.
+    /// Usually a string with a piece of JSON. Some servers send the JSON itself.
     arguments: Option<&'a RawValue>,
 }
 
-/// The calls of one answer.
 #[derive(Debug, Default)]
 struct Calls {
     calls: Vec<NumberedCall>,
     bounds: CallBounds,
-    /// Bytes of the server's own fields.
+    /// Size of the server's own fields in bytes.
     field_bytes: usize,
 }
 
@@ -374,14 +374,13 @@ struct Calls {
 struct NumberedCall {
     index: Option<u64>,
     call: PartialCall,
-    /// Progress in its arguments.
+    /// Scan state of the arguments.
     balance: Balance,
-    /// The object that they began with has ended.
+    /// True once the object of the arguments is complete.
     is_whole: bool,
 }
 
 impl Calls {
-    /// Adds a piece.
     fn add(&mut self, target: &Target, delta: &CallDelta<'_>, answer: &mut Answer) -> Result<(), Failure> {
         let (id, function) = (&*delta.id, delta.function.as_ref());
         let name = function.map_or("", |function| &*function.name);
@@ -408,7 +407,7 @@ impl Calls {
         if call.id.is_empty() {
             call.id.push_str(id);
         }
-        // Some servers repeat the name with every piece; a few cut it into pieces.
+        // Some servers repeat the name with every piece, and a few split it.
         if call.name != name {
             call.name.push_str(name);
         }
@@ -418,7 +417,7 @@ impl Calls {
         Ok(())
     }
 
-    /// All calls, in the order in which they began.
+    /// All calls, in the order in which they started.
     fn take(&mut self) -> Vec<RawCall> {
         self.calls.drain(..).map(|numbered| numbered.call.read(false)).collect()
     }
@@ -444,8 +443,9 @@ impl Calls {
 }
 
 impl NumberedCall {
-    /// Returns whether a piece with the number of this call begins another one: one that is named behind whole arguments, or that
-    /// comes whole behind a call by another name without any. A name may be repeated with each piece, or come in pieces.
+    /// Returns true if a piece with this call's number starts another call: it has a name after complete arguments, or
+    /// it is complete and follows a call with another name and no arguments. A name may be repeated with each piece, or
+    /// be split.
     fn is_followed_by(&self, name: &str, arguments: &str) -> bool {
         let other_name = self.call.name != name;
         if name.is_empty() || self.call.name.is_empty() {
@@ -487,7 +487,7 @@ mod tests {
                 r#"[{{"format":"a","index":0,"signature":"E\/t8=","text":"Let me \"see\".","type":"reasoning.text"}},{encrypted}]"#
             )),
         );
-        // Without a number each is whole.
+        // Without a number, each is complete.
         let whole = r#"{"type":"reasoning.text","text":"a"}"#;
         check_details(&[&format!("[{whole},{whole}]")], Some(&format!("[{whole},{whole}]")));
     }
@@ -524,7 +524,7 @@ mod tests {
             ],
             &[("x", r#"{"p":1}"#), ("y", "{}")],
         );
-        // Every call has the number 0, but an id of its own.
+        // Every call has the number 0, but a distinct ID.
         check(
             &[
                 r#"{"index":0,"id":"a","function":{"name":"x","arguments":"{}"}}"#,
@@ -533,7 +533,7 @@ mod tests {
             ],
             &[("x", "{}"), ("x", "{}")],
         );
-        // No numbers: by id, then the last.
+        // No numbers: by ID, then the last one.
         check(
             &[
                 r#"{"id":"a","function":{"name":"x","arguments":"{"}}"#,
@@ -543,7 +543,7 @@ mod tests {
             ],
             &[("x", "{}"), ("y", "[]")],
         );
-        // Neither numbers nor ids.
+        // Neither numbers nor IDs.
         check(
             &[
                 r#"{"function":{"name":"x","arguments":{"p":1}}}"#,
@@ -552,7 +552,7 @@ mod tests {
             ],
             &[("x", r#"{"p":1}"#), ("x", "{}")],
         );
-        // The name comes with every piece, or in pieces; numbers are absurd.
+        // The name comes with every piece or is split, and numbers are absurd.
         check(
             &[
                 r#"{"index":18446744073709551615,"function":{"name":"x","arguments":"{"}}"#,
@@ -581,7 +581,7 @@ mod tests {
         check(&[("now", "{}"), ("now", "{}")], &[("now", "{}"), ("now", "{}")]);
         check(&[("now", ""), read], &[("now", ""), read]);
         check(&[read, ("now", "")], &[read, ("now", "")]);
-        // What only looks like it: a name with each piece, in which an object ends within another.
+        // False positives: a name with each piece, with an object that ends within another one.
         check(&[("x", r#"{"a":"#), ("x", "{}"), ("x", "}"), ("x", "")], &[("x", r#"{"a":{}}"#)]);
         check(&[("x", ""), ("x", "{}")], &[("x", "{}")]);
         check(&[("read_", ""), ("file", ""), ("", "{}")], &[("read_file", "{}")]);

@@ -1,10 +1,10 @@
-//! OpenAI's Responses, as OpenAI and servers in its form speak them.
+//! OpenAI's Responses API, also of compatible servers.
 //!
-//! - this file: the body, and the items of a conversation: the person's words, the model's, and results behind their calls. An
-//!   answer goes back as it came, encrypted thoughts and all, to the model that gave it: its thoughts in front of what they came
-//!   with, which a server demands behind them.
-//! - `partial`: items, put together from their pieces; `reader`: events into the answer, typed and borrowed, what it took, and that
-//!   none may be missing.
+//! - this file: the body, and the items of a conversation: user messages, answers, and results after their calls. An
+//!   answer is sent back unchanged with its encrypted reasoning to the model that gave it. The server requires
+//!   reasoning to be followed by the items that it came with.
+//! - `partial`: items assembled from their pieces; `reader`: events into the answer, usage, and the check for missing
+//!   events.
 
 mod partial;
 mod reader;
@@ -38,26 +38,26 @@ use crate::{
     },
 };
 
-/// Fields without which there is no request.
+/// Fields that are always required.
 const FIXED: [&str; 7] = ["model", "instructions", "input", "store", "stream", "tools", "tool_choice"];
 
-/// Holds the form of the answer.
+/// Field with the format of the answer.
 const TEXT: &str = "text";
 const TEMPERATURE: &str = "temperature";
 const MAX_TOKENS: &str = "max_output_tokens";
 const CACHE_KEY: &str = "prompt_cache_key";
 const CACHE_OPTIONS: &str = "prompt_cache_options";
-/// Asks for thoughts in the form in which they can go back.
+/// Field that requests reasoning in a form that can be sent back.
 const INCLUDE: &str = "include";
-/// Holds the next two, each of which can be refused by itself.
+/// Parent of the next two fields, each of which may be refused separately.
 const REASONING: &str = "reasoning";
 const SUMMARY: &str = "reasoning.summary";
 const EFFORT: &str = "reasoning.effort";
 
-/// The smallest limit of an answer that servers take.
+/// Minimum limit of an answer that servers accept.
 const MIN_ANSWER: u64 = 16;
 
-/// The dialect of one model. What it distrusts are stored answers, by their fingerprints.
+/// Dialect of one model. It distrusts stored answers by their hash.
 #[derive(Default)]
 pub(crate) struct Responses(Memory);
 
@@ -80,7 +80,7 @@ impl Dialect for Responses {
         body.set_some("instructions", Some(instructions).filter(|instructions| !instructions.is_empty()))?;
         body.set("input", &items)?;
         body.set_some("tools", tools.as_ref())?;
-        // The tools are named for the request to begin as the one before it did.
+        // The tools are sent even if calls are not allowed, so that the request starts like the previous one.
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then_some("none"))?;
         body.set_some(REASONING, reasoning(order))?;
         body.set_some(INCLUDE, form.sends(INCLUDE).then_some(["reasoning.encrypted_content"]))?;
@@ -124,7 +124,7 @@ impl Dialect for Responses {
     }
 }
 
-/// Returns whether the server is asked why its cache missed. Only newer models take the question, so somebody has to want it.
+/// Returns true if the server is asked why its cache missed. Only newer models support this, so it must be configured.
 fn asks_for_reasons(order: &Order<'_>) -> bool {
     let is_asked = order.config.cache_reasons == Some(true);
     is_asked && !order.request.tools.is_empty() && !order.config.body.contains_key(CACHE_OPTIONS)
@@ -149,34 +149,33 @@ fn effort(order: &Order<'_>) -> Option<Value> {
     }
 }
 
-/// Returns whether the model is asked to tell its thoughts, in short: where somebody wants it, or where it is known to think.
+/// Returns true if the model is asked for a summary of its reasoning: if configured, or if it is known to reason.
 fn tells_thoughts(order: &Order<'_>) -> bool {
     let is_known = || catalogue::published(order.target.host(), &order.info.id).is_some_and(|known| known.thinking);
     order.config.thinking.map_or_else(is_known, |thinking| thinking == Thinking::Adaptive)
 }
 
-/// A written conversation.
+/// Conversation in the wire's format.
 #[derive(Debug)]
 struct Conversation<'a> {
-    /// The instructions; empty where there are none.
+    /// The instructions, or empty if there are none.
     instructions: String,
     items: Vec<InputItem<'a>>,
 }
 
-/// The model that a conversation is written for.
+/// Model for which a conversation is written.
 #[derive(Debug, Clone, Copy)]
 struct Recipient<'a> {
-    /// Its name in the origin of what it said.
+    /// Its name in the origin of answers.
     origin: &'a str,
-    /// Answers whose thoughts it does not take.
+    /// Answers whose reasoning it refuses.
     distrusted: &'a HashSet<String>,
-    /// Set if it gets none of its thoughts.
+    /// True if no reasoning is sent to it.
     without_thoughts: bool,
-    /// Set if it takes no words of the person right behind a tool's result.
+    /// True if it rejects a user message directly after a tool result.
     wants_turns: bool,
 }
 
-/// Writes a conversation.
 fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<'a> {
     let (system, messages) = split_instructions(messages);
     let instructions = system.join("\n\n");
@@ -185,14 +184,14 @@ fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<
         writer.answers(&run);
         writer.add(message);
     }
-    // Half an answer may stand last, where its turn was stopped and is continued.
+    // If a turn was stopped and is continued, half an answer may be last.
     if !writer.items.last().is_some_and(InputItem::asks) {
         writer.say(Part::said(GO_ON));
     }
     Conversation { instructions, items: writer.items }
 }
 
-/// All answers with items of that model.
+/// All answers of that model with stored items.
 fn answers_of(messages: &[Message], origin: &str) -> Vec<String> {
     let stored = messages.iter().filter_map(|message| match message {
         Message::Assistant { origin: of_answer, .. } => of_answer.blocks_of(origin).map(fingerprint),
@@ -228,8 +227,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Adds words of the person's role. The daemon's stand in the result before them: models take what a person says for
-    /// the start of a turn, and forget what they thought before.
+    /// Adds a user message. A daemon's message after a result is appended to that result: models treat a user message
+    /// as the start of a turn, and drop their earlier reasoning.
     fn hear(&mut self, text: &'a str) {
         if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
             && (untrusted::is_of_daemon(text) || self.recipient.wants_turns)
@@ -246,7 +245,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the answers that stand side by side, each as it came where that can be.
+    /// Writes adjacent answers, unchanged if possible.
     fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
         if self.items.is_empty() && !rest.is_empty() {
             self.say(Part::said(GO_ON));
@@ -260,7 +259,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The items of an answer that these parts make up, as they came. None where they cannot go back so.
+    /// The unchanged items of an answer that consists of these parts. `None` if it must not be sent unchanged.
     fn as_it_came(&mut self, parts: &[AnswerPart<'a>]) -> Option<Vec<InputItem<'a>>> {
         let json = parts.last()?.origin.blocks_of(self.recipient.origin)?;
         if self.recipient.without_thoughts || self.recipient.distrusted.contains(&fingerprint(json)) {
@@ -274,7 +273,7 @@ impl<'a> Writer<'a> {
             match place {
                 FilledPlace::Words(text, phase) => items.push(InputItem::answer(text, phase)),
                 FilledPlace::Call(call, id) => items.push(written_call(call, id)),
-                // Thoughts go back only in front of what they came with.
+                // Reasoning is only sent if the item that it came with follows.
                 FilledPlace::Blank | FilledPlace::Missing => drop_thoughts(&mut items),
                 FilledPlace::AsItCame(raw, true) => items.push(InputItem::Thoughts(raw)),
                 FilledPlace::AsItCame(raw, false) => items.push(InputItem::AsItCame(raw)),
@@ -284,7 +283,7 @@ impl<'a> Writer<'a> {
         Some(items)
     }
 
-    /// Words and calls alone.
+    /// Text and calls only.
     fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<InputItem<'a>> {
         let mut items = Vec::new();
         if !is_blank(part.text) {
@@ -303,34 +302,33 @@ fn written_call<'a>(call: &'a ToolCall, call_id: Cow<'a, str>) -> InputItem<'a> 
     InputItem::FunctionCall { call_id, name, arguments }
 }
 
-/// Name of a stored answer.
+/// Hash that identifies a stored answer.
 fn fingerprint(json: &str) -> String {
     let mut hasher = DefaultHasher::new();
     json.hash(&mut hasher);
     format!("{:x}", hasher.finish())
 }
 
-/// The server's own id of a call.
+/// The server's own ID of a call.
 fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
     let fields = origin.of_call(&call.call_id, recipient)?;
     Some(fields.call_id.as_str()).filter(|id| !id.is_empty())
 }
 
-/// Takes thoughts off the end, behind which nothing follows.
+/// Removes reasoning from the end, where no item follows it.
 fn drop_thoughts(items: &mut Vec<InputItem<'_>>) {
     while items.last().is_some_and(InputItem::is_thought) {
         items.pop();
     }
 }
 
-/// One item of the input.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum InputItem<'a> {
     Message {
         role: Role,
         content: Vec<Part<'a>>,
-        /// The server's own word for its purpose.
+        /// The server's own label for the purpose of the message.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<String>,
     },
@@ -343,15 +341,14 @@ enum InputItem<'a> {
         call_id: Cow<'a, str>,
         output: Cow<'a, str>,
     },
-    /// Thoughts of an answer as they came.
+    /// Reasoning of an answer with its original bytes.
     #[serde(untagged)]
     Thoughts(&'a RawValue),
-    /// Another item of an answer as it came.
+    /// Another item of an answer with its original bytes.
     #[serde(untagged)]
     AsItCame(&'a RawValue),
 }
 
-/// Whose message it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Role {
@@ -372,7 +369,7 @@ impl<'a> Part<'a> {
         Self::InputText { text: text.into() }
     }
 
-    /// A picture whose bytes are there.
+    /// A picture, if its bytes are available.
     fn picture(shown: &ShownPicture) -> Option<Self> {
         let content = shown.content.as_ref()?;
         let image_url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
@@ -381,7 +378,7 @@ impl<'a> Part<'a> {
 }
 
 impl<'a> InputItem<'a> {
-    /// Words of the model.
+    /// Text of the model.
     fn answer(text: impl Into<Cow<'a, str>>, phase: Option<String>) -> Self {
         let content = vec![Part::OutputText { text: text.into() }];
         Self::Message { role: Role::Assistant, content, phase }
@@ -391,7 +388,7 @@ impl<'a> InputItem<'a> {
         matches!(self, Self::Thoughts(_))
     }
 
-    /// Returns whether a model can answer behind it.
+    /// Returns true if a model can answer after this item.
     fn asks(&self) -> bool {
         matches!(self, Self::Message { role: Role::User, .. } | Self::FunctionCallOutput { .. })
     }
@@ -419,12 +416,12 @@ mod tests {
         serde_json::to_string(&write(messages, recipient).items).unwrap()
     }
 
-    /// Thoughts as no library would write them again.
+    /// Reasoning item in a form that no serialiser would reproduce.
     fn thought(number: usize) -> String {
         format!(r#"{{ "id":"rs_{number}","type":"reasoning", "summary":[],"encrypted_content":"\u0041\/{number}"}}"#)
     }
 
-    /// Things that a server may do in one answer, and those that come behind it.
+    /// What a server does in one answer, and what follows it.
     #[derive(Debug, Clone)]
     struct Step {
         words: String,
@@ -454,7 +451,7 @@ mod tests {
     }
 
     impl Step {
-        /// Its thoughts go back: something stands behind them.
+        /// Returns true if its reasoning is sent back, because another item follows it.
         fn shows_thoughts(&self) -> bool {
             self.thinks && (self.calls || !is_blank(&self.words))
         }
@@ -505,7 +502,7 @@ mod tests {
             for (number, step) in steps.iter().enumerate() {
                 messages.extend(step.messages(number));
                 let next = written(&messages);
-                // More may be said behind the last words.
+                // More text may follow the last one.
                 let repeated = before.trim_end_matches(['"', '}', ']']);
                 prop_assert!(next.starts_with(repeated), "{next}\n\ndoes not begin with\n\n{repeated}");
                 for (earlier, step) in steps[..=number].iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The items of an answer, put together from their pieces. Pieces may come before the item that they belong to, and a server
-//! may send an item whole.
+//! Assembles the items of an answer from their pieces. Pieces may arrive before their item, and a server may send whole
+//! items.
 
 use std::mem;
 
@@ -16,23 +16,23 @@ use crate::{
     },
 };
 
-/// Items that one answer may have.
+/// Maximum number of items of one answer.
 const MAX_ITEMS: usize = 4096;
 
-/// Stands between the words of two messages, and between parts of thoughts.
+/// Separator between the texts of two messages, and between parts of reasoning.
 const BETWEEN: &str = "\n\n";
 
-/// The items of one answer, in the order in which they began.
+/// Items of one answer, in the order in which they started.
 #[derive(Debug, Default)]
 pub(super) struct PartialItems {
     items: Vec<PartialItem>,
     bounds: CallBounds,
-    /// The message that has spoken last.
+    /// Message that received the most recent text.
     speaker: Option<usize>,
     has_thought: bool,
-    /// Set if nothing was thought aloud since the last words.
+    /// True if no reasoning has arrived since the last text.
     speaks: bool,
-    /// Set once words came out of their order: then nothing says which of them belong to which item.
+    /// True once text arrived out of order, so that it cannot be attributed to items.
     is_odd: bool,
 }
 
@@ -49,13 +49,13 @@ enum Body {
     Message(Message),
     Thoughts(Thoughts),
     Call(Box<PartialCall>),
-    /// An item that is not understood, once it is whole.
+    /// An unknown item, once it is complete.
     Other(Option<Box<RawValue>>),
 }
 
 #[derive(Debug, Default)]
 struct Message {
-    /// Separator of its words from those of the message before.
+    /// Separator between its text and that of the previous message.
     between: &'static str,
     words: String,
     phase: Option<String>,
@@ -64,17 +64,18 @@ struct Message {
 
 #[derive(Debug, Default)]
 struct Thoughts {
-    /// The part that was told last.
+    /// Part that was emitted last.
     told: Option<ThoughtPart>,
-    /// The item, once it is whole and can go back.
+    /// The complete item, if it can be sent back.
     raw: Option<Box<RawValue>>,
 }
 
-/// Part of an item of thoughts: whether of its summary, and its number. Where a server tells both forms, the first one counts.
+/// Part of a reasoning item: true if it is in the summary, and its number. If a server sends both forms, only the first
+/// one is used.
 pub(super) type ThoughtPart = (bool, u64);
 
 impl PartialItems {
-    /// Begins an item.
+    /// Starts an item, or finds an item that has already started.
     pub(super) fn begin<'r>(
         &mut self,
         target: &Target,
@@ -88,7 +89,7 @@ impl PartialItems {
         let place = ItemPlace { id: if place.id.is_empty() { &head.id } else { place.id }, ..place };
         let at = match self.find(place) {
             Some(at) if mem::discriminant(&self.items[at].body) == mem::discriminant(&empty(&head.r#type)) => at,
-            // Another kind at the same number: an item by itself, which no piece of the other one may change.
+            // Another kind with the same number: a separate item, which pieces of the other one must not change.
             Some(_) => {
                 self.is_odd = true;
                 self.push(target, ItemPlace { index: None, ..place }, &head.r#type)?
@@ -109,7 +110,7 @@ impl PartialItems {
         Ok(Some((at, head)))
     }
 
-    /// Takes an item that is whole.
+    /// Processes a complete item.
     pub(super) fn finish(
         &mut self,
         target: &Target,
@@ -130,7 +131,7 @@ impl PartialItems {
                 let parts = head.content.as_deref().unwrap_or_default();
                 let whole: String = parts.iter().flat_map(|part| [&*part.text, &*part.refusal]).collect();
                 let is_refusal = parts.iter().any(|part| !part.refusal.is_empty());
-                // The words that have not come in pieces.
+                // Only text that has not arrived in pieces is new.
                 let rest = whole.strip_prefix(message.words.as_str()).unwrap_or_default();
                 self.speak(at, rest, is_refusal, answer);
             }
@@ -155,12 +156,12 @@ impl PartialItems {
         Ok(())
     }
 
-    /// An item as it came, as long as all of them find room in what is stored.
+    /// The original bytes of an item, as long as the total stays within the limit of stored data.
     fn kept(&mut self, at: usize, raw: &RawValue) -> Option<Box<RawValue>> {
         if !is_json(raw.get()) {
             return None;
         }
-        // An item that was cut comes once more at the end.
+        // A cut item is sent again at the end, so its earlier size does not count.
         let others = self.items.iter().enumerate().filter(|(other, _)| *other != at);
         let bytes: usize = others.filter_map(|(_, item)| item.raw()).map(|raw| raw.get().len()).sum();
         let has_room = bytes + raw.get().len() <= MAX_SERVER_FIELDS;
@@ -168,12 +169,12 @@ impl PartialItems {
         has_room.then(|| raw.to_owned())
     }
 
-    /// Returns whether the model has refused to answer.
+    /// Returns true if the model has refused to answer.
     pub(super) fn is_refusal(&self) -> bool {
         self.items.iter().any(|item| matches!(&item.body, Body::Message(message) if message.is_refusal))
     }
 
-    /// The calls. One without arguments has none of them, unless the answer was cut before they came.
+    /// The calls. A call without arguments gets an empty object, unless the answer was cut before they arrived.
     pub(super) fn calls(&self, is_cut: bool) -> Vec<RawCall> {
         let call = |item: &PartialItem| match &item.body {
             Body::Call(call) => Some(call.read(item.is_done || !is_cut)),
@@ -182,7 +183,7 @@ impl PartialItems {
         self.in_order().into_iter().filter_map(call).collect()
     }
 
-    /// All items as they are kept; none where nothing has to go back but words and calls.
+    /// All items in stored form. `None` if only text and calls need to be sent back.
     pub(super) fn stored(&self) -> Option<String> {
         let mut stored = AnswerParts::default();
         let fits = self.in_order().into_iter().try_for_each(|item| match &item.body {
@@ -202,7 +203,7 @@ impl PartialItems {
         stored
     }
 
-    /// The items by their numbers; those without any as they came.
+    /// The items by number, or in order of arrival if any has no number.
     fn in_order(&self) -> Vec<&PartialItem> {
         let mut items: Vec<&PartialItem> = self.items.iter().collect();
         if items.iter().all(|item| item.index.is_some()) {
@@ -211,12 +212,12 @@ impl PartialItems {
         items
     }
 
-    /// The item of that number, or of that id where there is none. Servers that number no items number those of the whole
-    /// answer by their places.
+    /// The item with that number, or with that ID. If a server does not number its items, the numbers of the whole
+    /// answer are positions.
     fn find(&self, place: ItemPlace<'_>) -> Option<usize> {
         let by_id = || self.items.iter().rposition(|item| !place.id.is_empty() && item.id == place.id);
         let Some(index) = place.index else { return by_id() };
-        // What has another id is another item, if there is one of this id.
+        // An item with another ID only counts if none has this ID.
         let has_other_id =
             |at: usize| !place.id.is_empty() && !self.items[at].id.is_empty() && self.items[at].id != place.id;
         let at_its_place = || {
@@ -241,7 +242,7 @@ impl PartialItems {
         Ok(self.items.len() - 1)
     }
 
-    /// The item that a piece of this kind is for, which may not have begun yet.
+    /// The item for a piece of this kind. Creates it if it has not started yet.
     pub(super) fn of_kind(&mut self, target: &Target, place: ItemPlace<'_>, kind: &str) -> Result<usize, Failure> {
         let wanted = mem::discriminant(&empty(kind));
         let fits = |body: &Body| mem::discriminant(body) == wanted;
@@ -263,7 +264,7 @@ impl PartialItems {
         }
     }
 
-    /// Adds words to a message.
+    /// Adds text to a message.
     pub(super) fn speak(&mut self, at: usize, words: &str, is_refusal: bool, answer: &mut Answer) {
         let before = self.speaker.filter(|before| *before != at);
         let later = before.and_then(|before| self.items[before].index);
@@ -285,7 +286,7 @@ impl PartialItems {
         answer.push(Kind::Text, words);
     }
 
-    /// Adds a piece of this part to thoughts.
+    /// Adds text to a part of a reasoning item.
     pub(super) fn think(&mut self, at: usize, part: ThoughtPart, words: &str, answer: &mut Answer) {
         let Body::Thoughts(thoughts) = &mut self.items[at].body else { return };
         if words.is_empty() || thoughts.told.is_some_and(|told| told.0 != part.0) {
@@ -313,7 +314,7 @@ impl PartialItems {
         Ok(())
     }
 
-    /// Takes the arguments of a call, whole: they win over their pieces.
+    /// Sets the complete arguments of a call. They replace the pieces if they differ.
     pub(super) fn complete_arguments(
         &mut self,
         target: &Target,
@@ -333,7 +334,7 @@ impl PartialItems {
 }
 
 impl PartialItem {
-    /// The item as it came, where it goes back so.
+    /// The original bytes of the item, if it is sent back unchanged.
     fn raw(&self) -> Option<&RawValue> {
         match &self.body {
             Body::Thoughts(Thoughts { raw, .. }) | Body::Other(raw) => raw.as_deref(),

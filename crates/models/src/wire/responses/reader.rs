@@ -1,5 +1,5 @@
-//! Events into the answer. Typed and borrowed, and lenient: kinds that are not known are passed over, and so are fields. They are
-//! numbered: a stream in which one is missing was cut somewhere.
+//! Reads events into the answer. Events are parsed into borrowed types, and unknown kinds and fields are ignored.
+//! Events are numbered: a missing one means that the stream was cut.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,6 @@ use crate::{
     },
 };
 
-/// Reads one answer.
 pub(super) struct Reader {
     note: AnswerNote,
     items: PartialItems,
@@ -39,7 +38,7 @@ impl AnswerReader for Reader {
             return Err(Failure::reported(target, data));
         }
         match self.numbering.next(event.sequence_number.map(|number| number.0)) {
-            // The end is the end, whatever its number.
+            // An end is always processed, regardless of its number.
             EventPlace::Repeated if !ENDS.contains(&kind) => return Ok(()),
             EventPlace::Next | EventPlace::Repeated => {}
             EventPlace::BehindGap(missing) => {
@@ -108,11 +107,11 @@ impl Reader {
         Self { note, items: PartialItems::default(), numbering: Numbering::default(), is_cut: false }
     }
 
-    /// A whole answer of a server that does not stream.
+    /// Processes a whole answer, at the end of a stream or without streaming.
     fn end(&mut self, target: &Target, data: &str, status: &str, answer: &mut Answer) -> Result<(), Failure> {
         let whole: WholeResponse<'_> = parsed(target, data)?;
         let status = if status.is_empty() { &*whole.status } else { status };
-        // A failed answer is paid for, too.
+        // A failed answer is charged too.
         answer.usage = whole.usage.as_ref().map(usage).or(answer.usage);
         if status == "failed" || status == "cancelled" || whole.error.is_some() {
             return Err(failed(target, &whole, status));
@@ -121,7 +120,7 @@ impl Reader {
             self.items.finish(target, ItemPlace { index: Some(index), id: "" }, item, answer)?;
         }
         self.note.record(&whole.id);
-        // They explain, and are no reason to fail.
+        // Diagnostics are informational, so invalid ones are ignored.
         let told = whole.prompt_cache_diagnostics.and_then(|told| serde_json::from_str::<Value>(told.get()).ok());
         if let Some(told) = told.filter(|told| told["type"] == "cache_miss") {
             answer.remark(told["reason"].as_str().unwrap_or_default(), counted(&told, ["/cache_missed_tokens"]));
@@ -139,7 +138,7 @@ impl Reader {
     }
 }
 
-/// Failure of an answer that its server has given up.
+/// Failure of an answer that its server has aborted.
 fn failed(target: &Target, response: &WholeResponse<'_>, status: &str) -> Failure {
     let error = response.error.map(RawValue::get);
     let error = error.and_then(|error| serde_json::from_str(error).ok());
@@ -152,33 +151,31 @@ fn failed(target: &Target, response: &WholeResponse<'_>, status: &str) -> Failur
 struct Event<'a> {
     r#type: Text<'a>,
     sequence_number: Option<Count>,
-    /// Number of the item that it is about, and its id.
+    /// Number of the item concerned. `item_id` is its ID.
     output_index: Option<Count>,
     item_id: Text<'a>,
-    /// Part of that item.
+    /// Number of the part within the item.
     summary_index: Count,
     content_index: Count,
-    /// A piece of it.
     delta: Text<'a>,
-    /// The arguments of a call, whole.
     arguments: Option<&'a RawValue>,
-    /// The item itself.
+    /// Item that starts or is complete.
     item: Option<&'a RawValue>,
-    /// The answer so far, or all of it.
+    /// The answer so far, or the whole one.
     response: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     /// `response` for a whole answer.
     object: Text<'a>,
 }
 
-/// Name of the item that an event is about.
+/// Identification of the item that an event is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ItemPlace<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: &'a str,
 }
 
-/// An answer, at its end or whole.
+/// Answer at its end, or whole.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct WholeResponse<'a> {
@@ -186,13 +183,13 @@ struct WholeResponse<'a> {
     status: Text<'a>,
     output: Option<Vec<&'a RawValue>>,
     usage: Option<Value>,
-    /// The server's account of its cache.
+    /// The server's diagnostics of its cache.
     prompt_cache_diagnostics: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     incomplete_details: Option<Value>,
 }
 
-/// An item at its beginning, or a whole one.
+/// Start of an item, or a whole one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct ItemHead<'a> {
@@ -222,12 +219,13 @@ impl Event<'_> {
 }
 
 impl ItemHead<'_> {
-    /// Returns whether the limit of the answer has cut it.
+    /// Returns true if the limit of the answer has cut the item.
     pub(super) fn is_cut(&self) -> bool {
         &*self.status == "incomplete"
     }
 
-    /// Returns whether thoughts have what their server wants back: without, it looks for them among stored ones.
+    /// Returns true if reasoning has the content that its server needs back. Otherwise the server would look for it in
+    /// its storage.
     pub(super) fn can_go_back(&self) -> bool {
         let has_content = self.content.as_ref().is_some_and(|content| !content.is_empty());
         !self.is_cut() && (has_content || !self.encrypted_content.is_empty())
@@ -247,34 +245,34 @@ fn usage(told: &Value) -> Usage {
     }
 }
 
-/// Numbers of the events of one answer. Servers that number none, or all alike, are not held to it.
+/// Sequence numbers of the events of one answer. Not checked if a server sends none, or only identical ones.
 #[derive(Debug, Default)]
 enum Numbering {
-    /// No number has come yet.
+    /// No event has arrived yet.
     #[default]
     Unknown,
-    /// The last number; `counted` once there was one behind another.
+    /// The last number. `counted` is true once two numbers were consecutive.
     Last { number: u64, counted: bool },
     /// This server does not number its events.
     Absent,
 }
 
-/// Place of an event in its stream.
+/// Position of an event in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventPlace {
-    /// It is the next one.
+    /// The event with the expected number.
     Next,
-    /// It has come before.
+    /// An event that has already arrived.
     Repeated,
-    /// One is missing before it: that of this number.
+    /// An event after a gap. The number is that of the missing event.
     BehindGap(u64),
 }
 
 impl Numbering {
-    /// Takes the number of the next event.
+    /// Checks the number of the next event.
     fn next(&mut self, number: Option<u64>) -> EventPlace {
         let now = match (&*self, number) {
-            // Gateways add events of their own.
+            // Gateways insert events without numbers.
             (Self::Absent, _) | (Self::Last { .. }, None) => return EventPlace::Next,
             (Self::Unknown, None) => Self::Absent,
             (Self::Unknown, Some(number)) => Self::Last { number, counted: false },
