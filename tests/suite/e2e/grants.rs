@@ -272,7 +272,7 @@ async fn no_program_of_a_repository_runs_beside_what_was_granted() {
         assert_eq!(refusals(&world, &session, json!({ "command": command })).await, 1, "{command}");
     }
     assert!(!project(&world).join("a").exists());
-    // Alone it is confined; in a line with harmless commands it still runs.
+    // Git alone is kept read-only. Next to a granted command, parts that cannot be led to run others still run.
     assert_eq!(refusals(&world, &session, json!({"command": "git diff; git status"})).await, 0);
     assert_eq!(refusals(&world, &session, json!({"command": "touch a && cat b | head -3"})).await, 0);
     assert!(project(&world).join("a").exists() && !ran.exists());
