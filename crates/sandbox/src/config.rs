@@ -58,7 +58,7 @@ impl Policy {
 pub struct Name {
     /// The name, such as `/project`.
     pub name: PathBuf,
-    /// The real path.
+    /// The real path of its target.
     pub path: PathBuf,
     /// True if it is a mount, false if it is a link.
     pub(crate) mounted: bool,

@@ -130,11 +130,11 @@ const LONG: usize = 16;
 /// Classification of a file or folder by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretName {
-    /// It holds secrets.
+    /// It always holds secrets.
     Secret,
     /// It may be a key, depending on its content.
     Key,
-    /// Any other name.
+    /// Any other file name.
     Other,
 }
 

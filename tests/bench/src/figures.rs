@@ -5,15 +5,15 @@ use std::time::Duration;
 /// Unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Time in milliseconds.
+    /// Duration in milliseconds (fractional).
     Millis,
-    /// Number per second.
+    /// Number of events per second.
     PerSecond,
     /// Size in megabytes (10⁶ bytes).
     Megabytes,
     /// Multiple of the floor.
     Times,
-    /// Share in percent.
+    /// Share of a total, in percent.
     Percent,
     /// Plain count without a unit.
     Count,
@@ -26,7 +26,7 @@ pub(crate) enum Limit {
     AtLeast(f64),
 }
 
-/// One measured number.
+/// One measured number with its limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     /// Distinguishes several numbers of a row, such as `median`.

@@ -90,7 +90,7 @@ async fn an_answer_that_is_too_large_for_a_message_is_refused_with_a_word() {
     stream.to_the_end().await;
     assert_eq!(tool_texts(&world.model.requests().pop().unwrap()), "small");
 
-    // A client that sends it anyway is told why its tools end, and the turn continues.
+    // A client that sends it anyway gets the reason why its tools end, and the turn continues.
     world.model.reply(buffer()).reply(Reply::text("On my own."));
     let tool = v1::ClientTool {
         name: "buffer".to_owned(),

@@ -16,7 +16,7 @@ struct Script {
     new: (&'static str, Vec<u8>),
     /// A character that it lacks, and the encoding's name in the message about it.
     lacks: Option<(char, &'static str)>,
-    /// Encodes ASCII text.
+    /// Encodes text that is ASCII.
     ascii: fn(&str) -> Vec<u8>,
 }
 

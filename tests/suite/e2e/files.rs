@@ -52,7 +52,7 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     let (told, code) = world.tells("write_file", first, "fail").await;
     assert!(told.contains("Created /state/plan.md") && code == Some(0), "{told}");
 
-    // Killed in the middle of a turn, after the model was told that a file was written.
+    // Killed in the middle of a turn, after the model received the result of the write.
     let edit = json!({"path": "/state/plan.md", "old_string": "dig", "new_string": "dig, then sow"});
     let steps = vec![
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),

@@ -44,7 +44,7 @@ async fn what_files_say_reaches_the_model_in_order_and_outlives_the_daemon() {
     before(&all, "Run make check.", "pdf: Fill in forms");
     before(&all, "pdf: Fill in forms", "One.");
 
-    // Edited between two turns: sent once more, after everything that was sent before, also by the next daemon.
+    // Edited between two turns: sent again, after everything that was sent before, also by the next daemon.
     world.write("project/AGENTS.md", "Run make test.");
     world.daemon.crash().await;
     for words in ["Two.", "Three."] {

@@ -12,7 +12,7 @@ fn diff() -> String {
     format!("{lines}+ the needle is a walrus\n")
 }
 
-/// Plays a careful model: it continues reading at the end of the file that it was told about.
+/// Plays a careful model: it continues reading at the end of the file named in the message.
 fn reads_on(request: &Recorded) -> Reply {
     let told = tool_texts(request);
     if told.contains("walrus") {

@@ -95,7 +95,7 @@ async fn each_answer_means_what_it_says() {
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("not on a Friday"));
     assert_eq!(written(&world, &interrupt["session_id"]), "");
 
-    // Edited arguments replace the model's, and the model is told.
+    // Edited arguments replace the model's, and the model is notified.
     world.model.reply(write("draft")).reply(Reply::text("Edited."));
     let (running, interrupt) = waiting(&world).await;
     let misfit = answer(&world, &interrupt["id"], &["edit", "--args", "[1]"]).await;

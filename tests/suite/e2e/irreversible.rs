@@ -18,7 +18,7 @@ fn paths(result: &Value) -> Vec<&str> {
 }
 
 impl World {
-    /// Runs one turn with this command. Returns its result, and what the model was told.
+    /// Runs one turn with this command. Returns its result, and the text sent to the model.
     async fn commands(&self, command: &str, args: &[&str]) -> (Value, String) {
         self.will(run(command));
         let project = self.mount();

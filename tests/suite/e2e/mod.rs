@@ -258,7 +258,7 @@ impl World {
         Self { daemon: TempDaemon::start_in(home).await, model }
     }
 
-    /// All pending questions.
+    /// All questions that are pending.
     async fn questions(&self) -> Vec<Value> {
         self.json(["interrupts"]).await.as_array().unwrap().clone()
     }

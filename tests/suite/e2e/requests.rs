@@ -27,7 +27,7 @@ fn readable(request: &Recorded, session: &str) -> String {
     without_time(&text.replace(session, "SESSION"))
 }
 
-/// Removes times that only tell when the test ran.
+/// Removes times that only depend on when the test ran.
 fn without_time(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {

@@ -185,7 +185,7 @@ async fn five_where_an_approval_was_needed() {
     let failed = world.agentctl(["run", "Write", "--on-interrupt", "fail", "--output", "json"]).await.exits(5).json();
     check_result(&failed, "denied");
     assert_eq!(failed["denials"][0]["tool"], "write_file");
-    // Without a user to ask, it is denied, and the model is told.
+    // Without a user to ask, it is denied, and the model is notified.
     world.model.reply(write()).reply(Reply::text("Then not."));
     let denied = world.agentctl(["run", "Write", "--output", "json"]).await.exits(5).json();
     check_result(&denied, "completed");

@@ -16,7 +16,7 @@ pub(super) fn says(words: &str) -> Reply {
 pub(super) struct Terminal(PtySession);
 
 impl Terminal {
-    /// Opens a chat.
+    /// Opens a chat at a terminal.
     pub(super) fn open(home: &TempHome, args: &[&str]) -> Self {
         let args: Vec<&str> = ["chat"].iter().chain(args).copied().collect();
         Self::around(home, "exec \"$@\"", &args)
@@ -147,7 +147,7 @@ impl Terminal {
         self.0.flush().unwrap();
     }
 
-    /// Leaves with Ctrl-D.
+    /// Leaves the chat with Ctrl-D.
     #[track_caller]
     pub(super) fn leaves(mut self) -> String {
         self.0.send_control('d').unwrap();

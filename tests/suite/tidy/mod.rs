@@ -160,7 +160,7 @@ const NO_NOUNS: [&str; 28] = [
     "Undone",
 ];
 
-/// A type is named by a technical noun, or two words: `Found` was ten different types, and no name told what was found.
+/// A type is named by a technical noun, or two words: `Found` was ten different types, and no name expressed what was found.
 #[test]
 fn types_are_nouns() {
     let is_no_noun =

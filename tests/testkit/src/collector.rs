@@ -30,7 +30,7 @@ use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// Attributes by name.
+/// Attributes, keyed by name.
 pub type Attributes = BTreeMap<String, Value>;
 
 /// A span, as received.
@@ -74,10 +74,10 @@ pub struct ReceivedPoint {
 /// Behaviour of a collector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CollectorMood {
-    /// Accepts all messages.
+    /// Accepts all messages that arrive.
     #[default]
     Takes,
-    /// Never responds.
+    /// Never sends a response.
     Hangs,
     /// Responds with this status.
     Answers(u16),
@@ -156,7 +156,7 @@ impl Collector {
         self.state().mood = mood;
     }
 
-    /// All accepted spans.
+    /// All spans accepted so far.
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.state().spans.clone()
     }

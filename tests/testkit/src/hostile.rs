@@ -78,9 +78,9 @@ pub enum Class {
 pub struct Trap {
     /// The parent of the folder of all workspaces.
     pub outside: PathBuf,
-    /// The session's workspace.
+    /// The workspace of the session.
     pub root: PathBuf,
-    /// The session's project.
+    /// The project of the session.
     pub project: PathBuf,
 }
 

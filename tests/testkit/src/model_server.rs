@@ -65,7 +65,7 @@ use crate::validator;
 /// ID of the only model that the server lists by default.
 pub const MODEL_ID: &str = "scripted-model";
 
-/// A recorded request.
+/// A request, as recorded.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     /// Number of the request, from 0.

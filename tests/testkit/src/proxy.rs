@@ -16,7 +16,7 @@ use tokio::{
 pub enum ProxyMood {
     /// Connects every request to this address.
     Leads(SocketAddr),
-    /// Rejects every request.
+    /// Rejects every request with an error.
     Refuses,
     /// Accepts connections and never responds.
     Hangs,

@@ -54,7 +54,7 @@ pub enum Play {
     Waits(Arc<Notify>, Vec<ModelChunk>),
     /// Sends these chunks, waits for a notification, then fails with an error of that kind.
     Breaks(Arc<Notify>, Vec<ModelChunk>, ErrorKind),
-    /// Panics while streaming.
+    /// Panics while it is streaming.
     Panics,
 }
 

@@ -1,5 +1,5 @@
 //! Judges tools that change files, some of which are run by anyone who opens their folder, and tools that send requests
-//! to servers: a fetch is told apart from sending data.
+//! to servers: a fetch is distinguished from sending data.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
 }
 
 /// Returns true if a call changes nothing but files of the session's own state. False if a real folder of the session
-/// is below `/state`: its paths cannot be told apart from those of the state.
+/// is below `/state`: its paths cannot be distinguished from those of the state.
 pub(crate) fn only_state<'r>(
     tool: &str,
     arguments: &Map<String, Value>,

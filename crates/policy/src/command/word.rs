@@ -107,11 +107,11 @@ fn document(inside: &str) -> Option<(&str, usize)> {
 
 /// Meaning of a `$`, by the text after it.
 pub(super) enum Dollar {
-    /// A literal `$`.
+    /// A literal `$` character.
     Sign,
     /// A variable whose name takes this many bytes.
     Variable(usize),
-    /// A command substitution.
+    /// A command substitution `$(…)`.
     Command,
     /// Text in double quotes that is translated.
     Translated,

@@ -75,7 +75,7 @@ pub struct CallContext<'a> {
     /// Absolute path of the folder that all sessions share, if there is one. Commands may read there, and a tool that
     /// writes there asks.
     pub memories: Option<&'a Path>,
-    /// The permanent grants.
+    /// The grants that are permanent.
     pub kept: &'a [Grant],
     /// True if commands that run without a question cannot change anything, whatever they do. If false, a read-only
     /// command is judged like any other.

@@ -103,9 +103,9 @@ pub enum CommandEnd {
 pub struct FinishedCommand {
     /// The way in which it ended.
     pub ended: CommandEnd,
-    /// Its standard output.
+    /// Its captured standard output.
     pub stdout: CapturedOutput,
-    /// Its standard error.
+    /// Its captured standard error.
     pub stderr: CapturedOutput,
     /// Time from its start to its end.
     pub duration: Duration,

@@ -26,7 +26,7 @@ fn told(world: &World) -> String {
     result["content"].as_str().unwrap().to_owned()
 }
 
-/// The protocol's schema.
+/// The JSON schema of the protocol.
 static SCHEMA: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../fixtures/acp/schema.json")).unwrap());
 
@@ -57,7 +57,7 @@ impl Checker {
     }
 }
 
-/// A simulated editor.
+/// A simulated editor process.
 struct Editor {
     running: Running,
     checker: Checker,
@@ -68,7 +68,7 @@ struct Editor {
     updates: Vec<Value>,
     /// Requests received from the agent.
     asked: Vec<Value>,
-    /// Other notifications received.
+    /// Other notifications received from the agent.
     told: Vec<Value>,
     /// Files that are open in the editor.
     files: HeldFiles,

@@ -88,7 +88,7 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
     let few = ["mcp_few_thing_00", "mcp_few_thing_01", "mcp_few_thing_02", "mcp_few_weather"];
     assert_eq!(of_servers(&requests[0]), few);
     assert!(system(&requests[0]).contains("find_tool finds those") && system(&requests[0]).contains("- lab: Looks"));
-    // A tool that is not offered cannot be called, and the model is told how to find it.
+    // A tool that is not offered cannot be called, and the error explains how to find it.
     has_all(&tool_texts(&requests[1]), &["E_UNKNOWN_TOOL", "find_tool finds it"]);
     let told = tool_texts(&requests[2]);
     let found = told.find("mcp_lab_weather: [MCP server lab] Weather of a city.").unwrap_or_else(|| panic!("{told}"));

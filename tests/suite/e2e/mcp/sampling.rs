@@ -8,7 +8,7 @@ use super::{
 /// A third-party tool that queries a model.
 const TRIGGER: &str = "mcp_everything_trigger-sampling-request";
 
-/// Its system prompt.
+/// System prompt of its requests.
 const ITS_INSTRUCTIONS: &str = "You are a helpful test server.";
 
 /// The third-party server. Its calls run without approval, so that the only questions are its own.

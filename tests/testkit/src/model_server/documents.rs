@@ -12,9 +12,9 @@ use super::MODEL_ID;
 pub(super) enum Handing {
     /// Responds with this document.
     There(Value),
-    /// Responds with 404.
+    /// Responds with status 404.
     Missing,
-    /// Never responds.
+    /// Never sends a response.
     Silence,
 }
 

@@ -54,9 +54,9 @@ pub struct Reply {
     /// The body, unchanged, instead of all above.
     pub body: Option<String>,
 
-    /// HTTP status code.
+    /// HTTP status code of the response.
     pub status: u16,
-    /// HTTP response headers.
+    /// HTTP headers of the response.
     pub headers: BTreeMap<String, String>,
     /// Number of bytes per write; one event per write if absent.
     pub bytes_per_write: Option<usize>,
@@ -287,7 +287,7 @@ impl Reply {
         self
     }
 
-    /// Leaves out `[DONE]`.
+    /// Leaves out the final `[DONE]`.
     #[must_use]
     pub fn without_done(mut self) -> Self {
         self.done = false;

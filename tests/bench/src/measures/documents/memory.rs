@@ -33,7 +33,7 @@ impl Peaks {
     }
 }
 
-/// Samples until stopped.
+/// Samples memory until it is stopped.
 pub(super) struct Watch {
     stop: Arc<AtomicBool>,
     looking: JoinHandle<Peaks>,

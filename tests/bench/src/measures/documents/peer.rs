@@ -4,7 +4,7 @@ use crate::measures::python::answer;
 
 use super::*;
 
-/// Result of indexing.
+/// Result of an indexing run.
 #[derive(Debug, Deserialize)]
 pub(super) struct Indexed {
     pub(super) seconds: f64,
@@ -13,7 +13,7 @@ pub(super) struct Indexed {
     pub(super) peak: u64,
 }
 
-/// Result of searching.
+/// Result of a search run.
 #[derive(Debug, Deserialize)]
 pub(super) struct Searched {
     /// Time of each query in each round.

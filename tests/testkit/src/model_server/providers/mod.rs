@@ -56,7 +56,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// All providers.
+    /// All providers, for tests.
     pub const ALL: [Self; 13] = [
         Self::Mistral,
         Self::Gemini,
