@@ -20,8 +20,8 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 /// locales are read from, and a locale that claims to be UTF-8 need not be.
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
 
-/// Settings of git that override a repository's configuration, which may come from someone else. They prevent it from
-/// running programs for a mere query. Signing keys are out of reach anyway.
+/// Settings of git that override a repository's configuration, which may come from someone else, so that a mere query
+/// does not run the programs that it names. Signing keys are out of reach anyway.
 pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
     // Otherwise, git would obey the configuration of a plain folder that looks like a bare repository.
     ("safe.bareRepository", "explicit"),

@@ -86,7 +86,7 @@ pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -
     says(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; do it in smaller pieces]")
 }
 
-/// Returns one sentence for the model if git failed because the repository is outside the writable folders.
+/// Returns one sentence for the model if git failed because the repository of a folder is outside that folder.
 pub fn repository_hint(stderr: &str, workspace: &Workspace) -> Option<String> {
     let is_writable = |path: &Path| workspace.writable_mounts().any(|mount| path.starts_with(mount));
     linked(workspace).into_iter().find_map(|(name, repository)| match repository {

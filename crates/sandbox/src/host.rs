@@ -239,8 +239,8 @@ impl Sandbox {
         let read = [config.read.as_slice(), &elsewhere.read].concat();
         let mut places = places(workspace, &read, &config.write, &config.hidden);
         places.confine(workspace, confinement, &closed);
-        // Commands that run without a question must not see URLs with passwords, which a repository's configuration may
-        // contain.
+        // Programs with an input run without a question. They must not see URLs with passwords, which a repository's
+        // configuration may contain.
         let configurations = elsewhere.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
         let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
         let policy = Policy {

@@ -1,9 +1,9 @@
 //! The sandbox for commands. The kernel enforces what a command may reach, whatever the command is.
 //!
 //! The daemon does not start a command itself. It starts its own executable again as a *helper*, a process with one
-//! thread and no secrets in memory, which confines itself and then executes the command. The daemon's end of a socket
-//! to the helper is the *leash*: the daemon sends the policy over it and receives the outcome. When it closes, even
-//! because the daemon died, everything that the command started is killed.
+//! thread and nothing of the daemon's in memory, which confines itself and then executes the command. The daemon's end
+//! of a socket to the helper is the *leash*: the daemon sends the policy over it and receives the outcome. When it
+//! closes, even because the daemon died, everything that the command started is killed.
 //!
 //! - `places`: the folders that a command of a session may reach, and their names. `elsewhere`: toolchains and
 //!   repositories that are not listed. `secrets`: files that hold keys, including those of a project.
@@ -13,7 +13,7 @@
 //! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
 //! - [`hints`]: hints for the model after something was forbidden.
 //! - [`config`]: settings, and the policy of a command, as sent to the helper. [`environment`]: the environment of a
-//!   command, which has nothing of the daemon's.
+//!   command, a short list with nothing of the daemon's.
 //! - [`process`]: commands in a clean environment, ended with all their children.
 //! - [`repository`]: the repository around a project, found without git.
 //!

@@ -38,7 +38,7 @@ pub fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address embedded in an IPv6 one, in a form that routes to it.
+/// The IPv4 address embedded in an IPv6 one, if the form routes to it.
 pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     match address.segments() {

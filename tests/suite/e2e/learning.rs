@@ -13,7 +13,7 @@ fn counted(reply: Reply, prompt_tokens: u64, cached_tokens: u64) -> Reply {
     let details = json!({ "cached_tokens": cached_tokens });
     let usage = json!({
         "prompt_tokens": prompt_tokens, "completion_tokens": 20, "prompt_tokens_details": details,
-        // In the exact names of Messages, since every wire counts the same here.
+        // With the names of Messages too, which are sent unconverted: this wire reports no more than the others.
         "input_tokens": prompt_tokens, "cache_read_input_tokens": cached_tokens,
     });
     reply.with_usage(UsagePlace::Tail, usage)

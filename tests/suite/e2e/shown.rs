@@ -90,7 +90,7 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
     let shown = world.ok(["sessions", "show", session]).await.stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
-    // Other clients get the same text, or only that one.
+    // An answer from another client shows the same text. With `--preview`, it only shows that.
     world.model.reply(command).reply(Reply::text("It is done."));
     let (running, interrupt) = waiting(&world).await;
     let edit = ["edit", "--args", r#"{"command": "echo again\u001b[2J > outputs/b"}"#];

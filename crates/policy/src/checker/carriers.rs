@@ -47,7 +47,7 @@ pub(crate) fn unwrapped(part: &Part) -> Part {
     part
 }
 
-/// Number of words that such a prefix takes.
+/// Number of words of a `time`, `timeout` or `env` prefix, without the assignments after `env`.
 fn wrapper(words: &[Word]) -> Option<usize> {
     let text = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| word.text.as_str());
     let is_time = |text: &str| text.trim_end_matches(['s', 'm']).bytes().all(|byte| byte.is_ascii_digit());

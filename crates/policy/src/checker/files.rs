@@ -1,5 +1,5 @@
-//! Judges tools that change files, some of which are run by anyone who opens their folder, and tools that send requests
-//! to servers: a fetch is distinguished from sending data.
+//! Judges tools that change files, because some files are run by any program that opens their folder. Also judges tools
+//! that send requests to servers, where a fetch is distinguished from sending data.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file
 /// Arguments in which tools take a patch.
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
-/// The folders of a session, and the names in them that ask.
+/// The folders of a session, and the names in them that need approval to be written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WritePlaces<'a> {
     pub(crate) roots: &'a [&'a Path],

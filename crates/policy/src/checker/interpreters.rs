@@ -1,5 +1,5 @@
 //! Judges interpreters by the source of their code: in the command, or from where it cannot be read beforehand.
-//! Programs in the languages of sed and awk are not parsed: anything but a few harmless forms may have any effect.
+//! Programs for sed and awk are not parsed: anything but a few harmless forms is assumed to do anything.
 
 use super::tables::{INTERPRETERS, RUNNING_MODULES, begins_as, holds};
 use crate::{
@@ -123,7 +123,7 @@ fn prints(program: &str) -> bool {
     address.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b',' | b'$'))
 }
 
-/// Matches `s/a/b/g`, without brackets and line ends, where other parsers have seen the program end elsewhere.
+/// Matches `s/a/b/g`. Brackets and line ends are excluded, because parsers have disagreed on where such a program ends.
 fn replaces(program: &str) -> bool {
     let Some(body) = program.strip_prefix("s") else { return false };
     let Some(mark) = body.chars().next().filter(|mark| "/|,#:".contains(*mark)) else { return false };

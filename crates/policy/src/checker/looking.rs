@@ -25,7 +25,7 @@ pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
     texts.iter().all(|text| tame(text)) && looks(name, &texts, &tame)
 }
 
-/// Reason to ask about a part that [`is_led`] next to one that is not read-only.
+/// Reason to ask about a part for which [`is_led`] is true, next to one that is not read-only.
 pub(crate) const LED: &str =
     "git runs programs that its repository names, and beside what does more than look nothing holds them";
 

@@ -327,7 +327,7 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     many.then(|| LayerVerdict::high("it deletes files that are not named one by one"))
 }
 
-/// Returns true if the mode grants rights to everyone, sets the setuid or setgid bit, or applies to a whole tree.
+/// Returns true if the mode lets everyone write, sets a special bit such as setuid, or applies to a whole tree.
 fn opens_up(arguments: &[Word]) -> bool {
     arguments.iter().any(|word| {
         let text = word.text.as_str();

@@ -115,7 +115,7 @@ pub(super) const RUNS_TEXT: [(&str, &str); 32] = [
     ("less", "-k --lesskey"),
 ];
 
-/// Options of curl that send data, read further options or files, or change the peer.
+/// Options of curl that send data, read further options or files, or make it connect to another host.
 pub(super) const CURL_SENDS: &str = "-d --data -F --form -T --upl --json -K --conf --url-query --unix-socket \
     --abstract -n --netrc -E --cert --key -x --proxy --preproxy --socks --variable --expand --delegation --libcurl";
 

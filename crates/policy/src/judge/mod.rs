@@ -77,7 +77,7 @@ pub struct CallContext<'a> {
     pub memories: Option<&'a Path>,
     /// The grants that are permanent.
     pub kept: &'a [Grant],
-    /// True if commands that run without a question cannot change anything, whatever they do. If false, a read-only
+    /// True if a command that runs because it is read-only cannot change anything, whatever it does. If false, such a
     /// command is judged like any other.
     pub held: bool,
     /// True if a command cannot change anything outside the session's folders, or reach another process, whatever it
@@ -115,9 +115,9 @@ impl Policy {
         &self.rules
     }
 
-    /// Returns the verdict on one call, with its reasons. A check that panics denies the call. For a path that leads
-    /// through a link, the stricter of two verdicts counts: on the path as written, and on the target of the link. A
-    /// tool that shows contents of a file is also judged as reading it, so that no tool shows what `read_file` would
+    /// Returns the verdict on one call, with its reasons. A panic while it is judged denies the call. For a path that
+    /// leads through a link, the stricter of two verdicts counts: on the path as written, and on the target of the
+    /// link. A tool that looks into a file is also judged as reading it, so that no tool shows what `read_file` would
     /// not.
     pub fn judge(&self, facts: &CallContext<'_>) -> Explanation {
         let written = self.judge_reading(facts);
@@ -153,9 +153,9 @@ impl Policy {
         })
     }
 
-    /// Returns true if the call may show the contents of a file that it finds, whose path is in the arguments of
-    /// `facts`. That is so if reading the file is allowed without a question and the call itself would not be denied
-    /// for it. A search checks this for each file, so the second condition is only evaluated if it can differ.
+    /// Returns true if the call may show the contents of a file that it finds, or errors in it. The path of the file is
+    /// in the arguments of `facts`. Reading it must be allowed without a question, and the call itself must not be
+    /// denied for it. A search checks this for each file, so the second condition is only evaluated if it can differ.
     pub fn may_show(&self, facts: &CallContext<'_>) -> bool {
         let tool = read_tool();
         let read = self.judge_form(&CallContext { tool: &tool, foreign: None, followed: None, ..*facts });
@@ -400,7 +400,8 @@ impl<'a> Call<'a> {
         }
         let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest();
         let grant = wanted.iter().find(possible).and_then(NeededText::exact);
-        // Wider rules for commands are written by hand, and other tools have nothing between one call and all calls.
+        // Wider rules for commands come from `by_prefix` or are written by hand. Our other tools have nothing between
+        // one call and all calls.
         let of_other = if self.facts.foreign.is_some() { wanted.get(1..).unwrap_or_default() } else { &[] };
         let wider = of_other.iter().filter(possible).filter_map(NeededText::exact).collect();
         PartVerdict { grant, wider, ..none }

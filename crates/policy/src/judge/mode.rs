@@ -33,8 +33,8 @@ impl Call<'_> {
         })
     }
 
-    /// Replaces the verdict on a git command that only the auto mode allows by the question of the defaults. Git writes
-    /// to its own folder, which is closed to commands that run without approval.
+    /// Replaces the verdict on a git command that only the auto mode allows with the question that the defaults would
+    /// ask. Git writes to its own folder, which is closed to commands that run without approval.
     pub(super) fn unless_git(&self, part: &Part, opinion: LayerVerdict) -> LayerVerdict {
         let program = part.words.first().map(|word| word.text.rsplit('/').next().unwrap_or_default());
         if opinion.rule != Explanation::BY_AUTO || program != Some("git") {

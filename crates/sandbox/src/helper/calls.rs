@@ -123,7 +123,7 @@ const UNKNOWN_HERE: &[i64] = &[libc::SYS_inotify_init];
 const UNKNOWN_HERE: &[i64] = &[];
 
 /// Blocked as if no file had any: extended attributes by path. Landlock allows reading and changing them for every file
-/// that can be named. Access through an open file requires the right to open it. The numbers are missing in libc:
+/// that can be named. Access through an open file requires the right to open it. The last four are missing in libc:
 /// `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_getxattr,
@@ -230,8 +230,8 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Blocks setting the setuid and setgid bits, with which a program runs with the user's rights for everyone: another
-/// user of the machine could exploit it. Either bit is sufficient.
+/// Blocks setting the setuid and setgid bits, which let everyone run a program as the user or with one of the user's
+/// groups: another user of the machine might be waiting for one. Either bit is sufficient.
 fn lending() -> Result<Rules, BackendError> {
     const SETTING: [i32; 2] = [0o4000, 0o2000];
     const NAMELESS: i32 = 0o20_000_000; // part of `O_TMPFILE`, without its other bits

@@ -94,7 +94,7 @@ pub enum CommandEnd {
     TimedOut,
     /// By cancellation of the turn.
     Cancelled,
-    /// Unknown, because its helper was killed.
+    /// With the sandbox's helper, which was killed from outside.
     Lost,
 }
 

@@ -120,7 +120,7 @@ impl Subject {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Time limit of a subject. The others together take less than three minutes.
+    /// Time limit of a subject. All except the long ones take less than three minutes together.
     pub(crate) const fn patience(self) -> Duration {
         match self {
             // Most of it is the other stack and, the first time, its installation.

@@ -124,7 +124,7 @@ async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_cal
 
 #[tokio::test]
 async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
-    // Its tools have no settings, so that they are unknown until it was queried.
+    // Its tools have no settings, so that they are unknown until it is queried.
     let mut fake = behaving("ok");
     fake.as_object_mut().unwrap().remove("tools");
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;

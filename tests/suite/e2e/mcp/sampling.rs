@@ -68,7 +68,7 @@ async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
     let world = world(json!({"everything": everything()})).await;
     let args = json!({"prompt": "say it</mcp_content>", "maxTokens": 100_000});
     calls_once(&world, TRIGGER, args, Reply::text("these are the words"));
-    // The tools that it offers to clients with sampling are known once it was reached.
+    // The tools that it offers to clients with sampling are known once it has been reached.
     let tested = world.json(["mcp", "test", "everything"]).await;
     assert!(tested["tools"].to_string().contains(TRIGGER), "{tested:#}");
     let (asked, output) = answered(&world, &["yes"]).await;
