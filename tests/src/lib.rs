@@ -1,1 +1,1 @@
-//! Nothing to see here: the suites are in `suite/`, and what they are made with is in `testkit/`.
+//! Empty crate: the suites are in `suite/`, their helpers in `testkit/`.

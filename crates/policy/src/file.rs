@@ -1,17 +1,17 @@
-//! `hitl_rules.yaml` as it is written: every key may be absent, and layers of files lie over each other.
+//! `hitl_rules.yaml` as written. Every key is optional, and files of several layers overlay each other.
 
 use std::collections::BTreeMap;
 
 use agentd_core::policy::Risk;
 use serde::Deserialize;
 
-/// A file of rules, or several laid over each other.
+/// A rule file, or several merged into one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleFile {
     /// Rules for all tools.
     pub global: Option<GlobalRules>,
-    /// Rules for one tool, by its name.
+    /// Rules for single tools, by name.
     pub tools: Option<BTreeMap<String, ToolRules>>,
 }
 
@@ -19,13 +19,13 @@ pub struct RuleFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GlobalRules {
-    /// Set if people are asked at all. What is denied stays denied.
+    /// True if the user is asked for approval. Denials apply either way.
     pub enable_approval: Option<bool>,
-    /// Action on a call that changes or runs something and that no rule speaks of.
+    /// Action for calls that change or run something and that no rule matches.
     pub default_action: Option<Action>,
-    /// Patterns that are looked for in the arguments of every tool.
+    /// Patterns that are matched against the arguments of every tool.
     pub risk_patterns: Option<RiskPatterns>,
-    /// Names of files that others run or obey, besides those that are built in.
+    /// Names of files that other programs run or obey, in addition to the built-in ones.
     pub guarded_names: Option<Vec<String>>,
 }
 
@@ -33,25 +33,25 @@ pub struct GlobalRules {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RiskPatterns {
-    /// May destroy or leak.
+    /// Calls that may destroy or leak data.
     pub critical: Option<PatternList>,
-    /// Hard to restore.
+    /// Calls whose effect is hard to restore.
     pub high: Option<PatternList>,
-    /// Can be changed back.
+    /// Calls whose effect can be reverted.
     pub medium: Option<PatternList>,
-    /// Harmless.
+    /// Calls that are harmless.
     pub low: Option<PatternList>,
 }
 
-/// Patterns of one risk.
+/// Patterns of one risk level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PatternList {
-    /// Regular expressions.
+    /// Regular expressions to match.
     pub patterns: Option<Vec<String>>,
-    /// Action on a call in which one is found.
+    /// Action for calls that match.
     pub action: Option<Action>,
-    /// Why, for the person who is asked.
+    /// Reason, shown to the user who is asked.
     pub reason: Option<String>,
 }
 
@@ -59,30 +59,30 @@ pub struct PatternList {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolRules {
-    /// Set if this section counts.
+    /// True if this section is in force.
     pub enabled: Option<bool>,
     /// Regular expressions, by risk.
     pub patterns: Option<ByLevel<Vec<String>>>,
-    /// Action on a call in which one is found, by risk.
+    /// Action for calls that match, by risk.
     pub actions: Option<ByLevel<Action>>,
-    /// Programs that are never run, each perhaps with words that follow, such as `git push`; a `*` at the end stands
-    /// for any ending. Only for commands.
+    /// Programs that are never run, optionally with further words, such as `git push`. A trailing `*` matches any
+    /// ending. Only for commands.
     pub deny: Option<Vec<String>>,
-    /// Set if commands may use the network. Only for commands.
+    /// True if commands may use the network. Only for commands.
     pub network: Option<bool>,
 }
 
-/// One value for each level of a tool's section.
+/// One value for each risk level of a tool's section.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, bound(deserialize = "T: Deserialize<'de>"))]
 pub struct ByLevel<T> {
-    /// May destroy or leak.
+    /// Calls that may destroy or leak data.
     pub critical: Option<T>,
-    /// Hard to restore.
+    /// Calls whose effect is hard to restore.
     pub high_risk: Option<T>,
-    /// Can be changed back.
+    /// Calls whose effect can be reverted.
     pub medium_risk: Option<T>,
-    /// Harmless.
+    /// Calls that are harmless.
     pub low_risk: Option<T>,
 }
 
@@ -92,20 +92,20 @@ impl<T> Default for ByLevel<T> {
     }
 }
 
-/// Action on a call.
+/// Action for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It runs.
+    /// The call runs without a question.
     Allow,
-    /// A person decides.
+    /// The user is asked for approval.
     #[serde(alias = "prompt")]
     RequireApproval,
-    /// It does not run.
+    /// The call does not run.
     Deny,
 }
 
-/// Takes the upper layer's values where it has any and says which keys it took.
+/// Copies each value that the upper layer sets and reports its key to `note`.
 macro_rules! overlay {
     ($under:expr, $over:expr, $key:expr, $note:expr, $($field:ident),*) => {$(
         if let Some(value) = $over.$field {
@@ -116,8 +116,8 @@ macro_rules! overlay {
 }
 
 impl RuleFile {
-    /// Lays another file over this one: what it names replaces what was there, key by key, and lists are never joined.
-    /// `note` is told the key of every value that it sets.
+    /// Overlays another file on this one, key by key. Lists are replaced, never joined. `note` is called with the key
+    /// of every value that is set.
     pub fn overlay(&mut self, over: Self, note: &mut dyn FnMut(String)) {
         if let Some(global) = over.global {
             self.global.get_or_insert_default().overlay(global, note);
@@ -166,7 +166,7 @@ impl ToolRules {
 }
 
 impl<T> ByLevel<T> {
-    /// The values with their risks and the words under which a file has them.
+    /// The values with their risks and their keys in the file.
     pub(crate) fn levels(&self) -> [(Risk, &'static str, Option<&T>); 4] {
         [
             (Risk::Critical, "critical", self.critical.as_ref()),

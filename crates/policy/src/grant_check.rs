@@ -1,5 +1,5 @@
-//! Whether a rule that a person writes by hand means anything: one that could never hold is refused with the reason,
-//! rather than kept and wondered about.
+//! Checks rules that the user writes by hand. A rule that could never apply is rejected with the reason, instead of
+//! being stored without effect.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -22,15 +22,15 @@ use super::{
 /// Maximum length of a rule, in bytes.
 const MAX_RULE: usize = 16 * 1024;
 
-/// Whose tools are that are somebody else's, by the names that models call them.
+/// Foreign (MCP) tools by the names under which models call them.
 pub type ForeignTools = BTreeMap<String, Arc<Foreign>>;
 
-/// Why a rule cannot be kept.
+/// The reason why a rule is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnfitGrant {
-    /// The problem.
+    /// Description of the problem.
     pub problem: String,
-    /// The text to write instead.
+    /// Hint what to write instead.
     pub hint: String,
 }
 
@@ -40,10 +40,10 @@ fn unfit<T>(problem: impl Into<String>, hint: impl Into<String>) -> GrantCheck<T
     Err(UnfitGrant { problem: problem.into(), hint: hint.into() })
 }
 
-/// Checks a rule against the tools that there are and the rules in force.
+/// Checks a rule against the known tools and the rules in force.
 ///
 /// # Errors
-/// Why it cannot be kept.
+/// Returns the reason if the rule is rejected.
 pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantCheck {
     is_text(rule)?;
     let name = rule.split([':', ' ']).next().unwrap_or_default();
@@ -73,7 +73,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
     }
 }
 
-/// The same of a rule about tools of somebody else; none where it is about none of these.
+/// Like [`check_grant`], for a rule about foreign tools. `None` if the rule is about none of them.
 pub fn check_grant_of_other(
     policy: &Policy,
     rule: &str,
@@ -97,7 +97,7 @@ pub fn check_grant_of_other(
     })
 }
 
-/// Returns whether it can be a rule at all.
+/// Checks the length and the characters of a rule.
 fn is_text(rule: &str) -> GrantCheck {
     if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
         return unfit(
@@ -116,7 +116,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// A rule about commands.
+    /// Checks a rule about commands.
     fn command(&self, text: &str) -> GrantCheck {
         let (place, command) = grants::split(text);
         let folder = place.map(|place| match place {
@@ -146,7 +146,7 @@ impl Check<'_> {
         }
     }
 
-    /// A rule about one command or pipeline, to the letter.
+    /// Checks a rule about exactly one command or pipeline.
     fn exact(&self, command: &str, folder: Option<&str>, place: &str) -> GrantCheck {
         let pipelines = match command::read(command) {
             Line::Plain(pipelines) => pipelines,
@@ -181,7 +181,7 @@ impl Check<'_> {
         self.may_hold(&Value::Object(arguments))
     }
 
-    /// A rule about a tool of somebody else, or about all tools of a server: with any arguments, or with these.
+    /// Checks a rule about a foreign tool or all tools of a server, with any arguments or with exactly these.
     fn of_other(&self, rest: &str, name: &str) -> GrantCheck {
         if rest.is_empty() {
             return self.may_hold(&json!({}));
@@ -193,7 +193,7 @@ impl Check<'_> {
         self.call(rest, rest.strip_prefix(": ").map(str::trim))
     }
 
-    /// A rule about one call of another tool that runs something.
+    /// Checks a rule about a single call of another tool that runs something.
     fn call(&self, rest: &str, by_command: Option<&str>) -> GrantCheck {
         let name = self.foreign.map_or(&self.tool.name, |foreign| &foreign.rule);
         if let Some(command) = by_command.filter(|command| !command.is_empty()) {
@@ -215,7 +215,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns whether the rules in force leave room for it.
+    /// Checks that the rules in force leave room for the grant.
     fn may_hold(&self, arguments: &Value) -> GrantCheck {
         let settings = SessionSettings::default();
         let kept = [Grant::from(self.rule)];
@@ -248,7 +248,7 @@ impl Check<'_> {
     }
 }
 
-/// A rule about all commands that begin with these words.
+/// Checks a rule by prefix.
 fn wide(words: &str, folder: Option<&str>) -> GrantCheck {
     if folder.is_some() {
         return unfit("a rule that ends in ` *` counts only where a call names no folder", "leave `[in …]` away");

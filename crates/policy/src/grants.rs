@@ -1,25 +1,27 @@
-//! Kept rules: what a person allowed for a session or for good.
+//! Grants: rules by which the user allowed calls for a session or permanently.
 //!
-//! - `run_bash_command: git status`: this one simple command, to the letter of its normal form. Variables and redirections
-//!   around it belong to it. A folder to start in stands in front: `run_bash_command: [in /project] make`. Without one it
-//!   means wherever commands start that name no folder; `run_bash_command: [at /home/me/app] make` names a folder of this
-//!   machine in the project, by whatever name the session has it.
-//! - `run_bash_command: printf x | make -f -`: this one pipeline. A rule for one command of it says nothing of that command
-//!   where something is piped into it.
-//! - `run_bash_command: cargo test *`: every command that begins with these words, is nothing but known words, runs no
-//!   other command, sets only harmless variables, writes by redirection only files of output, names no path outside the
-//!   session's folders and no secret, and is of medium risk at the most; also where it is timed, and in a folder below.
-//!   `judge::place` has what may stand beside it. Such a rule is offered for the programs of `judge::patterns` and one
-//!   session; others are written by people.
-//! - `write_file`: every call of this tool of medium risk at the most.
-//! - `deploy {"to":"test"}`: this one call of a tool that runs something.
-//! - `mcp_lab_weather`, `mcp_lab_*`: every call of this tool of an MCP server, or of any tool of it, of medium risk at the most.
-//!   The first is the name that is made of the server's and the tool's, also where models call the tool otherwise.
+//! - `run_bash_command: git status`: exactly this simple command, in its normal form, including variables and
+//!   redirections. A start folder comes first: `run_bash_command: [in /project] make`. Without one, the rule applies to
+//!   commands that start in the default folder. `run_bash_command: [at /home/me/app] make` names a folder of this
+//!   machine that is in the project, whatever its name in the session.
+//! - `run_bash_command: printf x | make -f -`: exactly this pipeline. A rule for a single command does not cover that
+//!   command if something is piped into it.
+//! - `run_bash_command: cargo test *`: every command that begins with these words, provided that it consists of known
+//!   words, runs no other command, sets only harmless variables, redirects output only to output files, names no secret
+//!   and no path outside the session's folders, and is of medium risk at most. It may be timed, and may run in a
+//!   subfolder. `judge::place` defines what may accompany it. Such a rule is offered for the programs of
+//!   `judge::patterns` and a single session; all others are written by hand.
+//! - `write_file`: every call of this tool, of medium risk at most.
+//! - `deploy {"to":"test"}`: exactly this call of a tool that runs something.
+//! - `mcp_lab_weather`, `mcp_lab_*`: every call of this tool of an MCP server, or of any of its tools, of medium risk
+//!   at most. The first name is built from the names of server and tool, even if models see the tool under another
+//!   name.
 //!
-//! In a question a rule names folders as the session does: `/project` is another folder in another session, and a rule
-//! without one means the project here and the workspace there. What is kept for good would mean a folder that nobody was
-//! asked about. So it names the place itself: `[at PATH]` with the folder's path on this machine where it is in the project or
-//! in a folder that was added, and the session's own name otherwise, `[in /]` for the workspace.
+//! In a question, a rule names folders as the session does. `/project` is a different folder in another session, and a
+//! rule without a folder means the project in one session and the workspace in another. A permanent grant in this form
+//! would cover folders that the user was never asked about. So it names the place itself: `[at PATH]` with the path on
+//! this machine if the folder is in the project or in an added folder, and the session's name otherwise, such as
+//! `[in /]` for the workspace.
 
 use std::{
     os::unix::ffi::OsStrExt as _,
@@ -41,31 +43,31 @@ use super::{
     command::{Part, Redirect, Stdin, assignment, exact, word::Word},
 };
 
-/// The kept rules that count for a call.
+/// The grants that apply to a call.
 pub(super) struct Grants<'a> {
     rules: Vec<&'a str>,
     pub(super) reach: Reach<'a>,
 }
 
-/// Bounds of a wide rule.
+/// Bounds of a rule by prefix.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reach<'a> {
-    /// The session's folders, which it does not lead out of.
+    /// The session's folders, which such a command must not leave.
     pub(super) roots: &'a [&'a Path],
-    /// Names that it lets nobody write.
+    /// Guarded names, which such a command must not write.
     pub(super) guarded: &'a GuardedNames,
 }
 
-/// Text that a rule would have to name.
+/// Text that a rule must have to cover something.
 pub(super) enum NeededText<'a> {
-    /// A simple command, or a whole pipeline, that starts in this folder.
-    /// Rules may have other names of it.
+    /// A simple command or a whole pipeline that starts in this folder. Rules may use any of the other names of the
+    /// folder.
     Pipeline { parts: &'a [Part], folder: Option<&'a str>, other_names: &'a [String] },
-    /// A simple command that starts in a folder below: only a wide rule can name it.
+    /// A simple command that starts in a subfolder. Only a rule by prefix can cover it.
     Below(&'a Part),
     /// Any call of a tool.
     Tool(&'a str),
-    /// One call of a tool, to the letter.
+    /// One call of a tool, with exactly these arguments.
     Call(&'a str),
 }
 
@@ -74,12 +76,12 @@ impl<'a> Grants<'a> {
         Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect(), reach }
     }
 
-    /// The same with one more rule.
+    /// Returns these grants with one more rule.
     pub(super) fn and<'b>(&'b self, rule: &'b str) -> Grants<'b> {
         Grants { rules: self.rules.iter().copied().chain([rule]).collect(), reach: self.reach }
     }
 
-    /// The rule that covers what is wanted at this risk.
+    /// Returns the rule that covers the wanted text at this risk.
     pub(super) fn covering(&self, wanted: &NeededText<'_>, risk: Risk) -> Option<&'a str> {
         if risk == Risk::Critical {
             return None;
@@ -101,16 +103,16 @@ impl<'a> Grants<'a> {
 }
 
 impl NeededText<'_> {
-    /// The rule that names exactly this, if one can.
+    /// The rule that names exactly this, if there can be one.
     pub(super) fn exact(&self) -> Option<String> {
         match self {
             Self::Pipeline { parts, folder, .. } => {
-                // What is piped into a command alone belongs to no rule about it.
+                // A command with input from a pipe is not covered by a rule for the command alone.
                 let alone = parts.first().is_none_or(|first| first.stdin != Stdin::Pipe);
                 let place = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
                 let known = alone && parts.iter().all(Part::is_static);
                 let exact = known.then(|| format!("{SHELL_TOOL}: {place}{}", exact(parts)));
-                // `ls *` as a rule would mean every `ls`.
+                // As a rule, `ls *` would match every `ls`.
                 exact.filter(|exact| !exact.ends_with(" *"))
             }
             Self::Below(_) => None,
@@ -119,7 +121,7 @@ impl NeededText<'_> {
         }
     }
 
-    /// Returns whether a rule names exactly this, with another name of the folder. To be asked where there is an exact
+    /// Returns true if a rule names exactly this with another name of the folder. Only meaningful if there is an exact
     /// rule.
     fn is_also(&self, rule: &str) -> bool {
         let Self::Pipeline { parts, other_names, .. } = self else { return false };
@@ -137,13 +139,13 @@ impl NeededText<'_> {
     }
 }
 
-/// Command that a rule names, if it is one about commands.
+/// The command that a rule names, if the rule is about commands.
 fn command_of(rule: &str) -> Option<&str> {
     rule.strip_prefix(SHELL_TOOL)?.strip_prefix(": ")
 }
 
-/// Returns true for a variable of make in a form that is more than a value for a known name: `NAME:=…`, `NAME!=…`, `.NAME=…`, or
-/// a value that make reads again.
+/// Returns true if the word sets a variable of make in another form than a plain value for a known name: `NAME:=…`,
+/// `NAME!=…`, `.NAME=…`, or a value that make expands again.
 fn sets_in_make(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=').filter(|(name, _)| !name.starts_with('-')) else { return false };
     name.starts_with('.')
@@ -151,27 +153,27 @@ fn sets_in_make(word: &str) -> bool {
         || word.contains(['$', '`'])
 }
 
-/// Beginnings of names that end so, of files that other programs install or build from.
+/// Prefixes of file names with the endings of [`OUTPUTS`] that other programs install or build from.
 const BUILD_INPUTS: &str = "CMakeLists constraints meson requirements";
-/// Endings of files that programs write for people to read, and that nothing runs or builds.
+/// Extensions of output files: written for people to read, and never run or built from.
 const OUTPUTS: &str = "csv diff err log out patch tsv txt";
-/// Subcommands of git that take a text behind `-m`.
+/// Git subcommands that take a text after `-m`.
 const WITH_MESSAGE: &str = "commit merge notes stash tag";
 
-/// Returns true for a subcommand of git that takes a message, from an option or from its input.
+/// Returns true for a git subcommand that takes a message, from an option or from its input.
 fn takes_message(part: &Part) -> bool {
     part.program() == "git" && part.words.get(1).is_some_and(|name| holds(WITH_MESSAGE, &name.text))
 }
 
 impl Reach<'_> {
-    /// Returns true if a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's
-    /// folders: who allows `cargo test *` does not think of `--target-dir /etc`.
+    /// Returns true if a rule that ends in ` *` covers the part. The words that the star stands for must stay in the
+    /// session's folders: a user who allows `cargo test *` does not expect `--target-dir /etc`.
     pub(super) fn covers(&self, rule: &str, part: &Part) -> bool {
         let Some(words) = command_of(rule).and_then(|words| words.strip_suffix(" *")) else { return false };
         let part = carriers::unwrapped(part);
         let passes = |redirect: &Redirect| match redirect.operator {
             _ if redirect.is_harmless() => true,
-            // Other programs may run their input, or write files that it names.
+            // Other programs may execute their input, or write files that it names.
             "<<" => redirect.target.is_static() && takes_message(&part),
             operator => redirect.writes() && operator != "<>" && self.takes_output(&redirect.target),
         };
@@ -189,7 +191,8 @@ impl Reach<'_> {
             && self.are_tame(actual.as_slice(), &part)
     }
 
-    /// Returns true for a git command that gives a file a name that others obey, or names that only its patch knows.
+    /// Returns true for a git command that renames a file to a guarded name, or that writes files named only in its
+    /// input.
     fn places_unseen(&self, part: &Part) -> bool {
         let is_git =
             |subcommands| part.program() == "git" && part.words.iter().any(|word| holds(subcommands, &word.text));
@@ -197,7 +200,7 @@ impl Reach<'_> {
             || is_git("mv") && !part.words.iter().all(|word| self.is_unguarded(&word.text))
     }
 
-    /// Returns true if these words stay in the session's folders and set nothing that names a program.
+    /// Returns true if these words stay in the session's folders and set no variable that names a program.
     fn are_tame(&self, words: &[Word], part: &Part) -> bool {
         let takes_message = takes_message(part);
         let announces = |word: &Word| {
@@ -218,7 +221,7 @@ impl Reach<'_> {
         })
     }
 
-    /// Returns true for a file of output: one that nothing runs or obeys, and that is in the session's folders or in `/tmp`.
+    /// Returns true for an output file: in the session's folders or in `/tmp`, and not run or obeyed by anything.
     pub(super) fn takes_output(&self, target: &Word) -> bool {
         let text = target.text.as_str();
         let is_temporary = text.starts_with("/tmp/") && !text.contains("..");
@@ -231,16 +234,16 @@ impl Reach<'_> {
             && self.is_unguarded(text)
     }
 
-    /// Returns true for a path that no other program runs or obeys by itself.
+    /// Returns true if no other program runs or obeys the path without being asked to.
     pub(super) fn is_unguarded(&self, path: &str) -> bool {
         files::path(path, self.roots, self.guarded).is_none()
     }
 }
 
-/// Permanent forms of these rules, one for each; empty where they are the same.
+/// Converts rules to their permanent forms, one for each. Empty if nothing changes.
 pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
     let mut mounts = workspace.mounts();
-    // A worktree is gone some day; what is allowed for good in it is allowed in its project.
+    // Worktrees are temporary. A permanent grant in one applies to its project.
     if let (Some(worktree), Some(project)) = (&workspace.worktree, &mut mounts.project) {
         project.path.clone_from(&worktree.project);
     }
@@ -263,8 +266,8 @@ fn of_rule(rule: &str, mounts: &Mounts) -> String {
     format!("{SHELL_TOOL}: {place} {command}")
 }
 
-/// The other names of the folder where a command starts, as rules have them: its path on this machine where it is in a
-/// folder of the person, and the workspace's name where it starts there without being told to.
+/// The other names of a command's start folder that rules may use: its path on this machine if it is in one of the
+/// user's folders, and the name of the workspace if it is the default folder.
 pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> {
     let real = start.paths.first();
     let in_mount = below(&start.name, PROJECT).or_else(|| below(&start.name, FOLDERS)).and(real).map(|real| at(real));
@@ -275,13 +278,13 @@ pub(super) fn other_names(start: &StartFolder, is_unnamed: bool) -> Vec<String> 
 /// The folder that a rule names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Folder<'a> {
-    /// By the name that it has in a session.
+    /// A folder by its name in a session.
     Named(&'a str),
-    /// By its path on this machine, as it is written.
+    /// A folder by its path on this machine, in escaped form.
     Real(&'a str),
 }
 
-/// The folder that stands in front of a command, and the command.
+/// Splits off the folder in front of a command.
 pub(super) fn split(text: &str) -> (Option<Folder<'_>>, &str) {
     if let Some((name, command)) = text.strip_prefix("[in ").and_then(|text| text.split_once("] ")) {
         return (Some(Folder::Named(name)), command);
@@ -292,7 +295,7 @@ pub(super) fn split(text: &str) -> (Option<Folder<'_>>, &str) {
     }
 }
 
-/// Splits at the first bracket that no backslash stands before.
+/// Splits at the first bracket that is not escaped by a backslash.
 fn end_of_path(text: &str) -> Option<(&str, &str)> {
     let mut is_escaped = false;
     let end = text.bytes().position(|byte| {
@@ -303,9 +306,9 @@ fn end_of_path(text: &str) -> Option<(&str, &str)> {
     Some((&text[..end], text[end + 1..].strip_prefix(' ')?))
 }
 
-/// A path of this machine in front of a command. Two paths never have the same.
+/// Formats a path of this machine as the prefix of a command. Injective: different paths have different prefixes.
 fn at(path: &Path) -> String {
-    // Without a stroke at the end, which a join may leave.
+    // Drops a trailing slash, which a join may leave.
     let path: PathBuf = path.components().collect();
     let bytes = path.as_os_str().as_bytes();
     let plain = path.to_str().filter(|path| !path.chars().any(char::is_control));
@@ -313,7 +316,7 @@ fn at(path: &Path) -> String {
     format!("[at {}]", escaped.replace(']', "\\]"))
 }
 
-/// The rest of a name that begins with that of a folder.
+/// The rest of a path below that folder.
 fn below<'n>(name: &'n str, folder: &str) -> Option<&'n Path> {
     let rest = Path::new(name).strip_prefix(folder).ok()?;
     rest.components().all(|part| matches!(part, Component::Normal(_))).then_some(rest)

@@ -1,17 +1,18 @@
-//! Whether a call may run. Pure: facts in, a verdict with its reasons out.
+//! Decides whether a tool call may run. Pure: facts go in, a verdict with its reasons comes out.
 //!
-//! Four layers have opinions. The strictest of the first three wins; where none has one, the fourth decides.
+//! Four layers are consulted. The strictest verdict of the first three wins; if none of them has one, the fourth
+//! decides.
 //!
-//! 1. `checker/`: what is known of the tool itself. Commands are taken apart by `command/`, and each part is judged.
-//! 2. The global patterns of the rule files, looked for in every text of the arguments.
-//! 3. What the rule files say of the tool: its patterns, and for commands the denylist.
-//! 4. The defaults: what only looks may run, what changes or runs something asks where the session's settings say so.
+//! 1. `checker/`: built-in knowledge of tools. Commands are parsed by `command/`, and each part is judged.
+//! 2. The global patterns of the rule files, matched against every text of the arguments.
+//! 3. The rules for the tool in the rule files: its patterns and, for commands, the denylist.
+//! 4. The defaults: read-only calls run; calls that change or run something ask if the session's settings require it.
 //!
-//! A person's kept rules (`grants`) turn a question into a yes, never a no; `grant_check` refuses those that make no
-//! sense.
+//! The user's grants (`grants`) turn a question into an approval, but never lift a denial. `grant_check` rejects grants
+//! that could never apply.
 //!
-//! - [`mod@file`]: the rule file as it is written; [`rules`]: the same, compiled.
-//! - [`judge`]: the layers put together; `opinion`: what one layer says.
+//! - [`mod@file`]: the rule file as written; [`rules`]: the same, compiled.
+//! - [`judge`]: combines the layers; `opinion`: the verdict of a single layer.
 
 mod checker;
 mod command;
@@ -35,19 +36,19 @@ pub use self::{
     rules::{RuleError, Rules},
 };
 
-/// The tool whose `command` a shell reads.
+/// The shell tool, which runs its `command` argument.
 pub const SHELL_TOOL: &str = "run_bash_command";
 
-/// The tool that reads one file: what it may not read, no other tool shows that comes upon it.
+/// The tool that reads one file. A file that it may not read is not shown by any other tool either.
 pub const READ_TOOL: &str = "read_file";
 
-/// The name by which tools and commands know the project.
+/// The path of the project, as tools and commands see it.
 const PROJECT: &str = "/project";
 
-/// Maximum nesting of arguments that are stored as JSON inside an event; readers of JSON commonly stop at 128.
+/// Maximum nesting of arguments, which are stored as JSON inside an event. JSON parsers commonly stop at 128.
 const MAX_DEPTH: usize = 64;
 
-/// Returns whether arguments nest no deeper than can be stored and read back.
+/// Returns true if the arguments nest no deeper than can be stored and read back.
 pub fn is_shallow(args: &Value) -> bool {
     fn within(value: &Value, left: usize) -> bool {
         match value {

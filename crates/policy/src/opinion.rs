@@ -1,5 +1,5 @@
-//! What one layer says; and what the rules say of tools of somebody else, in words for the person who is asked. What a server
-//! says of itself decides nothing.
+//! The verdict of a single layer, and the description of foreign (MCP) tools in questions to the user. A server's own
+//! description of a tool never influences a verdict.
 
 use agentd_core::{
     catalogue::Foreign,
@@ -8,44 +8,44 @@ use agentd_core::{
     untrusted,
 };
 
-/// A verdict with the rule that it came from.
+/// A verdict with the layer and the rule that it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LayerVerdict {
     pub(crate) verdict: Verdict,
     pub(crate) layer: Layer,
     pub(crate) rule: String,
-    /// Set if what will run cannot be known beforehand, so that no rule about it could be exact.
+    /// True if the effect is unknown beforehand, so that no grant could match exactly.
     pub(crate) dynamic: bool,
 }
 
 impl LayerVerdict {
-    /// A checker asks.
+    /// A question by a checker.
     pub(crate) fn asks(risk: Risk, rule: impl Into<String>) -> Self {
         let rule = rule.into();
         Self { verdict: Verdict::Ask { risk, reason: rule.clone() }, layer: Layer::Checker, rule, dynamic: false }
     }
 
-    /// A checker asks about something that is hard to take back, or may leak.
+    /// A question by a checker about an effect that is hard to undo, or that may leak data.
     pub(crate) fn high(rule: impl Into<String>) -> Self {
         Self::asks(Risk::High, rule)
     }
 
-    /// A checker asks because nobody can know what will run.
+    /// A question by a checker because it is unknown what will run.
     pub(crate) fn unknown(rule: impl Into<String>) -> Self {
         Self { dynamic: true, ..Self::high(rule) }
     }
 
-    /// The defaults' opinion.
+    /// A verdict of the defaults.
     pub(crate) fn by_default(verdict: Verdict, rule: impl Into<String>) -> Self {
         Self { verdict, layer: Layer::Default, rule: rule.into(), dynamic: false }
     }
 
-    /// A kept rule lets it run.
+    /// An approval by a grant.
     pub(crate) fn granted(rule: impl Into<String>) -> Self {
         Self { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.into(), dynamic: false }
     }
 
-    /// The same opinion; a question says more of why.
+    /// Replaces the reason of a question. Other verdicts are returned unchanged.
     pub(crate) fn because(self, reason: &str) -> Self {
         match self.verdict {
             Verdict::Ask { risk, .. } => Self { verdict: Verdict::Ask { risk, reason: reason.to_owned() }, ..self },
@@ -53,13 +53,13 @@ impl LayerVerdict {
         }
     }
 
-    /// Returns whether it lets a part of a command run because that only looks.
+    /// Returns true if the part of a command is allowed because it is read-only.
     pub(crate) fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && self.layer == Layer::Default && self.rule == Explanation::ONLY_LOOKS
     }
 }
 
-/// The strictest of several, the first of equals. What cannot be known stays unknown, whoever wins.
+/// The strictest verdict, or the first of equals. The result is `dynamic` if any of them is, whichever wins.
 pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Option<LayerVerdict> {
     opinions.into_iter().reduce(|best, next| {
         let dynamic = best.dynamic || next.dynamic;
@@ -68,8 +68,8 @@ pub(crate) fn strictest(opinions: impl IntoIterator<Item = LayerVerdict>) -> Opt
     })
 }
 
-/// The stricter of what is said of a call as it is written and of the same call under the name that a link leads to. Of
-/// equals the first.
+/// The stricter of two verdicts on a call: with the path as written, and with the path that a link leads to. The first
+/// wins a tie.
 pub(crate) fn of_both(written: Explanation, real: Explanation, followed: &FollowedLink) -> Explanation {
     let leads_to = Some(followed.leads_to.clone());
     if real.verdict.strictness() > written.verdict.strictness() {
@@ -80,7 +80,7 @@ pub(crate) fn of_both(written: Explanation, real: Explanation, followed: &Follow
     }
 }
 
-/// A text as it is shown inside a sentence.
+/// Shortens a text to 60 characters without control characters, for use inside a sentence.
 pub(crate) fn shortened(text: &str) -> String {
     let mut shown: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if shown.len() < text.len() {
@@ -89,26 +89,26 @@ pub(crate) fn shortened(text: &str) -> String {
     shown
 }
 
-/// Characters of a description that a person is shown in the reason.
+/// Maximum length of a description shown in a reason, in characters.
 const LONGEST: usize = 160;
 
-/// Description of the tool: its name, its owner, and the first line of what is said of it.
+/// Describes the tool by its name, its server and the first line of its description.
 pub(super) fn described(foreign: &Foreign, tool: &ToolSpec) -> String {
     let Foreign { tool: name, server, .. } = foreign;
     let about = about(&tool.description);
     let about = if about.is_empty() { String::new() } else { format!(": \"{about}\"") };
-    // The server's word, which does not go on as if we spoke.
+    // The name comes from the server. Quoting it prevents it from posing as part of our sentence.
     let name = if is_plain(name) { name.clone() } else { format!("\"{}\"", name.replace('"', "'")) };
     format!("tool {name} of the MCP server {server}{about}")
 }
 
-/// Returns whether a name is one word as tools have it.
+/// Returns true if the name has only characters that are usual in names of tools.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_-./".contains(letter))
 }
 
-/// The first line of a description, which a server may have written, without what stands in front of it for models. It
-/// does not end where it stands and go on as if we spoke.
+/// The first line of a description, without the prefix that is meant for models. It may come from a server, so quotes
+/// and invisible characters are replaced to prevent it from posing as our own text.
 fn about(description: &str) -> String {
     let said = description.strip_prefix("[MCP server ").and_then(|rest| rest.split_once(']')).map(|(_, said)| said);
     let seen = |letter: &char| !(letter.is_control() || untrusted::is_unseen(*letter));

@@ -1,5 +1,5 @@
-//! Rules as they are used: every pattern compiled once, into one automaton a section, which reads a text once however
-//! many patterns there are.
+//! Compiled rules. The patterns of each section form one automaton, which scans a text once however many patterns there
+//! are.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::{
     opinion::{LayerVerdict, strictest},
 };
 
-/// Size limit of one compiled pattern, in bytes, where not all fit together. A pattern such as `(\w{1000}){1000}` is no
-/// rule.
+/// Size limit of one compiled pattern, in bytes, used to find the culprit if a section does not compile. Rejects
+/// patterns such as `(\w{1000}){1000}`.
 const PATTERN_SIZE: usize = 1 << 20;
-/// Size limit of all patterns of one section.
+/// Size limit of all compiled patterns of one section, in bytes.
 const SECTION_SIZE: usize = 32 << 20;
 
 /// A rule that cannot be used.
@@ -26,13 +26,13 @@ const SECTION_SIZE: usize = 32 << 20;
 pub struct RuleError {
     /// The key of the value, such as `tools.run_bash_command.patterns.high_risk`.
     pub key: String,
-    /// The value, as it is written.
+    /// The value, as written in the file.
     pub value: String,
-    /// The problem.
+    /// Description of the problem.
     pub message: String,
 }
 
-/// The rules of all files, compiled.
+/// The compiled rules of all files.
 #[derive(Debug)]
 pub struct Rules {
     pub(crate) enable_approval: bool,
@@ -42,7 +42,7 @@ pub struct Rules {
     tools: HashMap<String, ToolSection>,
 }
 
-/// Rules for one tool.
+/// Compiled rules for one tool.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSection {
     pub(crate) patterns: Section,
@@ -50,12 +50,12 @@ pub(crate) struct ToolSection {
     network: Option<bool>,
 }
 
-/// Patterns that are looked for together.
+/// Patterns that are matched together.
 #[derive(Debug, Default)]
 pub(crate) struct Section {
-    /// Patterns that ask or deny, found anywhere.
+    /// Patterns that ask or deny, matched anywhere.
     strict: Patterns,
-    /// Patterns that allow, found at the start only: a word deep inside a call does not make it harmless.
+    /// Patterns that allow, matched at the start only: a word deep inside a call does not make it harmless.
     mild: Patterns,
 }
 
@@ -65,17 +65,17 @@ struct Patterns {
     opinions: Vec<LayerVerdict>,
 }
 
-/// An entry of a denylist.
+/// One entry of a denylist.
 #[derive(Debug)]
 pub(crate) struct DenyEntry {
-    /// The words, the program first.
+    /// The program, followed by further words of the command.
     words: Vec<String>,
-    /// Set if the last word may go on.
+    /// True if the last word is a prefix (the entry ends in `*`).
     open: bool,
 }
 
 impl Default for Rules {
-    /// The rules where no file says anything: the checkers and the defaults.
+    /// Rules without any file: only the checkers and the defaults apply.
     fn default() -> Self {
         Self {
             enable_approval: true,
@@ -88,10 +88,10 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Compiles what the files say.
+    /// Compiles the rules of the files.
     ///
     /// # Errors
-    /// The first pattern that is no regular expression, with its key.
+    /// Returns the first pattern that is not a valid regular expression, with its key.
     pub fn compile(file: &RuleFile) -> Result<Self, RuleError> {
         let none = super::file::GlobalRules::default();
         let global = file.global.as_ref().unwrap_or(&none);
@@ -129,12 +129,12 @@ impl Rules {
         })
     }
 
-    /// Names that others run or obey: those of the table, and those of the files.
+    /// Names of files that other programs run or obey: the built-in ones and those from the rule files.
     pub fn guarded(&self) -> &GuardedNames {
         &self.guarded
     }
 
-    /// Returns whether commands of that tool may use the network, where the rules say anything about it.
+    /// Returns true if commands of that tool may use the network; `None` if no rule decides it.
     pub fn network(&self, tool: &str) -> Option<bool> {
         self.tool(tool).and_then(|section| section.network)
     }
@@ -144,11 +144,11 @@ impl Rules {
     }
 }
 
-/// Action where a list of patterns names none.
+/// Default action for a list of patterns without one.
 fn usual(risk: Risk, default_action: Action) -> Action {
     match (risk, default_action) {
         (Risk::Low, Action::RequireApproval) => Action::Allow,
-        // A list above low risk was not written to let calls pass.
+        // A list above low risk is not meant to let calls pass.
         (Risk::Medium | Risk::High | Risk::Critical, Action::Allow) => Action::RequireApproval,
         (_, action) => action,
     }
@@ -217,12 +217,12 @@ impl Section {
         compiled.map_err(|error| culprit(lists, &error))
     }
 
-    /// All that the patterns say of a text but that it may pass.
+    /// All verdicts on a text except those that allow it.
     pub(crate) fn against(&self, text: &str) -> Vec<LayerVerdict> {
         self.strict.found(text).collect()
     }
 
-    /// Returns whether a pattern says of a text that it may pass.
+    /// Returns the verdict of a pattern that allows the text, if one matches.
     pub(crate) fn in_favour(&self, text: &str) -> Option<LayerVerdict> {
         strictest(self.mild.found(text))
     }
@@ -245,8 +245,8 @@ impl Patterns {
     }
 }
 
-/// Returns whether a pattern is a regular expression, by its syntax alone: it stands for itself, and no unbalanced `)`
-/// of it may reach beyond what it is wrapped in. Whether it can be used shows when all are compiled together.
+/// Checks the syntax of one pattern, parsed on its own, so that an unbalanced `)` cannot close the group that the
+/// pattern is later wrapped in. Size limits are only checked when all patterns are compiled together.
 fn check_syntax(key: &str, pattern: &str) -> Result<(), RuleError> {
     let refuse = |message: String| RuleError { key: key.to_owned(), value: pattern.to_owned(), message };
     if pattern.is_empty() {
@@ -256,7 +256,8 @@ fn check_syntax(key: &str, pattern: &str) -> Result<(), RuleError> {
     parsed.map(drop).map_err(|error| refuse(unusable(pattern, &error)))
 }
 
-/// Which pattern it is that cannot be compiled. Each is tried alone, which takes as long as all together.
+/// Finds the pattern that does not compile, by compiling each on its own. This takes as long as compiling all of them
+/// together.
 fn culprit(lists: &[List<'_>], error: &regex::Error) -> RuleError {
     for list in lists {
         for pattern in list.patterns {
@@ -277,7 +278,7 @@ fn unusable(pattern: &str, error: &dyn std::fmt::Display) -> String {
     format!("the pattern `{pattern}` is not a regular expression that can be used: {}", one_line(error))
 }
 
-/// The end of the message, which says what is wrong; before it stands a drawing of several lines.
+/// The last line of the error, which has the message. The lines above it are a drawing of the pattern.
 fn one_line(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default().trim();
@@ -298,29 +299,29 @@ impl DenyEntry {
                 ),
             });
         }
-        // `git push *` means what `git push` means: words may follow anyway.
+        // `git push *` is the same as `git push`: further words are allowed anyway.
         let open = open && !text.ends_with(char::is_whitespace);
         Ok(Self { words, open })
     }
 
-    /// The entry as it is written.
+    /// The entry as written in the file.
     pub(crate) fn text(&self) -> String {
         format!("{}{}", self.words.join(" "), if self.open { "*" } else { "" })
     }
 
-    /// Returns whether it means this command: the program, and then the other words in their order, wherever options
-    /// stand between them.
+    /// Returns true if the entry matches this command: the program, then the other words in order, with any options in
+    /// between.
     pub(crate) fn means<'a>(&self, program: &'a str, arguments: impl IntoIterator<Item = &'a str>) -> bool {
         self.follows(program, arguments, |next, word| usize::from(self.fits(next, word)))
     }
 
-    /// Returns whether its program is among these names, and its other words among them in their order.
+    /// Returns true if the entry's program is among these names, followed by its other words in order.
     pub(crate) fn is_among<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> bool {
         names.clone().find(|name| self.fits(0, name)).is_some_and(|program| self.means(program, names))
     }
 
-    /// Returns whether it may mean this command, once it is known what stands in place of some words. `may_be` says of
-    /// an argument whether it can become a word of the entry, or a longer one where that goes on.
+    /// Returns true if the entry could match this command once its unknown words are expanded. `may_be` returns true if
+    /// an argument can become a word of the entry, or a longer word if the flag is set.
     pub(crate) fn may_mean<W: Copy>(
         &self,
         program: &str,
@@ -334,8 +335,8 @@ impl DenyEntry {
         })
     }
 
-    /// Returns whether the arguments hold all words after the first, where `taken` says how many of them one argument
-    /// has.
+    /// Returns true if the arguments contain all words after the first. `taken` returns how many of them one argument
+    /// covers.
     fn follows<W>(
         &self,
         program: &str,

@@ -1,5 +1,5 @@
-//! A kernel that offers less, for tests: `kernel_without landlock,namespaces,filters PROGRAM [ARGUMENT]…` becomes the
-//! program, for which system calls answer as they do where the kernel knows nothing of these or forbids them.
+//! Simulates a kernel with fewer features, for tests: `kernel_without landlock,namespaces,filters PROGRAM [ARGUMENT]…`
+//! executes the program, whose system calls for these features fail as if they were missing or forbidden.
 
 use std::{collections::BTreeMap, os::unix::process::CommandExt as _, process::ExitCode};
 
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         let (calls, error) = match what {
             "landlock" => (vec![libc::SYS_landlock_create_ruleset], libc::ENOSYS),
             "namespaces" => (vec![libc::SYS_unshare], libc::EPERM),
-            // The last, because what comes after it could not be filtered.
+            // This must be last, because no filter can be added after it.
             "filters" => (vec![libc::SYS_seccomp], libc::ENOSYS),
             _ => return ExitCode::FAILURE,
         };

@@ -1,5 +1,5 @@
-//! Settings of the sandbox, and its state; the policy of a command, as sent to the helper, and the helper's answer, one line of
-//! JSON each way.
+//! Settings and state of the sandbox, and the messages between daemon and helper: the policy of a command one way,
+//! reports the other way, as JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -8,46 +8,46 @@ use serde::{Deserialize, Serialize};
 /// Policy for one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
-    /// The session's own tree, its project and its added folders. They are opened without following a link, in them or on the way to them:
-    /// an earlier command, of this session or of another one, may have laid it.
+    /// The session's own tree, its project and its added folders. They are opened without following links, also in
+    /// their parents: an earlier command, of any session, may have placed a link there.
     pub(crate) exact: Vec<PathBuf>,
-    /// Files and folders that may be read and executed, with all below. Those that are not there are left out.
+    /// Files and folders that may be read and executed, including everything below. Missing ones are skipped.
     pub(crate) read: Vec<PathBuf>,
     /// Folders that may be changed too.
     pub(crate) write: Vec<PathBuf>,
-    /// Mounts, where there are namespaces. The rest of the file system is read-only there.
+    /// Mounts, if there are namespaces. The rest of the file system is read-only then.
     pub(crate) trees: Vec<Tree>,
-    /// Paths that are not seen even where they lie in a folder that may be read. Checked where there are namespaces;
-    /// without them, whatever contains one of these may not be read as a whole.
+    /// Paths that are hidden even inside a readable folder. Checked if there are namespaces; without them, a folder
+    /// that contains one of these is not readable as a whole.
     pub(crate) hidden: Vec<PathBuf>,
-    /// Listed places in which files with keys are looked for, to be hidden as well; the session's own are not among
-    /// them.
+    /// Listed places that are searched for files with keys, which are then hidden too. The session's own places are not
+    /// included.
     pub(crate) searched: Vec<PathBuf>,
-    /// The person's home.
+    /// The user's home folder.
     pub(crate) home: Option<PathBuf>,
-    /// Folders in which commands, or the author of the project, may have put programs: none is found there by its name
-    /// alone.
+    /// Folders in which commands, or the author of the project, may have placed programs. No program is found there by
+    /// name alone.
     pub(crate) planted: Vec<PathBuf>,
-    /// The names by which the session's folders are reached, where there are namespaces.
+    /// The names of the session's folders, if there are namespaces.
     pub(crate) names: Vec<Name>,
-    /// Set if the network may be used.
+    /// True if the network may be used.
     pub(crate) network: bool,
-    /// True where the network is one of its own, in which only the daemon's proxy is. It needs namespaces.
+    /// True if the command has a private network that contains only the daemon's proxy. Requires namespaces.
     pub(crate) gateway: bool,
-    /// Limits of its resources.
+    /// Resource limits of the command.
     pub(crate) limits: SandboxLimits,
-    /// Set if to try namespaces.
+    /// True if namespaces are tried.
     pub(crate) namespaces: bool,
-    /// Set if to refuse where files or network cannot be kept from the command.
+    /// True if the command is refused when files or network cannot be kept from it.
     pub(crate) enforce: bool,
-    /// True where nothing may be changed but what is the command's own.
+    /// True if the command may change nothing but its private folders.
     pub(crate) read_only: bool,
-    /// True where the command has an input, which comes in place of its standard error.
+    /// True if the command has an input, which is passed in place of its standard error.
     pub(crate) input: bool,
 }
 
 impl Policy {
-    /// Returns whether no link may lead to this path.
+    /// Returns true if no link may be followed on the way to this path.
     pub(crate) fn is_exact(&self, path: &Path) -> bool {
         self.exact.iter().any(|exact| path.starts_with(exact))
     }
@@ -56,11 +56,11 @@ impl Policy {
 /// A name in the root of a command's file system, and its target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Name {
-    /// The name, as `/project`.
+    /// The name, such as `/project`.
     pub name: PathBuf,
-    /// The real path.
+    /// The real path of its target.
     pub path: PathBuf,
-    /// True if it is mounted there, false if it is a link.
+    /// True if it is a mount, false if it is a link.
     pub(crate) mounted: bool,
 }
 
@@ -74,30 +74,30 @@ impl Name {
     }
 }
 
-/// A part of the file system that keeps its place.
+/// A part of the file system that stays at its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tree {
     pub(crate) path: PathBuf,
     pub(crate) writable: bool,
 }
 
-/// Limits of a command's resources; absent is unlimited.
+/// Resource limits of a command. `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
-    /// Seconds of computing.
+    /// CPU time in seconds.
     pub cpu_seconds: Option<u64>,
-    /// Bytes of writable memory.
+    /// Writable memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Bytes of the largest file that it writes.
+    /// Size of the largest file that it writes, in bytes.
     pub file_bytes: Option<u64>,
-    /// Files that are open at once.
+    /// Number of files that are open at once.
     pub open_files: Option<u64>,
-    /// Processes and threads that are there at once, of the whole command. All else is for each of them.
+    /// Number of processes and threads at once, for the whole command. All other limits apply to each process.
     pub processes: Option<u64>,
 }
 
 impl Default for SandboxLimits {
-    /// An hour of computing, 8 GiB of memory, files of 4 GiB, 4096 open files, 4096 processes.
+    /// One hour of CPU time, 8 GiB of memory, files of 4 GiB, 4096 open files, 4096 processes.
     fn default() -> Self {
         const GIB: u64 = 1 << 30;
         Self {
@@ -116,38 +116,38 @@ impl Default for SandboxLimits {
 pub(crate) enum Report {
     /// The command did not run.
     Failed(String),
-    /// All is set up; only said when there is no command to run.
+    /// Everything is set up. Only sent if there is no command to run.
     Ready(InForce),
-    /// The command is about to start: from here on it may have taken effect.
+    /// The command is about to start and may have effects from now on.
     Begun,
-    /// The command has ended, with everything that it started.
+    /// The command and everything that it started have ended.
     Ended {
-        /// Its exit code, if it ended by itself.
+        /// Exit code, if it ended by itself.
         code: Option<i32>,
-        /// The signal that ended it otherwise.
+        /// Signal that ended it otherwise.
         signal: Option<i32>,
-        /// Number of processes that it left running; they were killed.
+        /// Number of processes that it left running and that were killed.
         strays: usize,
     },
 }
 
-/// Walls that the kernel gave.
+/// Confinement that the kernel supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InForce {
-    /// The version of Landlock's interface, 0 without Landlock.
+    /// Version of the Landlock ABI, 0 without Landlock.
     pub(crate) landlock: u8,
-    /// Set if system calls are filtered.
+    /// True if system calls are filtered.
     pub(crate) seccomp: bool,
-    /// Set if the command has a process table, a `/tmp` and a read-only file system of its own.
+    /// True if the command has a private process table, a private `/tmp` and a read-only file system.
     pub(crate) namespaces: bool,
-    /// Set if its `/proc` shows only itself.
+    /// True if its `/proc` shows only its own processes.
     pub(crate) own_proc: bool,
-    /// Set if the number of its processes is limited, where that was wanted.
+    /// True if the number of its processes is limited as configured.
     pub(crate) counted: bool,
 }
 
 impl InForce {
-    /// The missing part of what `enforce` asks for.
+    /// The first requirement of `enforce` that is not met.
     pub(crate) fn gap(&self) -> Option<&'static str> {
         match self {
             Self { landlock: 0, .. } => {
@@ -165,42 +165,43 @@ impl InForce {
     }
 }
 
-/// The port of the daemon's proxy in a network that holds nothing else.
+/// Port of the daemon's proxy in a private network.
 pub const GATEWAY_PORT: u16 = 3128;
 
-/// First byte of the message that hands the proxy's socket up. No report begins so.
+/// First byte of the message that passes the proxy's socket. No report begins with it.
 pub(crate) const HANDED_UP: u8 = b'g';
 
-/// Byte with which the daemon asks the command to end. The end of the stream kills it.
+/// Byte that asks the command to end. The end of the stream kills it.
 pub(crate) const PLEASE_END: u8 = b't';
 
 /// Settings of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxConfig {
-    /// Behaviour where the kernel offers less.
+    /// Behaviour if the kernel supports less.
     pub mode: SandboxMode,
     /// The program that calls [`run_helper`](super::run_helper) when its first argument is
-    /// [`HELPER_ARGUMENT`](super::host::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was replaced.
+    /// [`HELPER_ARGUMENT`](super::host::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was
+    /// replaced.
     pub helper: PathBuf,
-    /// Set if commands may use the network.
+    /// True if commands may use the network.
     pub network: bool,
-    /// Files and folders that commands may read besides the system and the session's own. Those that are not there
-    /// are left out.
+    /// Files and folders that commands may read, in addition to the system and the session's own. Missing ones are
+    /// skipped.
     pub read: Vec<PathBuf>,
-    /// Folders that commands may change besides the session's own.
+    /// Folders that commands may change, in addition to the session's own.
     pub write: Vec<PathBuf>,
-    /// Paths that no command may see, even in a folder that it may read.
+    /// Paths that are hidden from every command, even inside a readable folder.
     pub hidden: Vec<PathBuf>,
-    /// The person's home: in its folders of settings, files are hidden that hold what looks like a password.
+    /// The user's home folder. Files in its folders of settings are hidden if they contain what looks like a password.
     pub home: Option<PathBuf>,
     /// Limits of each process.
     pub limits: SandboxLimits,
-    /// Set if namespaces are tried. Without them less is kept from commands, as on systems that forbid them.
+    /// True if namespaces are tried. Without them, commands are less confined, as on systems that forbid them.
     pub namespaces: bool,
 }
 
 impl SandboxConfig {
-    /// The strictest: enforced, no network, nothing beyond the system and the session's own.
+    /// The strictest settings: enforced, no network, nothing but the system and the session's own folders.
     pub fn new(helper: PathBuf) -> Self {
         Self {
             mode: SandboxMode::Enforce,
@@ -217,13 +218,13 @@ impl SandboxConfig {
 }
 
 agentd_core::names! {
-    /// Behaviour where the kernel offers less.
+    /// Behaviour if the kernel supports less.
     pub enum SandboxMode {
-        /// Commands do not run where files or network cannot be kept from them.
+        /// Commands are refused if files or network cannot be kept from them.
         Enforce = "enforce",
-        /// They run with what there is.
+        /// Commands run with the confinement that is available.
         BestEffort = "best_effort",
-        /// They run without a sandbox.
+        /// Commands run without a sandbox.
         Off = "off",
     }
 }

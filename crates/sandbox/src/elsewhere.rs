@@ -1,9 +1,9 @@
-//! What a command reads outside of what is listed: compilers and interpreters that its variables name or the images of
-//! containers have, and the repositories of linked worktrees and of submodules.
+//! Finds what a command reads outside the listed places: compilers and interpreters that its variables name or that
+//! container images include, and the repositories of linked worktrees and submodules.
 //!
-//! A variable can hold any path, and a stranger can have written a file `.git`. A folder is a toolchain only if it looks like
-//! one, and a repository only if it names the tree in turn. Neither is one around the home or the session's own folders, nor
-//! one in a hidden folder.
+//! A variable can hold any path, and a `.git` file may come from someone else. So a folder only counts as a toolchain
+//! if it looks like one, and as a repository only if it refers back to the tree. Neither may contain the home or the
+//! session's own folders, or be inside a hidden folder.
 
 use std::{
     collections::BTreeMap,
@@ -21,11 +21,12 @@ use crate::{
 
 type Names = &'static [&'static str];
 
-/// Kinds of toolchains: the variable that names the folder; the folder in the images of containers; what there is in such a
-/// folder; the parts that commands read, `.` for all of it; folders of programs, none where the variable is needed to find them.
+/// Kinds of toolchains: the variable that names the folder; the folder in container images; entries that identify such
+/// a folder; the parts that commands read, `.` for all of it; folders of programs, empty if the programs need the
+/// variable instead.
 const KINDS: [(&str, &str, Names, Names, Names); 7] = [
     ("CARGO_HOME", "/usr/local/cargo", &["bin/cargo"], &["bin", "config.toml", "env", "git", "registry"], &["bin"]),
-    // As caches of continuous integration have it, without programs.
+    // Caches of continuous integration, which contain no programs.
     ("CARGO_HOME", "", &["registry"], &["config.toml", "git", "registry"], &[]),
     ("RUSTUP_HOME", "/usr/local/rustup", &["settings.toml", "toolchains"], &["."], &[]),
     ("GOROOT", "/usr/local/go", &["bin/go", "pkg/tool"], &["."], &["bin"]),
@@ -34,17 +35,17 @@ const KINDS: [(&str, &str, Names, Names, Names); 7] = [
     ("PYENV_ROOT", "", &["shims", "versions"], &["."], &["shims", "bin"]),
 ];
 
-/// Files and folders that a command reads besides, by real paths.
+/// Additional files and folders that a command reads, by real path.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
     pub(super) read: Vec<PathBuf>,
-    /// Files and folders in which keys are looked for.
+    /// Files and folders that are searched for keys.
     pub(super) searched: Vec<PathBuf>,
-    /// Repositories, which are among what is read.
+    /// Repositories, which are also included in `read`.
     pub(super) repositories: Vec<PathBuf>,
 }
 
-/// Finds those of a command with this environment, to which is added what the command needs to find its programs.
+/// Finds these for a command with this environment, and adds to the environment what is needed to find the programs.
 pub(super) fn find(
     environment: &mut BTreeMap<OsString, OsString>,
     workspace: &Workspace,
@@ -60,7 +61,7 @@ pub(super) fn find(
         let parts = parts.iter().filter_map(|part| folder.join(part).canonicalize().ok());
         let parts: Vec<PathBuf> = parts.filter(|part| bounds.allow(part) && !bounds.lists(part)).collect();
         if !parts.is_empty() {
-            // A file that is listed itself is looked into.
+            // A listed file is searched itself.
             found.searched.extend(parts.iter().filter(|part| part.is_file()).chain([&folder]).cloned());
         }
         found.read.extend(parts);
@@ -74,7 +75,7 @@ pub(super) fn find(
     let bounds = std::cell::LazyCell::new(|| Bounds::of(std::slice::from_ref(&workspace.root), config));
     let repositories = linked(workspace).into_iter().filter_map(|(_, repository)| repository);
     let mounts = workspace.mounts();
-    // In one of them it may be writable.
+    // Inside one of the mounts, it may be writable.
     let is_mounted = |repository: &Path| mounts.names().any(|(_, mount)| repository.starts_with(mount));
     found.repositories.extend(repositories.filter(|git| bounds.allow(git) && !is_mounted(git)));
     found.read.extend(found.repositories.iter().cloned());
@@ -88,7 +89,7 @@ fn toolchain(named: &Path, marks: &[&str]) -> Option<PathBuf> {
     (!is_system && marks.iter().all(|mark| real.join(mark).exists())).then_some(real)
 }
 
-/// Folders that nothing which is read elsewhere lies in, or around, by real paths.
+/// Real paths that must not be inside a place found here, or contain it.
 struct Bounds {
     own: Vec<PathBuf>,
     home: Option<PathBuf>,
@@ -109,7 +110,7 @@ impl Bounds {
         !self.own.iter().chain(&self.home).any(contains) && !self.own.iter().chain(&self.hidden).any(lies_in)
     }
 
-    /// Returns true for what commands read already, and what is searched for keys.
+    /// Returns true if commands can read the path already, and it is searched for keys.
     fn lists(&self, path: &Path) -> bool {
         self.listed.iter().any(|listed| path.starts_with(listed))
     }

@@ -16,14 +16,14 @@ use crate::{
 /// Default search path for programs.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Names that are never passed, whatever the configuration says: they load code into every program, or say where
-/// locales are read from, of which one that calls itself UTF-8 need not be.
+/// Prefixes of variables that are never passed, whatever is configured: they load code into every program, or set where
+/// locales are read from, and a locale that claims to be UTF-8 need not be.
 const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
 
-/// Settings of git that override a repository's own configuration, which may have come with a stranger's folder: not to
-/// run the programs that it names when all that is asked is how things stand. Keys for signing are out of reach anyway.
+/// Settings of git that override a repository's configuration, which may come from someone else, so that a mere query
+/// does not run the programs that it names. Signing keys are out of reach anyway.
 pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
-    // A folder of plain files that looks like a bare repository would have its configuration obeyed.
+    // Otherwise, git would obey the configuration of a plain folder that looks like a bare repository.
     ("safe.bareRepository", "explicit"),
     ("core.fsmonitor", "false"),
     ("log.showSignature", "false"),
@@ -34,14 +34,14 @@ pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
     ("protocol.ext.allow", "never"),
 ];
 
-/// The same in a worktree, where what is packed can only be read.
+/// Additional settings in a worktree, whose pack files are read-only.
 const GIT_CONFIG_IN_WORKTREES: [(&str, &str); 2] = [("gc.auto", "0"), ("maintenance.auto", "false")];
 
-/// The name of the mark by which children of a command are found.
+/// Name of the variable that marks the children of a command.
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
-/// The environment of a command in this workspace, whose folders have these names for it. The client's variables
-/// override the standing ones and the defaults; if it sent none, the configured ones do.
+/// Builds the environment of a command in this workspace, whose folders have these names. The client's variables
+/// override `standing` and the defaults; if it sent none, the `configured` ones do.
 pub fn clean(
     workspace: &Workspace,
     names: &[Name],
@@ -60,7 +60,7 @@ pub fn clean(
     set("LANG", &"C.UTF-8");
     set("TERM", &"dumb");
     set("SHELL", &"/bin/bash");
-    // Nobody sits at the keyboard, and a pager or an editor would wait for someone.
+    // A pager or an editor would wait for input, and there is no keyboard.
     set("PAGER", &"cat");
     set("GIT_PAGER", &"cat");
     set("GIT_TERMINAL_PROMPT", &"0");
@@ -72,7 +72,7 @@ pub fn clean(
         set(&format!("GIT_CONFIG_KEY_{index}"), key);
         set(&format!("GIT_CONFIG_VALUE_{index}"), value);
     }
-    // `git status` writes no index, and so runs no hook that waits for that.
+    // `git status` then writes no index, and so runs no hook that is triggered by that.
     set("GIT_OPTIONAL_LOCKS", &"0");
     set("WORKSPACE", &workspace.root);
     let has = |name: &str| names.iter().any(|given| given.name == Path::new(name));
@@ -90,7 +90,7 @@ pub fn clean(
         let is_forbidden = name.is_empty()
             || name.contains(['=', '\0'])
             || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-        // These say how letters are written.
+        // These select the character encoding.
         let is_locale = name == "LANG" || name.starts_with("LC_");
         if is_forbidden || value.contains('\0') || is_locale && !is_utf8(value) {
             continue;
@@ -114,7 +114,7 @@ pub fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders: &[&Pa
     environment.insert("PATH".into(), path);
 }
 
-/// Appends this folder to the search path, unless it is there.
+/// Appends the folder to the search path, unless it is already included.
 pub fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
     let path = environment.entry("PATH".into()).or_insert_with(|| PATH.into());
     if !std::env::split_paths(path).any(|known| known == folder) {
@@ -123,16 +123,16 @@ pub fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) 
     }
 }
 
-/// True for locales that write letters as UTF-8, in which commands are judged: in others, a letter can end with the
-/// byte of a backslash or a quote.
+/// Returns true for locales with UTF-8, the encoding in which commands are judged. In others, a character can end with
+/// the byte of a backslash or a quote.
 fn is_utf8(locale: &str) -> bool {
     let charset = locale.split_once('.').map(|(_, charset)| charset.split('@').next().unwrap_or_default());
     let plain = locale.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-@".contains(letter));
     plain && charset.is_some_and(|charset| ["utf-8", "utf8"].iter().any(|name| name.eq_ignore_ascii_case(charset)))
 }
 
-/// The folders in which programs are looked for: not the one in which a command happens to start, and none of the
-/// session's own, where anybody may have put a program with a common name. Without any, those of the system.
+/// Filters the search path. Relative folders and the session's own are dropped, because anyone may have placed a
+/// program with a common name there. If none is left, returns the system's folders.
 fn programs(path: &str, workspace: &Workspace) -> OsString {
     let project = workspace.project.iter().map(|mount| &mount.path);
     let mounts = project.chain(workspace.folders.iter().map(|folder| &folder.path));
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(["HOME", "LD_PRELOAD", "A=B", "PROJECT"].map(get), [Some("/w/temp"), None, None, None]);
         };
         check(&[], [Some("/opt/bin"), Some("info"), Some("/cargo")]);
-        // The client takes the place of what is configured.
+        // The client's variables replace the configured ones.
         check(&[("PATH", "/client"), ("LD_PRELOAD", "/x.so")], [Some("/client"), Some("trace"), Some("/cargo")]);
     }
 

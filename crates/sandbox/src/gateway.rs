@@ -1,11 +1,11 @@
-//! The only way out of a program that may reach listed hosts and nothing else: a proxy of the daemon's.
+//! A proxy of the daemon, the only way out for a program that may reach listed hosts and nothing else.
 //!
-//! The helper makes a network of the program's own, in which there is one address, and listens there. What it listens with is
-//! handed to the daemon, which accepts, and connects to the hosts on the list. So no datagram, no look-up of a name and no other
-//! connection leads anywhere, whatever the program does. The proxy lives as long as the program.
+//! The helper creates a private network with a single address and listens there. It passes the listening socket to the
+//! daemon, which accepts connections and connects to the listed hosts. So no datagram, name lookup or other connection
+//! leaves the network, whatever the program does. The proxy lives as long as the program.
 //!
-//! It understands `CONNECT`, for TLS, and `GET` and `HEAD` of whole addresses, one for each connection: what follows on the same
-//! connection is never passed on, since it might be meant for somebody else.
+//! It supports `CONNECT`, for TLS, and `GET` and `HEAD` with absolute URLs, one request per connection. Anything that
+//! follows on the same connection is never passed on, since it might be meant for another host.
 
 use std::{
     collections::BTreeSet,
@@ -24,15 +24,15 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use url::Url;
 
-/// Connections at once.
+/// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
-/// Bytes of a request's head, or of an answer's of the person's proxy.
+/// Maximum size of the head of a request, or of a response of the user's proxy, in bytes.
 const MAX_HEAD: u64 = 32 << 10;
-/// Time limit for a request's head, and for a connection.
+/// Time limit for the head of a request, and for connecting.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The name beside the random word.
+/// User name that goes with the random password.
 const USER: &str = "agentd";
-/// Headers that are between two neighbours, and the name of the host, which is written anew.
+/// Headers that are not passed on: hop-by-hop headers, and the host, which is written from the URL.
 const DROPPED: [&str; 9] = [
     "connection",
     "content-length",
@@ -45,7 +45,7 @@ const DROPPED: [&str; 9] = [
     "upgrade",
 ];
 
-/// A host in lower case, and a port.
+/// A host in lowercase, and a port.
 pub type Target = (String, u16);
 
 /// The proxy of one program.
@@ -54,18 +54,18 @@ pub struct Gateway {
     upstream: Routes,
     word: String,
     refused: Mutex<Option<Target>>,
-    /// Cancelled when something was refused.
+    /// Cancelled when a request is refused because of its host.
     pub strayed: CancellationToken,
 }
 
-/// Whom a request is for.
+/// A parsed request with its destination.
 enum Request {
     Tunnel(Target),
-    /// With the method and the headers that are passed on.
+    /// A plain request with its URL, its method and the headers that are passed on.
     Plain(Url, String, String),
 }
 
-/// An answer of the proxy itself.
+/// An error response of the proxy itself.
 struct Refusal(&'static str);
 
 impl fmt::Debug for Gateway {
@@ -75,23 +75,23 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A proxy to these hosts. It listens nowhere yet.
+    /// Creates a proxy to these hosts. It is not listening yet.
     pub fn new(hosts: BTreeSet<Target>, upstream: Routes) -> Self {
         let word = uuid::Uuid::new_v4().simple().to_string();
         Self { hosts, upstream, word, refused: Mutex::default(), strayed: CancellationToken::new() }
     }
 
-    /// Its address, for the program that it is for.
+    /// The proxy's URL, with credentials, for the program.
     pub fn address(&self, port: u16) -> String {
         format!("http://{USER}:{}@127.0.0.1:{port}", self.word)
     }
 
-    /// The first host that the program wanted and that is not on the list.
+    /// The first host that the program requested and that is not on the list.
     pub fn refused(&self) -> Option<Target> {
         lock(&self.refused).clone()
     }
 
-    /// Lets programs through until what is returned is dropped, with all connections.
+    /// Serves the program until the returned handle is dropped, which closes all connections.
     pub fn serve(self: &Arc<Self>, listener: TcpListener) -> AbortOnDropHandle<()> {
         let gateway = Arc::clone(self);
         AbortOnDropHandle::new(tokio::spawn(async move {
@@ -123,7 +123,7 @@ impl Gateway {
         }
     }
 
-    /// Reads a request, and refuses those for other hosts.
+    /// Parses a request, and rejects it if its host is not listed.
     fn request(&self, head: &str) -> Result<Request, Refusal> {
         let mut lines = head.lines();
         let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
@@ -162,7 +162,7 @@ impl Gateway {
         Err(Refusal("403 Forbidden"))
     }
 
-    /// The person's own proxy for an address.
+    /// The user's own proxy for a URL.
     fn proxy(&self, url: &str) -> Option<Url> {
         Url::parse(&self.upstream.of(url).proxy()?).ok()
     }
@@ -203,19 +203,19 @@ impl Gateway {
         let (mut from_client, mut to_client) = tokio::io::split(client);
         tokio::select! {
             copied = tokio::io::copy(&mut server, &mut to_client) => copied.map(drop)?,
-            // Whatever comes would be another request, for whomever: the connection ends.
+            // More input would be another request, to any host: the connection is closed.
             _ = from_client.read_u8() => {}
         }
         to_client.shutdown().await
     }
 }
 
-/// The host and the port of an address.
+/// The host and port of a URL.
 pub fn target_of(url: &Url) -> Option<Target> {
     Some((plain_host(url.host_str()?), url.port_or_known_default()?))
 }
 
-/// A target as addresses have it.
+/// The target as written in URLs.
 pub fn written((host, port): &Target) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
@@ -228,7 +228,7 @@ fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
 }
 
-/// The header by which the person's proxy knows them.
+/// The header that authenticates to the user's proxy.
 fn authorization(proxy: &Url) -> String {
     let plain = |text: &str| {
         url::form_urlencoded::parse(format!("{}=", text.replace('+', "%2B")).as_bytes())
@@ -244,7 +244,7 @@ async fn connect((host, port): &Target) -> io::Result<TcpStream> {
     tokio::time::timeout(PATIENCE, TcpStream::connect((host.as_str(), *port))).await?
 }
 
-/// Reads lines up to the empty one.
+/// Reads lines up to an empty one.
 async fn head_of(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let reading = async {
         let (mut head, mut left) = (String::new(), stream.take(MAX_HEAD));
@@ -264,10 +264,10 @@ async fn answer(client: &mut BufReader<TcpStream>, status: &str) -> io::Result<(
     client.shutdown().await
 }
 
-/// The listener that a helper hands up. None where it has something else to say, which can then be read.
+/// Receives the listener from a helper. `None` if the helper sent something else, which can then be read.
 ///
 /// # Errors
-/// When the helper is gone, or what it handed up is no listener.
+/// Returns an error if the helper is gone, or if it sent no listener.
 #[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
 pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
     use std::{
@@ -290,7 +290,7 @@ pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option
             _ => None,
         });
         let handed = handed.ok_or(io::ErrorKind::InvalidData)?;
-        // SAFETY: the kernel has just made this descriptor for us, and there was room for one only.
+        // SAFETY: the kernel has just created this descriptor for us, and there was room for only one.
         Ok(Some(unsafe { OwnedFd::from_raw_fd(handed) }))
     };
     let handed = tokio::time::timeout(PATIENCE, leash.async_io(tokio::io::Interest::READABLE, take)).await??;

@@ -1,5 +1,5 @@
-//! Hints for the model after a command failed at something that the sandbox forbids, or at a name of a folder that only tools
-//! know. They are guessed from words.
+//! Hints for the model after a command failed at something that the sandbox forbids, or at a folder name that only
+//! tools know. They are guessed from the text of its errors.
 
 use std::{borrow::Cow, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{
     places::{MEMORIES, PROJECT, linked},
 };
 
-/// Bytes of the end of standard error that are looked at.
+/// Number of bytes at the end of standard error that are searched.
 const LOOKED_AT: usize = 8 * 1024;
 
 const NETWORK: &[&str] = &[
@@ -46,7 +46,7 @@ const LIMITS: &[&str] = &[
     "fork: retry: resource temporarily unavailable",
 ];
 
-/// The end of a text.
+/// The last [`LOOKED_AT`] bytes of a text.
 fn end_of(text: &str) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(LOOKED_AT))..]
 }
@@ -54,13 +54,13 @@ fn end_of(text: &str) -> &str {
 /// Rights of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandRights {
-    /// It could use the network.
+    /// True if it could use the network.
     pub network: bool,
-    /// It could change nothing, because no approval was given for it.
+    /// True if it could change nothing, because it ran without approval.
     pub read_only: bool,
 }
 
-/// One sentence for the model, if the words of a failed command look as if the sandbox had been in its way.
+/// Returns one sentence for the model if the errors of a failed command suggest that the sandbox blocked it.
 pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -> Option<&'static str> {
     let said = end_of(stderr).to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
@@ -86,7 +86,7 @@ pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -
     says(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; do it in smaller pieces]")
 }
 
-/// One sentence for the model, if git failed because the repository of a folder lies outside of that.
+/// Returns one sentence for the model if git failed because the repository of a folder is outside that folder.
 pub fn repository_hint(stderr: &str, workspace: &Workspace) -> Option<String> {
     let is_writable = |path: &Path| workspace.writable_mounts().any(|mount| path.starts_with(mount));
     linked(workspace).into_iter().find_map(|(name, repository)| match repository {
@@ -107,12 +107,12 @@ pub fn repository_hint(stderr: &str, workspace: &Workspace) -> Option<String> {
     })
 }
 
-/// Messages of programs about a name that leads nowhere.
+/// Error messages about a name that leads nowhere.
 const FAILURES: [&str; 6] =
     ["no such file or directory", "enoent", "permission denied", "eacces", "read-only file system", "erofs"];
 
-/// One sentence for the model, where a line of standard error says that something is not there by a name that it has
-/// for file tools. `given` are the names that the command's folders have.
+/// Returns one sentence for the model if an error mentions a folder by a name that only file tools know. `given` are
+/// the names of the command's folders.
 pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<Cow<'static, str>> {
     let failed = |name: &str| {
         end_of(stderr).lines().any(|line| {
@@ -121,7 +121,7 @@ pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<C
         })
     };
     let has = |name: &str| given.iter().any(|given| given.name == Path::new(name));
-    // A folder of the machine may have that very name.
+    // A folder of the machine may have the same name.
     let is_own = |path: &Path, name: &str| !path.starts_with(name) && !has(name) && failed(name);
     if workspace.project.as_ref().is_some_and(|project| is_own(&project.path, PROJECT)) {
         let said = "[commands have no /project here: the project folder is $PROJECT. What used /project did not work]";
@@ -150,7 +150,7 @@ pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<C
     }))
 }
 
-/// Returns whether the line names this folder or what is in it, and not one whose path only ends like it.
+/// Returns true if the line names this folder or something in it, and not just a path that ends the same way.
 fn names(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

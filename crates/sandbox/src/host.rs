@@ -1,4 +1,4 @@
-//! The daemon's side of the sandbox: it starts helpers, holds their leashes, and knows the kernel's features.
+//! The daemon's side of the sandbox: starts helpers, holds their leashes, and probes the features of the kernel.
 
 use std::{
     collections::BTreeMap,
@@ -39,87 +39,87 @@ use crate::{
     places::{PROJECT, exact, names, places},
 };
 
-/// The first argument by which a program knows that it is to be the helper.
+/// The first argument that makes the program run as the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-exec";
 
-/// Time limit for the first helper to say what the kernel offers.
+/// Time limit for the first helper to report the features of the kernel.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
-/// The folder that the first helpers may read, and start in: not the root, which is exchanged.
+/// The folder that the first helpers may read, and start in. It is not the root, which is replaced.
 const PROBED: &str = "/usr";
 
-/// Starts commands that are locked in.
+/// Starts commands in the sandbox.
 #[derive(Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
-    /// Set if commands may use the network now.
+    /// True if commands may use the network now.
     network: AtomicBool,
-    /// The only way out, where there is one.
+    /// The only way out, if there is one.
     gateway: Option<Arc<Gateway>>,
     offer: OnceCell<Offer>,
 }
 
-/// Walls of one command.
+/// Confinement of one command.
 #[derive(Debug, Default)]
 pub(crate) struct Walls {
-    /// Its limits.
+    /// Limits on what it may change.
     pub(crate) confinement: Confinement,
     /// Paths that a guarded command cannot change.
     pub(crate) closed: Arc<[PathBuf]>,
-    /// Its standard input; none where there is none.
+    /// Standard input, if it has one.
     pub(crate) input: Option<OwnedFd>,
-    /// Memory that each process may write to, where that is less than all commands may.
+    /// Limit of the writable memory of each process, if lower than that of all commands.
     pub(crate) memory_bytes: Option<u64>,
-    /// Files and folders that it may not see, besides those that no command may.
+    /// Files and folders hidden from it, in addition to those hidden from all commands.
     pub(crate) hidden: Vec<PathBuf>,
 }
 
-/// Findings of the first helpers.
+/// Features found by the first helpers.
 #[derive(Debug, Clone)]
 struct Offer {
     force: Result<InForce, String>,
     /// Reason why there are no namespaces.
     no_namespaces: Option<String>,
-    /// True if the session's folders can be given their names.
+    /// True if the session's folders can be mounted under their names.
     gives_names: bool,
 }
 
 impl Sandbox {
-    /// A sandbox, set up so. Nothing is started.
+    /// Creates a sandbox with these settings. Nothing is started yet.
     pub fn new(config: SandboxConfig) -> Self {
         Self { network: AtomicBool::new(config.network), config, gateway: None, offer: OnceCell::new() }
     }
 
-    /// A sandbox out of which only this proxy leads, by a port that is always the same. Without namespaces nothing runs in it.
+    /// Creates a sandbox whose only way out is this proxy, on a fixed port. Nothing runs in it without namespaces.
     pub fn behind(config: SandboxConfig, gateway: Arc<Gateway>) -> Self {
         Self { gateway: Some(gateway), ..Self::new(SandboxConfig { network: true, ..config }) }
     }
 
-    /// Returns whether commands are locked in at all.
+    /// Returns true if commands are confined at all.
     pub fn is_on(&self) -> bool {
         self.config.mode != SandboxMode::Off
     }
 
-    /// Returns true if nothing runs where the kernel cannot hold it.
+    /// Returns true if commands are refused when the kernel cannot confine them.
     pub fn enforces(&self) -> bool {
         self.config.mode == SandboxMode::Enforce
     }
 
-    /// Returns whether commands may use the network.
+    /// Returns true if commands may use the network.
     pub fn allows_network(&self) -> bool {
         self.network.load(Ordering::Relaxed)
     }
 
-    /// Its settings.
+    /// Returns the settings, consuming the sandbox.
     pub fn into_config(self) -> SandboxConfig {
         self.config
     }
 
-    /// Opens or closes the network for commands that start from now on.
+    /// Allows or forbids the network for commands that start from now on.
     pub fn set_network(&self, allowed: bool) {
         self.network.store(allowed, Ordering::Relaxed);
     }
 
-    /// State of the sandbox. The first call tries it.
+    /// Returns the state of the sandbox. The first call probes the kernel.
     pub async fn status(&self) -> SandboxState {
         let mode = self.config.mode;
         let offer = if mode == SandboxMode::Off { None } else { Some(self.offer().await) };
@@ -140,8 +140,8 @@ impl Sandbox {
         SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
     }
 
-    /// True where it holds a command that may change nothing to that: where files and network can be kept from
-    /// commands, and where none runs otherwise.
+    /// Returns true if a read-only command is guaranteed to change nothing: files and network can be kept from
+    /// commands, or no command runs otherwise.
     pub async fn holds(&self) -> bool {
         match self.config.mode {
             SandboxMode::Enforce => true,
@@ -150,13 +150,13 @@ impl Sandbox {
         }
     }
 
-    /// True where a command changes nothing outside of the session's folders and reaches no other process.
+    /// Returns true if a command cannot change anything outside the session's folders or reach another process.
     pub async fn contains(&self) -> bool {
         let is_whole = |force: &InForce| force.gap().is_none() && force.namespaces;
         self.config.mode != SandboxMode::Off && self.offer().await.force.as_ref().is_ok_and(is_whole)
     }
 
-    /// Features of the kernel, found out once.
+    /// The features of the kernel, probed once.
     async fn offer(&self) -> &Offer {
         self.offer.get_or_init(|| self.probe()).await
     }
@@ -179,7 +179,7 @@ impl Sandbox {
         none(found.err().unwrap_or_default()).await
     }
 
-    /// By which names a command reaches the folders of this workspace.
+    /// The names under which a command reaches the folders of this workspace.
     pub async fn names(&self, workspace: &Workspace) -> Vec<Name> {
         if !self.is_on() || !self.offer().await.gives_names {
             return Vec::new();
@@ -216,7 +216,7 @@ impl Sandbox {
         }
     }
 
-    /// Starts a command that may reach what this workspace allows, as far as its limits let it.
+    /// Starts a command that may reach what the workspace allows, within its confinement.
     pub(crate) async fn run(
         &self,
         workspace: &Workspace,
@@ -231,7 +231,7 @@ impl Sandbox {
         let read_only = confinement == Confinement::ReadOnly;
         let is_writable = !read_only && workspace.project.as_ref().is_some_and(|project| project.writable);
         if let Some(worktree) = workspace.worktree.as_ref().filter(|_| is_writable) {
-            // Git removes them with the last branch in them. Without them only commits fail.
+            // Git removes them together with their last branch. Without them, only commits fail.
             let _ = crate::repository::own_folders(&worktree.common);
         }
         let mut environment = environment.clone();
@@ -239,7 +239,8 @@ impl Sandbox {
         let read = [config.read.as_slice(), &elsewhere.read].concat();
         let mut places = places(workspace, &read, &config.write, &config.hidden);
         places.confine(workspace, confinement, &closed);
-        // What runs unasked sees no address with a password in it, as in a repository of the project.
+        // Programs with an input run without a question. They must not see URLs with passwords, which a repository's
+        // configuration may contain.
         let configurations = elsewhere.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
         let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
         let policy = Policy {
@@ -259,7 +260,7 @@ impl Sandbox {
                 ..config.limits
             },
             namespaces: self.offer().await.no_namespaces.is_none(),
-            // What runs unasked is held, or does not run.
+            // Read-only commands run without a question, so they are confined or do not run.
             enforce: config.mode == SandboxMode::Enforce || read_only,
             read_only,
             input: input.is_some(),
@@ -285,14 +286,14 @@ impl Sandbox {
             .envs(environment)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
-            // The leash is where the input would be, so an input comes in this place, and the helper moves it.
+            // Standard input carries the leash. An input comes in place of standard error, and the helper moves it.
             .stderr(input.map_or_else(Stdio::piped, Stdio::from))
-            // The folder is open, so that no rename can change what is meant.
+            // The folder is open, so that no rename can exchange it.
             .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
             .spawn()?;
         ours.set_nonblocking(true)?;
         let mut ours = UnixStream::from_std(ours)?;
-        // A helper that does not listen has broken, which its missing report says.
+        // A write fails if the helper has died. Its missing report shows that.
         if ours.write_all(&length.to_le_bytes()).await.is_ok() {
             let _ = ours.write_all(&sent).await;
         }
@@ -305,22 +306,22 @@ impl Sandbox {
     }
 }
 
-/// The daemon's end of the socket to a helper. When it is dropped, the command and all its children are killed.
+/// The daemon's end of the socket to a helper. Dropping it kills the command and all its children.
 #[derive(Debug)]
 pub(crate) struct KillGuard {
     up: BufReader<OwnedReadHalf>,
     down: OwnedWriteHalf,
     /// True once the command is about to start.
     pub(crate) has_begun: bool,
-    /// The proxy that the command reaches, as long as it is led.
+    /// The proxy that the command reaches, for as long as the guard lives.
     _serving: Option<AbortOnDropHandle<()>>,
 }
 
 impl KillGuard {
-    /// Outcome of the command. It may be dropped and asked again.
+    /// Waits for the outcome of the command. Cancel safe: it may be dropped and called again.
     pub(crate) async fn report(&mut self) -> io::Result<Report> {
         loop {
-            // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.
+            // A report is a single write of one short line. It is complete, or absent if the stream ends.
             let buffer = self.up.fill_buf().await?;
             if buffer.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -336,15 +337,15 @@ impl KillGuard {
         }
     }
 
-    /// Lets the command tidy up for so long, and has it killed if it does not come to an end.
+    /// Asks the command to end, and kills it if it is still running after `grace`.
     pub(crate) async fn end(&mut self, grace: Duration) -> io::Result<Report> {
-        // If the pipe is closed, it has ended.
+        // A closed pipe means that it has already ended.
         let _ = self.down.write_all(&[PLEASE_END]).await;
         if let Ok(report) = tokio::time::timeout(grace, self.report()).await {
             return report;
         }
         let _ = self.down.shutdown().await;
-        // After SIGKILL only the kernel can delay the end, on a disk that does not answer; that is not waited for.
+        // After SIGKILL, only a hung disk can delay the end. That is not waited for.
         tokio::time::timeout(grace, self.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -1,25 +1,26 @@
-//! The sandbox of commands: what a command may reach is decided by the kernel, whatever the command is.
+//! The sandbox for commands. The kernel enforces what a command may reach, whatever the command is.
 //!
-//! A command is not started by the daemon itself. The daemon starts its own program once more as a *helper*, which has
-//! one thread and nothing in memory, locks itself in, and becomes the command. The daemon's end of a socket is the
-//! helper's *leash*: the policy comes down on it and the outcome goes up; when it breaks, for whatever reason the
-//! daemon is gone, everything that the command started is killed.
+//! The daemon does not start a command itself. It starts its own executable again as a *helper*, a process with one
+//! thread and nothing of the daemon's in memory, which confines itself and then executes the command. The daemon's end
+//! of a socket to the helper is the *leash*: the daemon sends the policy over it and receives the outcome. When it
+//! closes, even because the daemon died, everything that the command started is killed.
 //!
-//! - `places`: which folders that is for a session, and by which names they are reached. `elsewhere`: toolchains and repositories that nothing lists. `secrets`: files that hold keys,
-//!   also those of a project.
-//! - [`host`]: the daemon's side: [`Sandbox`](host::Sandbox) starts helpers, holds its end of each socket, and probes this
-//!   kernel once.
+//! - `places`: the folders that a command of a session may reach, and their names. `elsewhere`: toolchains and
+//!   repositories that are not listed. `secrets`: files that hold keys, including those of a project.
+//! - [`host`]: the daemon's side. [`Sandbox`](host::Sandbox) starts helpers, holds its end of each socket, and probes
+//!   the kernel once.
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
-//! - [`hints`]: what a model is told when something was forbidden.
-//! - [`config`]: settings, and the policy of a command, as sent to the helper. [`environment`]: the environment of a command: a short list, nothing of the daemon's.
+//! - [`hints`]: hints for the model after something was forbidden.
+//! - [`config`]: settings, and the policy of a command, as sent to the helper. [`environment`]: the environment of a
+//!   command, a short list with nothing of the daemon's.
 //! - [`process`]: commands in a clean environment, ended with all their children.
 //! - [`repository`]: the repository around a project, found without git.
 //!
-//! If the kernel offers everything: a file system of which only listed folders can be read and the session's own be
-//! written (Landlock, and a mount namespace that is read-only elsewhere), a `/tmp` of its own, a process table of its
-//! own, no sockets (seccomp), no system calls that administer or inspect, limits, no new privileges. Anything missing
-//! is reported by [`Sandbox::status`](host::Sandbox::status).
+//! If the kernel supports everything: only listed folders can be read and only the session's own written (Landlock, and
+//! a mount namespace that is read-only elsewhere), `/tmp` and the process table are private, there are no sockets
+//! (seccomp), no system calls that administer or inspect, resource limits, and no new privileges. Anything missing is
+//! reported by [`Sandbox::status`](host::Sandbox::status).
 
 pub mod config;
 mod elsewhere;

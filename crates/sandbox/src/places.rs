@@ -1,9 +1,9 @@
-//! Files available to a command of a session. Nothing of the person's home is readable unless it is listed.
+//! Files available to a command of a session. Nothing in the user's home is readable unless it is listed.
 //!
-//! Commands reach the session's folders by the names that the file tools use, so that a file has one name everywhere. The
-//! project and added folders are mounted at their names, so that a program which asks where it is hears it; the other folders
-//! are links, so that a file can still be moved from one to the other. A worktree or submodule of the person is a link, too:
-//! the way between it and its repository can be a relative one.
+//! Commands reach the session's folders by the names that the file tools use, so that a file has one name everywhere.
+//! The project and added folders are mounted at their names, so that a program that asks for its folder gets this name.
+//! The other folders are links, so that files can be moved between them. The user's worktrees and submodules are links
+//! too, because the path between one and its repository can be relative.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,8 @@ pub(super) const SYSTEM: &[&str] = &[
     "/var/lib/dpkg",
 ];
 
-/// Parts of `/etc` that programs need: how to load, resolve, spell and encrypt. The rest may hold passwords.
+/// Parts of `/etc` that programs need for loading, name resolution, locales and encryption. The rest may hold
+/// passwords.
 const SYSTEM_SETTINGS: &[&str] = &[
     "alternatives",
     "bash.bashrc",
@@ -82,10 +83,10 @@ const SYSTEM_SETTINGS: &[&str] = &[
     "timezone",
 ];
 
-/// Devices that hold nothing. They may be written to as well.
+/// Devices that store nothing. They may be written to as well.
 pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Folders that are fresh for each command, where there are namespaces.
+/// Folders that are empty and private for each command, if there are namespaces.
 pub(super) const FRESH: &[&str] = &["/tmp", "/dev/shm"];
 
 /// Parts of the file system that a command may reach.
@@ -97,10 +98,10 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Closes what a command with these limits may not change. `guarded` are paths that others run or obey.
+    /// Removes write access according to the confinement. `guarded` are paths that other programs run or obey.
     pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement, guarded: &[PathBuf]) {
         match confinement {
-            // Nothing is left to be changed; all can still be read.
+            // Nothing can be changed; everything can still be read.
             Confinement::ReadOnly => {
                 self.read.append(&mut self.write);
                 self.trees.iter_mut().for_each(|tree| tree.writable = false);
@@ -110,15 +111,15 @@ impl Places {
         }
     }
 
-    /// Closes what programs run or obey by themselves in writable folders of the person.
+    /// Makes read-only what programs run or obey by themselves, in writable folders of the user.
     fn guard(&mut self, workspace: &Workspace, guarded: &[PathBuf]) {
-        // Of an added folder in a hidden place, such as `~/.config` or `.github`, all is.
+        // An added folder in a hidden place, such as `~/.config` or `.github`, is closed as a whole.
         let is_hidden =
             |path: &Path| path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
         let hidden = workspace.folders.iter().filter(|folder| folder.writable && is_hidden(&folder.path));
         let guarded = guarded.iter().cloned().chain(hidden.map(|folder| folder.path.clone()));
         self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
-        // As `.git` in a project: what is in it could be lost.
+        // Like `.git` in a project: its content could be lost.
         if let Some(worktree) = &workspace.worktree {
             let trees = self.trees.iter_mut().filter(|tree| tree.path.starts_with(&worktree.common));
             trees.for_each(|tree| tree.writable = false);
@@ -126,7 +127,7 @@ impl Places {
     }
 }
 
-/// Paths that must be where they were when they were made or given.
+/// Paths that must not have been replaced by links since they were created or added.
 pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
     let project = workspace.project.as_ref().map(|project| &project.path);
     let folders = workspace.folders.iter().map(|folder| &folder.path);
@@ -141,7 +142,7 @@ pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Parts that a command of this workspace may reach, with those of the configuration.
+/// The places that a command of this workspace may reach, including the configured ones.
 pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf], hidden: &[PathBuf]) -> Places {
     let mut places = Places::default();
     places.read.extend(SYSTEM.iter().map(PathBuf::from));
@@ -151,7 +152,7 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
     places.read.extend(workspace.memories.clone());
     places.write.extend(write.iter().cloned());
     places.write.extend(WRITABLE.iter().map(|area| workspace.root.join(area)));
-    // One mount for the whole workspace, so that a file can be moved from uploads/ to outputs/.
+    // One mount for the whole workspace, so that a file can be moved from `uploads/` to `outputs/`.
     places.trees.push(Tree { path: workspace.root.clone(), writable: true });
     places.trees.extend(read_only().map(|area| Tree { path: workspace.root.join(area), writable: false }));
     places.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
@@ -167,7 +168,7 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
         let is_writable = workspace.project.as_ref().is_some_and(|mount| mount.writable);
         add_repository(&mut places, worktree, is_writable);
     }
-    // What would disappear below a fresh or hidden folder is put back.
+    // Places below a fresh or hidden folder would disappear, so they are mounted again.
     let covered = |path: &Path| {
         let covers = |cover: &Path| path != cover && path.starts_with(cover);
         FRESH.iter().any(|fresh| covers(Path::new(fresh))) || hidden.iter().any(|hidden| covers(hidden))
@@ -178,8 +179,8 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
     places
 }
 
-/// Adds the repository of a worktree: all of it can be read, and that be changed which a commit on its branch changes. Not the
-/// settings and hooks, the branches of others and what is packed, nor what says where the repository is.
+/// Adds the repository of a worktree. All of it can be read, and a commit on its branch can change what it needs to.
+/// Settings, hooks, other branches, packs and the files that locate the repository stay read-only.
 fn add_repository(places: &mut Places, worktree: &WorktreeAccess, is_writable: bool) {
     let (common, admin) = (&worktree.common, &worktree.admin);
     places.read.push(common.clone());
@@ -209,21 +210,21 @@ fn add_repository(places: &mut Places, worktree: &WorktreeAccess, is_writable: b
 
 /// The name of the project.
 pub(crate) const PROJECT: &str = "/project";
-/// The name of what all sessions share.
+/// The name of the folder that all sessions share.
 pub(crate) const MEMORIES: &str = "/memories";
 
-/// Names of the worktrees and submodules of the person among the folders of a workspace, each with its repository, if that
-/// names it in turn.
+/// Names of the user's worktrees and submodules among the folders of a workspace. Each comes with its repository, if
+/// the repository refers back to the folder.
 pub(super) fn linked(workspace: &Workspace) -> Vec<(String, Option<PathBuf>)> {
-    // One that was made for the session has a record.
+    // A worktree made for the session has a record.
     let recorded = workspace.worktree.as_ref().map(|_| PROJECT);
     let mounts = workspace.mounts();
     let linked = mounts.names().filter(|(name, tree)| Some(*name) != recorded && is_linked(tree));
     linked.map(|(name, tree)| (name.to_owned(), repository_of(tree))).collect()
 }
 
-/// The names of a workspace's folders. One that the machine uses for something that the command may reach is left to
-/// it.
+/// The names of a workspace's folders. A name is skipped if the machine uses it for something that the command may
+/// reach.
 pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
     let linked = linked(workspace);
     let is_linked = |name: &str| linked.iter().any(|(known, repository)| known == name && repository.is_some());
@@ -233,14 +234,14 @@ pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
     let areas = AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
     let reached = || places.read.iter().chain(&places.write).chain(places.trees.iter().map(|tree| &tree.path));
     let is_free = |name: &Name| name.path == name.name || !reached().any(|path| path.starts_with(&name.name));
-    // A folder of the machine with that name would lose all that is not put below it again.
+    // A folder of the machine with that name would be covered, except for what is mounted below it again.
     let is_unused = !reached().any(|path| path.starts_with(FOLDERS));
     let folders = workspace.folders.iter().filter(|_| is_unused);
     let folders = folders.map(|folder| mount(&folder.at, &folder.path));
     project.into_iter().chain(memories).chain(areas).filter(is_free).chain(folders).collect()
 }
 
-/// The path by which a command knows a real one, where that lies in what is mounted at a name.
+/// Converts a real path to the name under which a command sees it, if it is inside a mount with a name.
 pub(super) fn named(names: &[Name], path: &Path) -> Option<PathBuf> {
     let mut mounted = names.iter().filter(|name| name.mounted);
     mounted.find_map(|name| {
@@ -347,7 +348,7 @@ mod tests {
     fn what_lies_below_a_fresh_folder_is_put_back() {
         let trees = of(None).trees;
         assert!(trees.contains(&Tree { path: "/tmp/tools".into(), writable: false }));
-        // What all sessions share lies in a hidden folder: it is seen there, and cannot be written.
+        // The shared folder is inside a hidden one. It is visible there, but not writable.
         assert!(trees.contains(&Tree { path: "/home/p/data/memories".into(), writable: false }));
         assert!(!trees.iter().any(|tree| tree.path == Path::new("/home/p/.rustup")));
     }

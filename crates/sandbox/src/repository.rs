@@ -1,7 +1,7 @@
-//! The repository around a project, found by looking at files: git is not asked before it is known what it may reach.
+//! Finds the repository around a project by reading files: git is only run once it is clear what it may reach.
 //!
-//! A file `.git` names a folder elsewhere, and a command may have written it. It is believed only where the folder it names
-//! names it in turn, which is outside of what the command could write to.
+//! A `.git` file names a folder elsewhere, and a command may have written it. It is only trusted if that folder refers
+//! back to it, since the folder is outside of what the command could write to.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use agentd_workspace::failure::refused;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are read of a file that names a folder.
+/// Maximum number of bytes that are read of a file that names a folder.
 const MAX_POINTER: u64 = 16 * 1024;
 
 /// The main tree of worktrees and its repository, by real paths.
@@ -30,16 +30,16 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// True if the main tree is there, and not only the repository that it had.
+    /// Returns true if the main tree exists, and not only its repository.
     pub fn is_whole(&self) -> bool {
         self.top.is_dir() && self.git_dir.join("HEAD").is_file()
     }
 }
 
-/// Finds the repository that a folder is in, which is a real path.
+/// Finds the repository that contains a folder, given by its real path.
 ///
 /// # Errors
-/// When there is none, or none that worktrees can be made of.
+/// Returns an error if there is none, or if it does not support worktrees.
 pub fn find(project: &Path) -> Result<Repository, WorkspaceError> {
     for folder in project.ancestors() {
         let git = folder.join(".git");
@@ -63,33 +63,33 @@ pub fn find(project: &Path) -> Result<Repository, WorkspaceError> {
     Err(refused(message, "begin one with `git init` and a first commit, or leave --worktree out"))
 }
 
-/// True for the folder of a repository itself.
+/// Returns true if the folder is a repository itself.
 fn is_bare(folder: &Path) -> bool {
     folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }
 
-/// The repository outside of a tree that is a worktree or a submodule: the folder with branches and objects. All paths are real
-/// ones.
+/// The repository outside of a tree that is a worktree or a submodule: the folder with branches and objects. All paths
+/// are real paths.
 pub(crate) fn repository_of(top: &Path) -> Option<PathBuf> {
     let common = of_worktree(top).map(|found| found.common).or_else(|| of_linked_submodule(top))?;
-    // Only by such names are folders known that git alone writes to.
+    // Only folders with these names are known to be written by git alone.
     let is_named = |part: Component<'_>| {
         [".git", ".bare"].iter().any(|end| part.as_os_str().as_encoded_bytes().ends_with(end.as_bytes()))
     };
     (is_bare(&common) && common.components().any(is_named) && !common.starts_with(top)).then_some(common)
 }
 
-/// Returns true if a file in the top of a tree says where its repository is.
+/// Returns true if the top of a tree has a `.git` file, which names its repository.
 pub(crate) fn is_linked(top: &Path) -> bool {
     fs::symlink_metadata(top.join(".git")).is_ok_and(|found| found.is_file())
 }
 
-/// The folder that the file `.git` of a tree names.
+/// The folder that the `.git` file of a tree names.
 fn named(top: &Path) -> Option<PathBuf> {
     top.join(pointer(&top.join(".git"))?.strip_prefix("gitdir: ")?).canonicalize().ok()
 }
 
-/// The repository of a tree that is a worktree itself, where it names that in turn.
+/// The repository of a tree that is a worktree, if it refers back to the tree.
 fn of_worktree(top: &Path) -> Option<Repository> {
     let git_dir = named(top)?;
     let back = git_dir.join(pointer(&git_dir.join("gitdir"))?).canonicalize().ok()?;
@@ -98,7 +98,7 @@ fn of_worktree(top: &Path) -> Option<Repository> {
     (back == top.join(".git") && is_own).then(|| Repository { top: top.to_owned(), git_dir, common })
 }
 
-/// The repository whose settings say that its tree is this one.
+/// The repository whose configuration names this tree as its own.
 fn of_linked_submodule(top: &Path) -> Option<PathBuf> {
     let git_dir = named(top)?;
     let names_top = |settings: &str| {
@@ -114,7 +114,7 @@ fn of_linked_submodule(top: &Path) -> Option<PathBuf> {
     (is_whole && ["config", "config.worktree"].into_iter().any(names_top)).then_some(git_dir)
 }
 
-/// The repository of a tree that must be a worktree itself.
+/// The repository of a tree that must be a worktree.
 fn linked(top: &Path) -> Result<Repository, WorkspaceError> {
     of_worktree(top).ok_or_else(|| {
         let message = format!("{} is no repository of its own: its .git leads elsewhere", top.display());
@@ -122,7 +122,7 @@ fn linked(top: &Path) -> Result<Repository, WorkspaceError> {
     })
 }
 
-/// The line of a file that names a folder or a branch. A pipe that is put there is not waited for.
+/// Reads the line of a file that names a folder or a branch. Never blocks on a pipe in its place.
 pub fn pointer(path: &Path) -> Option<String> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -134,19 +134,19 @@ pub fn pointer(path: &Path) -> Option<String> {
     Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The repository of a submodule of the main tree, where it has one.
+/// The repository of a submodule of the main tree, if it has one.
 pub fn of_submodule(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
     if git.symlink_metadata().ok()?.is_dir() { git.canonicalize().ok() } else { named(folder) }
 }
 
-/// The worktree's own folder in a repository, as the file that git has just made in its top names it.
+/// The worktree's own folder in a repository, as named by the `.git` file that git has just created in its top.
 pub fn admin_of(top: &Path, common: &Path) -> Option<PathBuf> {
     let admin = named(top)?;
     (admin.parent() == Some(&common.join("worktrees"))).then_some(admin)
 }
 
-/// The worktree's own folder in a repository, found among all of them: each names the top that it is of.
+/// Finds the worktree's own folder in a repository by the top that each of them names.
 pub fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
     let git = top.join(".git");
     let entries = fs::read_dir(common.join("worktrees")).ok()?.flatten();
@@ -154,9 +154,9 @@ pub fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
     all.find(|admin| pointer(&admin.join("gitdir")).is_some_and(|named| Path::new(&named) == git))
 }
 
-/// Makes the folders in which git keeps the branches of worktrees: a command may write in them, and not make them. Git removes
-/// them where they are empty. Those that a command may not write to are made as well: what is not there could be made by it.
-/// Nothing is made where the repository is gone.
+/// Creates the folders in which git stores the branches of worktrees. A command may write in them, but not create them,
+/// and git removes them when they are empty. Also creates the folders that a command may not write to: it could create
+/// a missing one. Nothing is created if the repository is gone.
 pub fn own_folders(common: &Path) -> io::Result<()> {
     if !common.join("HEAD").is_file() {
         return Err(io::ErrorKind::NotFound.into());

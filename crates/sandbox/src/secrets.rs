@@ -1,11 +1,11 @@
-//! Files that hold keys and passwords: known by their names, or by their content; and those of a project, at any depth, to be
-//! hidden from programs that run unasked.
+//! Finds files that hold keys and passwords, by name or by content. Also lists those of a project, at any depth, to
+//! hide them from programs that run without a question.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use agentd_core::ports::SecretFile;
 
-/// Folders that hold nothing else, wherever they lie.
+/// Folders that hold nothing but secrets, wherever they are.
 const FOLDERS: &[&str] = &[
     ".aws",
     ".azure",
@@ -19,7 +19,7 @@ const FOLDERS: &[&str] = &[
     ".thunderbird",
 ];
 
-/// Files that hold nothing else, wherever they lie.
+/// Files that hold nothing but secrets, wherever they are.
 const FILES: &[&str] = &[
     ".boto",
     ".dockercfg",
@@ -56,7 +56,7 @@ const FILES: &[&str] = &[
     "secring.gpg",
 ];
 
-/// Common names that mean keys in the folder of one program.
+/// Common names that stand for secrets in the folder of one program.
 const BELOW: &[(&str, &str)] = &[
     (".bundle", "config"),
     (".config", "bravesoftware"),
@@ -75,17 +75,17 @@ const BELOW: &[(&str, &str)] = &[
     ("uv", "credentials"),
 ];
 
-/// Endings of names of stores of keys.
+/// Endings of key stores.
 const ENDINGS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".pfx", ".ppk"];
 
-/// Settings in which people keep a password beside much else. Without the lines that hold one they serve as before.
+/// Settings that may contain a password among much else. They remain useful without the lines that hold one.
 const REDUCED: &[(&str, &str)] =
     &[(".cargo", "config"), (".cargo", "config.toml"), ("cargo", "config.toml"), ("", ".gitconfig"), ("git", "config")];
 
-/// Text of a private key.
+/// Text in every private key file.
 pub(super) const PRIVATE: &str = "PRIVATE KEY-----";
 
-/// Words of lines that hold a key.
+/// Words in lines that hold a key.
 const WORDS: &[&str] = &[
     "_auth",
     "access-key",
@@ -109,7 +109,7 @@ const WORDS: &[&str] = &[
     "token",
 ];
 
-/// Beginnings of keys that tell what they are. The rest is longer than any word.
+/// Prefixes that identify keys, if at least [`LONG`] characters follow.
 const PREFIXES: &[&str] = &[
     "AKIA",
     "ghp_",
@@ -127,18 +127,18 @@ const PREFIXES: &[&str] = &[
 ];
 const LONG: usize = 16;
 
-/// A name, as far as it tells what a file or folder holds.
+/// Classification of a file or folder by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretName {
-    /// It holds keys.
+    /// It always holds secrets.
     Secret,
-    /// It is a key, if what is in it says so.
+    /// It may be a key, depending on its content.
     Key,
-    /// Nothing.
+    /// Any other file name.
     Other,
 }
 
-/// Reads a name.
+/// Classifies a file or folder by its name.
 pub(super) fn named(path: &Path, is_folder: bool) -> SecretName {
     let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let (name, parent) = (part(path.file_name()), part(path.parent().and_then(Path::file_name)));
@@ -157,20 +157,20 @@ pub(super) fn named(path: &Path, is_folder: bool) -> SecretName {
     }
 }
 
-/// True for settings that are of use without their keys.
+/// Returns true for settings that remain useful without their keys.
 pub(super) fn is_reducible(path: &Path) -> bool {
     let name = |part: Option<&std::ffi::OsStr>| part.and_then(|part| part.to_str()).unwrap_or_default().to_owned();
     let (file, parent) = (name(path.file_name()), name(path.parent().and_then(Path::file_name)));
     REDUCED.iter().any(|(folder, known)| file == *known && (folder.is_empty() || parent == *folder))
 }
 
-/// True for settings that hold what looks like a key.
+/// Returns true if the settings contain what looks like a key.
 pub(super) fn holds_any(text: &str) -> bool {
     text.lines().any(is_secret)
 }
 
-/// The same settings without what looks like a key: lines are left out, or, where the head of a section or a value of
-/// several lines does, all up to the next section.
+/// Removes what looks like a key from settings. Single lines are dropped; if a section header or a multi-line value
+/// looks like one, everything up to the next section is.
 pub(super) fn without(text: &str) -> String {
     let mut kept = String::new();
     let mut skips = false;
@@ -197,7 +197,7 @@ pub(super) fn without(text: &str) -> String {
     kept
 }
 
-/// True where the value of a line ends in another one.
+/// Returns true if the value of a line continues on the next one.
 fn goes_on(line: &str) -> bool {
     let end = line.trim_end();
     ["\"\"\"", "'''"].iter().any(|quote| line.matches(quote).count() % 2 == 1)
@@ -216,7 +216,7 @@ fn is_secret(line: &str) -> bool {
     is_named || is_key() || names_user(line)
 }
 
-/// True where an address holds more than a host before its path: a password, or a key in place of a name.
+/// Returns true if a URL has user information before its host: a password, or a key in place of a user name.
 fn names_user(line: &str) -> bool {
     line.match_indices("://").any(|(place, _)| {
         let rest = line.get(place + 3..).unwrap_or_default();
@@ -226,16 +226,16 @@ fn names_user(line: &str) -> bool {
     })
 }
 
-/// Entries of a project that are searched. Nothing runs unasked in a larger one.
+/// Maximum number of entries of a project that are searched. Nothing runs without a question in a larger one.
 const ENTRIES: usize = 1_000_000;
-/// Folders of packages, which came from somewhere else.
+/// Folders of packages, which come from elsewhere.
 pub(super) const PACKAGES: [&str; 3] = ["__pycache__", "node_modules", "site-packages"];
 
-/// The files and folders of secrets below a folder, by path. Files whose names are secret by this predicate are among them.
-/// It waits for the disk.
+/// Lists the secret files and folders below a folder, sorted by path. Files whose names satisfy `is_secret` are
+/// included. Blocks on the disk.
 ///
 /// # Errors
-/// The reason why the folder cannot be searched as a whole.
+/// Returns the reason if the folder cannot be searched completely.
 pub(crate) fn project_secrets(folder: &Path, is_secret: fn(&str) -> bool) -> Result<Vec<SecretFile>, String> {
     let (mut found, mut waiting, mut left) = (Vec::new(), vec![folder.to_path_buf()], ENTRIES);
     while let Some(folder) = waiting.pop() {
@@ -251,7 +251,7 @@ pub(crate) fn project_secrets(folder: &Path, is_secret: fn(&str) -> bool) -> Res
                 _ => !is_folder && (is_secret(&name) || path.ends_with(".git/config")),
             };
             if is_hidden {
-                // A link that leads nowhere hides nothing.
+                // A broken link has nothing to hide.
                 let inode = fs::metadata(&path).map(|found| (found.dev(), found.ino()));
                 found.extend(inode.ok().map(|inode| SecretFile { path, inode }));
             } else if is_folder && !PACKAGES.contains(&name.as_str()) {

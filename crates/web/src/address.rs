@@ -1,14 +1,14 @@
-//! Which addresses anybody may reach, and what is wrong with the others. Pure.
+//! Classifies addresses as public or not. Pure.
 //!
-//! Of IPv6 what is not global unicast is refused as a whole, so that a range that somebody invents later is refused, too.
-//! Where an IPv4 address stands inside an IPv6 one, that is the one that counts.
+//! IPv6 outside global unicast is rejected as a whole, so that ranges allocated in the future are rejected too. If an
+//! IPv6 address embeds an IPv4 one, the embedded address is checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A range of IPv4: the network, the bits that tell it, and what it is.
+/// An IPv4 range: the network, its prefix length, and its description.
 type Range = (Ipv4Addr, u32, &'static str);
 
-/// The ranges of IPv4 that are not for everybody.
+/// IPv4 ranges that are not public.
 const NOT_PUBLIC: [Range; 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, "this machine"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "a private network"),
@@ -27,10 +27,10 @@ const NOT_PUBLIC: [Range; 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
 ];
 
-/// Addresses that look public and are a cloud's own.
+/// Addresses that look public but are internal to a cloud.
 const OF_CLOUDS: [Ipv4Addr; 1] = [Ipv4Addr::new(168, 63, 129, 16)];
 
-/// Kind of an address that is not public.
+/// Returns the kind of an address that is not public; `None` if it is public.
 pub fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => v4(address),
@@ -38,7 +38,7 @@ pub fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address inside an IPv6 one, where there is one that counts.
+/// The IPv4 address embedded in an IPv6 one, if the form routes to it.
 pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     match address.segments() {
@@ -61,17 +61,17 @@ fn v4(address: Ipv4Addr) -> Option<&'static str> {
 fn v6(address: Ipv6Addr) -> Option<&'static str> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => Some("this machine"),
-        // Mapped; NAT64.
+        // IPv4-mapped and NAT64 addresses.
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(joined(high, low)),
         [0xfc00..=0xfdff, ..] => Some("a private network"),
         [0xfe80..=0xfebf, ..] => Some("the local link"),
         [0xff00..=0xffff, ..] => Some("multicast"),
-        // 6to4: whoever owns the IPv4 address gets it.
+        // 6to4: packets are routed to the IPv4 address.
         [0x2002, high, low, ..] => v4(joined(high, low)),
         [0x2001, 0x0db8, ..] | [0x3fff, 0x0000..=0x0fff, ..] => Some("for documentation"),
-        // Tunnels and the like: Teredo, benchmarks, identifiers.
+        // Special-purpose blocks: Teredo, benchmarking, ORCHID.
         [0x2001, 0x0000..=0x01ff, ..] => Some("reserved"),
-        // ISATAP: the last half names an IPv4 address.
+        // ISATAP: the interface identifier contains an IPv4 address.
         [.., 0 | 0x200, 0x5efe, high, low] => v4(joined(high, low)),
         [0x2000..=0x3fff, ..] => None,
         _ => Some("reserved"),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// No other way of writing an IPv4 address gets around what is said of it.
+        /// Every IPv6 form of an IPv4 address is classified like the address itself.
         #[test]
         fn an_address_inside_another_counts(bits: u32, tail: u64) {
             let inner = Ipv4Addr::from_bits(bits);

@@ -1,6 +1,6 @@
-//! What came, unpacked and bounded. A small answer can unpack to any size, so both are counted: what is received, and what
-//! comes of it. And the same as text, whatever it is encoded in: what a mark at its beginning says, what the server says, what the
-//! page says of itself, what can be guessed; in this order, as far as it can be true.
+//! Receives, unpacks and decodes a response body. A small response can unpack to any size, so both the received and the
+//! unpacked bytes are limited. The encoding of text comes from its byte order mark, the server, the page itself or a
+//! guess, in this order, skipping those that do not fit.
 
 use std::io::{self, Read};
 
@@ -13,19 +13,19 @@ use reqwest::{Response, header::CONTENT_ENCODING};
 
 use crate::failure;
 
-/// Encodings that servers are asked for.
+/// Content encodings that are requested.
 pub(crate) const ACCEPTED: &str = "gzip, deflate, br";
-/// Maximum number of encodings of one answer. More than one is rare, and more than two are meant to harm.
+/// Maximum number of content encodings of one response. More than one is rare, and more than two are an attack.
 const MOST_LAYERS: usize = 2;
 
-/// Bytes, and whether there are more.
+/// Bytes of a body; `cut` is true if there are more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BodyBytes {
     pub(crate) bytes: Vec<u8>,
     pub(crate) cut: bool,
 }
 
-/// Encoding of an answer.
+/// Content encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
     Gzip,
@@ -33,14 +33,14 @@ enum Packing {
     Brotli,
 }
 
-/// Receives at most so many bytes, and unpacks at most so many of them. Whoever waits for more has a deadline of its own.
+/// Receives and unpacks at most `most` bytes each. There is no deadline here; callers set one.
 pub(crate) async fn receive(response: Response, most: usize) -> Result<BodyBytes, WebError> {
     let headers = response.headers().get_all(CONTENT_ENCODING);
     let packings = read(headers.iter().filter_map(|value| value.to_str().ok()))?;
     unpack(taken(response, most).await?, packings, most).await
 }
 
-/// Encodings that an answer names, the innermost first.
+/// Parses the content encodings of a response, the innermost first.
 fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Packing>, WebError> {
     let mut packings = Vec::new();
     for name in headers.flat_map(|header| header.split(',')) {
@@ -78,7 +78,7 @@ async fn taken(mut response: Response, most: usize) -> Result<BodyBytes, WebErro
     }
 }
 
-/// Unpacks at most so many bytes, on a thread that may take its time.
+/// Unpacks at most `most` bytes, on a blocking thread.
 async fn unpack(taken: BodyBytes, packings: Vec<Packing>, most: usize) -> Result<BodyBytes, WebError> {
     if packings.is_empty() || taken.bytes.is_empty() {
         return Ok(taken);
@@ -93,7 +93,7 @@ fn unpacked(taken: &BodyBytes, packing: Packing, most: usize) -> Result<BodyByte
     let packed = taken.bytes.as_slice();
     match packing {
         Packing::Gzip => take(MultiGzDecoder::new(packed), taken.cut, most),
-        // The standard means one form of it, and some servers the other.
+        // The standard specifies the zlib format, but some servers send raw deflate.
         Packing::Deflate if is_zlib(packed) => take(ZlibDecoder::new(packed), taken.cut, most),
         Packing::Deflate => take(DeflateDecoder::new(packed), taken.cut, most),
         Packing::Brotli => take(Decompressor::new(packed, 8 * 1024), taken.cut, most),
@@ -105,7 +105,7 @@ fn is_zlib(packed: &[u8]) -> bool {
     first & 0x0f == 8 && (u16::from(*first) << 8 | u16::from(*second)).is_multiple_of(31)
 }
 
-/// Reads at most so many bytes. What was cut when it was received ends too early, and what came of it counts.
+/// Reads at most `most` bytes. If the received body was cut, an early end is not an error.
 fn take(unpacker: impl Read, is_cut: bool, most: usize) -> Result<BodyBytes, WebError> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
@@ -120,11 +120,11 @@ fn take(unpacker: impl Read, is_cut: bool, most: usize) -> Result<BodyBytes, Web
     }
 }
 
-/// Bytes that are looked at to guess.
+/// Number of bytes that are used for guesses.
 const SAMPLE: usize = 64 * 1024;
-/// Bytes of a page's beginning that are searched for its own declaration.
+/// Number of bytes at the start of a page that are searched for its own declaration.
 const START: usize = 4096;
-/// Kinds of content that are text, besides those that begin with `text/` or end in `+json` or `+xml`.
+/// Media types that are text, besides `text/…`, `…+json` and `…+xml`.
 const TEXTS: [&str; 14] = [
     "application/ecmascript",
     "application/graphql",
@@ -141,13 +141,13 @@ const TEXTS: [&str; 14] = [
     "application/x-yaml",
     "application/xml",
 ];
-/// Kinds of content that servers name when they do not know better.
+/// Media types that servers send if they do not know the type.
 const UNSURE: [&str; 4] = ["", "application/octet-stream", "binary/octet-stream", "application/unknown"];
 
-/// The longest name of a kind of content, in characters.
+/// Maximum length of a media type, in characters.
 const LONGEST_KIND: usize = 100;
 
-/// The kind of content and the encoding out of a `Content-Type`. What is no such name counts as nothing said.
+/// The media type and charset of a `Content-Type`. An invalid media type counts as missing.
 pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
     let mut parts = content_type.split(';');
     let media_type = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -159,7 +159,7 @@ pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
     (media_type, charset.filter(|charset| !charset.is_empty()))
 }
 
-/// Returns whether it is written as media types are: two plain words around a slash.
+/// Returns true if the text has the form of a media type: two plain words around a slash.
 fn is_kind(media_type: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_plain);
@@ -167,7 +167,7 @@ fn is_kind(media_type: &str) -> bool {
         && media_type.split_once('/').is_some_and(|(family, kind)| is_word(family) && is_word(kind))
 }
 
-/// The text, where it is one.
+/// Decodes the body; `None` if it is not text.
 pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Option<String> {
     let named = media_type.starts_with("text/")
         || media_type.ends_with("+json")
@@ -183,7 +183,7 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
         return None;
     }
     let (text, damaged) = encoding.decode_without_bom_handling(content);
-    // Where nobody says that it is text, it has to look like one.
+    // Without a text type from the server, the content must look like text.
     if !named
         && (damaged || text.chars().take(SAMPLE).any(|letter| letter.is_control() && !"\n\r\t\u{c}".contains(letter)))
     {
@@ -192,11 +192,11 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
     Some(text.into_owned())
 }
 
-/// The first encoding in which all of it means something.
+/// The first candidate encoding in which all bytes are valid, or else the first one.
 fn guessed(bytes: &[u8], charset: Option<&str>) -> &'static Encoding {
     let by_name = |label: &str| Encoding::for_label(label.as_bytes());
     let own = own_charset(bytes);
-    // A page in UTF-16 could not have been read to find what it says of itself.
+    // The declaration would not have been readable in UTF-16.
     let own = own.as_deref().and_then(by_name).map(Encoding::output_encoding);
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
     detector.feed(&bytes[..bytes.len().min(SAMPLE)], bytes.len() <= SAMPLE);
@@ -208,7 +208,7 @@ fn guessed(bytes: &[u8], charset: Option<&str>) -> &'static Encoding {
     if fits(&first) { first } else { known.find(fits).unwrap_or(first) }
 }
 
-/// `<meta charset="…">` and its older form, `<?xml encoding="…"?>`, `@charset "…"`.
+/// Finds `<meta charset="…">` and its older form, `<?xml encoding="…"?>` or `@charset "…"`.
 fn own_charset(bytes: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(START)]).to_ascii_lowercase();
     let behind = |word: &str| start.find(word).map(|at| &start[at + word.len()..]);
@@ -253,7 +253,7 @@ mod tests {
         zlib.write_all(text).unwrap();
         let mut deflate = DeflateEncoder::new(Vec::new(), Compression::default());
         deflate.write_all(text).unwrap();
-        // As brotli packs what is not worth packing.
+        // Brotli's form for incompressible data.
         let brotli = b"\x0b\x02\x80hello\x03".to_vec();
         for (packing, packed, expected) in [
             (Packing::Gzip, gzip(text), text),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, it ends, and never with more than may be taken.
+        /// Arbitrary bytes never unpack to more than the limit.
         #[test]
         fn no_bytes_do_any_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut: bool, most in 0_usize..100) {
             for packing in [Packing::Gzip, Packing::Deflate, Packing::Brotli] {
@@ -335,7 +335,7 @@ mod tests {
             check(&encode(&plain), Some(label), &plain, "by the header");
             check(&encode(&told), None, &told, "by the page");
             check(&encode(&plain), None, &plain, "by a guess");
-            // What cannot be true does not count.
+            // A declaration that does not fit is ignored.
             check(&encode(&plain), Some("utf-8"), &plain, "against the header");
             check(&encode(&told), Some("nonsense"), &told, "with a header that means nothing");
             let wide: Vec<u8> = [0xfeff].into_iter().chain(plain.encode_utf16()).flat_map(u16::to_le_bytes).collect();

@@ -1,7 +1,7 @@
-//! Names to addresses. They are resolved once for each connection, all of them are looked at, and the connection goes to
-//! one of those: there is no second look-up between the check and the connection that could say something else. And the
-//! connections: two clients, which differ in whose addresses they connect to, so that a connection to what a person named is never
-//! used for anything else.
+//! Resolves names and makes connections. A name is resolved once per connection, all its addresses are checked, and the
+//! connection goes to one of them: no second lookup after the check could return something else. There are two clients,
+//! which differ in the addresses that they connect to, so that a connection to a host named by the user is never reused
+//! for anything else.
 
 use std::{
     fmt, io,
@@ -22,13 +22,13 @@ use crate::{
     target::{OwnAddresses, Trust},
 };
 
-/// Whoever knows the addresses of names.
+/// Resolver of host names.
 pub trait Lookup: fmt::Debug + Send + Sync {
     /// The addresses of a host.
     fn addresses(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// The machine's own way.
+/// Resolver of the operating system.
 #[derive(Debug)]
 pub(crate) struct SystemLookup;
 
@@ -38,7 +38,7 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// A name leads where nobody may go.
+/// A name resolves to an address that may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{address} is not public ({what})")]
 pub(crate) struct RefusedAddress {
@@ -46,7 +46,7 @@ pub(crate) struct RefusedAddress {
     pub(crate) what: &'static str,
 }
 
-/// Resolves names for a client, and hands out only addresses that may be connected to.
+/// Resolves names for a client, and returns only addresses that may be connected to.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     pub(crate) lookup: Arc<dyn Lookup>,
@@ -56,7 +56,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// One address that may not be reached spoils all: a name that leads to both is meant to deceive.
+    /// Checks all addresses. One that may not be reached rejects all: a name that resolves to both kinds is meant to
+    /// deceive.
     fn check(&self, addresses: &[IpAddr]) -> Result<(), RefusedAddress> {
         if self.trust == Trust::Named {
             return Ok(());
@@ -83,7 +84,8 @@ impl Resolve for Guard {
     }
 }
 
-/// Made when they are needed: reading the system's certificates takes a while, and many never ask the web.
+/// HTTP clients, created on first use: reading the system's certificates takes time, and many processes never use the
+/// web.
 #[derive(Debug)]
 pub(crate) struct Clients {
     config: WebConfig,
@@ -107,14 +109,14 @@ impl Clients {
             return Ok(client.clone());
         }
         let guard = Arc::new(Guard { trust, ..self.guard.clone() });
-        // A proxy of the environment would connect to whatever it is told, and nobody could look at the address.
+        // A proxy from the environment would resolve and connect itself, without a check of the address.
         let made = agentd_http::client(true, None, |builder| {
             builder
                 .user_agent(self.config.agent())
                 .connect_timeout(self.config.connect_timeout)
                 .dns_resolver(Arc::clone(&guard))
                 .referer(false)
-                // They are followed by hand, so that each is looked at.
+                // Redirects are followed by `fetch`, which checks each of them.
                 .redirect(redirect::Policy::none())
         });
         let made = made.map_err(|error| {

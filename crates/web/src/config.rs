@@ -1,5 +1,5 @@
-//! What a person sets of the web, and allows to be reached besides public addresses: hosts by name, each perhaps with a port, and
-//! ranges of addresses. No call of a model changes any of it.
+//! The user's settings for the web, including targets that are allowed although not public: hosts by name, optionally
+//! with a port, and ranges of addresses. No tool call can change them.
 
 use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 
@@ -7,22 +7,22 @@ use ipnet::IpNet;
 
 use crate::search::SearchConfig;
 
-/// Settings of the way to the web.
+/// Settings for access to the web.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WebConfig {
-    /// Time limit of a request, redirects and the answer included.
+    /// Time limit of a request, including redirects and the response.
     pub timeout: Duration,
-    /// Time limit of a connection.
+    /// Time limit for connecting.
     pub connect_timeout: Duration,
-    /// Bytes of an answer that are taken, counted when it is unpacked.
+    /// Maximum size of a response, in bytes, when received and when unpacked.
     pub max_bytes: usize,
-    /// Redirects that are followed.
+    /// Maximum number of redirects that are followed.
     pub max_redirects: usize,
-    /// Whom the people behind a server can ask about agentd: an address of a page or of mail.
+    /// Contact for operators of servers, a URL or a mail address. Sent in the user agent.
     pub contact: Option<String>,
-    /// Targets that may be reached besides public addresses.
+    /// Targets that may be reached in addition to public addresses.
     pub allow: Vec<AllowedHost>,
-    /// The search engine; without it no search is possible.
+    /// The search engine; without one, searches fail.
     pub search: Option<SearchConfig>,
 }
 
@@ -41,7 +41,7 @@ impl Default for WebConfig {
 }
 
 impl WebConfig {
-    /// The name under which servers know agentd: its version, and whom to ask about it.
+    /// The user agent: name and version, with the contact if there is one.
     pub fn agent(&self) -> String {
         let name = agentd_http::AGENT;
         match self.contact.as_deref().map(str::trim).filter(|contact| !contact.is_empty()) {
@@ -51,7 +51,7 @@ impl WebConfig {
     }
 }
 
-/// A host or a range of addresses that may be reached though it is not public.
+/// A host or a range of addresses that may be reached although it is not public.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedHost {
     /// A host, on one port or on any.
@@ -104,7 +104,7 @@ impl fmt::Display for AllowedHost {
     }
 }
 
-/// Returns whether a host is on the list by its name, on this port.
+/// Returns true if the list contains this host by name, on this port.
 pub(crate) fn names(list: &[AllowedHost], host: &str, port: u16) -> bool {
     let host = host.trim_end_matches('.');
     list.iter().any(|allowed| match allowed {
@@ -113,7 +113,7 @@ pub(crate) fn names(list: &[AllowedHost], host: &str, port: u16) -> bool {
     })
 }
 
-/// Returns whether an address is in a range of the list. One of IPv4 stays that in every way of writing it.
+/// Returns true if an address is in a range of the list. IPv4-mapped addresses count as IPv4.
 pub(crate) fn covers(list: &[AllowedHost], address: IpAddr) -> bool {
     let address = address.to_canonical();
     list.iter().any(|allowed| matches!(allowed, AllowedHost::Range(range) if range.contains(&address)))

@@ -1,4 +1,4 @@
-//! What went wrong on the web, in words that say what to do.
+//! Errors of web requests, with hints on what to do.
 
 use std::{error::Error as _, net::IpAddr};
 
@@ -7,7 +7,7 @@ use reqwest::Url;
 
 use crate::client::RefusedAddress;
 
-/// An address is not for everybody, and no person has allowed it.
+/// Error for an address that is not public and not allowed by the user.
 pub(crate) fn private(host: &str, address: IpAddr, what: &str) -> WebError {
     let place = if host.trim_matches(['[', ']']) == address.to_string() {
         format!("{address} is not public ({what})")
@@ -18,7 +18,7 @@ pub(crate) fn private(host: &str, address: IpAddr, what: &str) -> WebError {
         .with_hint("only a person can allow it, with fetch.allow in web.yaml; do not look for another way there")
 }
 
-/// The text, short enough for a message, without anything that may be a password.
+/// Quotes a text for a message: shortened, and without anything that may be a password.
 pub(crate) fn quoted(text: &str) -> String {
     let text = match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, behind))) => format!("{scheme}://…@{behind}"),
@@ -28,7 +28,7 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("{short:?}{}", if short.len() < text.len() { "…" } else { "" })
 }
 
-/// A request could not be sent, or nothing came back.
+/// Error for a request that could not be sent or was not answered.
 pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     let host = url.host_str().unwrap_or_default().to_owned();
     let causes = || std::iter::successors(error.source(), |&cause| cause.source());
@@ -44,7 +44,7 @@ pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     WebError::new(kind, format!("{doing} {host}: {why}")).with_hint("look whether the address is right")
 }
 
-/// An answer ended before its end.
+/// Error for a response that ended early.
 pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
     let innermost = std::iter::successors(error.source(), |&cause| cause.source()).last();
     let why = innermost.map(|cause| format!(" ({cause})")).unwrap_or_default();
@@ -52,7 +52,7 @@ pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
         .with_hint("try again; if it stays so, the server is at fault")
 }
 
-/// Error of content that is not what it claims to be.
+/// Error for content that cannot be unpacked.
 pub(crate) fn damaged(what: &str) -> WebError {
     WebError::new(ErrorKind::Protocol, format!("the answer cannot be unpacked: {what}"))
 }

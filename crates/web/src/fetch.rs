@@ -1,4 +1,4 @@
-//! From a request to its answer: hop by hop, each looked at before it is asked.
+//! Performs a request, redirect by redirect, checking each before it is sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     target::{self, OwnAddresses},
 };
 
-/// Headers of an answer that say something of its content, or of what to do next.
+/// Response headers that are returned: those about the content, or about what to do next.
 const TOLD: [&str; 11] = [
     "allow",
     "cache-control",
@@ -37,10 +37,10 @@ const TOLD: [&str; 11] = [
     "retry-after",
     "www-authenticate",
 ];
-/// Characters of one of them.
+/// Maximum length of a returned header value, in characters.
 const LONGEST_HEADER: usize = 500;
 
-/// The web, as a person configured it.
+/// Access to the web with the user's settings.
 #[derive(Debug)]
 pub struct Fetcher {
     config: WebConfig,
@@ -49,12 +49,12 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// The web over the machine's own resolver. Nothing is connected to, and no certificates are read, before it is needed.
+    /// Creates a fetcher that uses the system's resolver. Connections are made, and certificates read, on first use.
     pub fn new(config: WebConfig) -> Self {
         Self::with_lookup(config, Arc::new(SystemLookup))
     }
 
-    /// The same with another resolver.
+    /// Creates a fetcher with another resolver.
     pub fn with_lookup(config: WebConfig, lookup: Arc<dyn Lookup>) -> Self {
         let own = OwnAddresses::of_this_machine();
         Self { clients: Clients::new(config.clone(), lookup, own.clone()), own, config }
@@ -92,7 +92,7 @@ impl Fetcher {
 
     async fn send(&self, hop: &Hop) -> Result<Response, WebError> {
         let client = self.clients.of(target::admit(&hop.url, &self.config.allow, &self.own)?)?;
-        // A part of what is packed cannot be unpacked.
+        // A part of compressed content cannot be unpacked.
         let encodings = if hop.headers.contains_key(RANGE) { "identity" } else { body::ACCEPTED };
         let mut headers = hop.headers.clone();
         for (name, usual) in [
@@ -102,7 +102,7 @@ impl Fetcher {
         ] {
             headers.entry(name).or_insert(HeaderValue::from_static(usual));
         }
-        // Each of these names is that of a method.
+        // All of these names are valid methods.
         let method = Method::from_bytes(hop.method.as_str().as_bytes()).unwrap_or_default();
         let mut request = client.request(method, hop.url.clone()).headers(headers);
         if let Some(body) = &hop.body {

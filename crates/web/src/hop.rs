@@ -1,7 +1,7 @@
-//! One request on its way, as it is sent to one server, and what becomes of it where that sends it on. Pure.
+//! A single request to one server, and its redirection to another. Pure.
 //!
-//! Whoever answered decides where it goes, so nothing goes along that was meant for that server alone: to another one
-//! go neither headers that could be keys nor anything but a fetch.
+//! The server decides where a redirect leads, so nothing meant for that server alone is sent to another one: neither
+//! headers that could be keys nor any method but a fetch.
 
 use agentd_core::{
     error::{ErrorKind, WebError},
@@ -14,7 +14,7 @@ use reqwest::{
 
 use crate::{failure, target};
 
-/// Headers that belong to the connection, or say who asks: they are not for a request to set.
+/// Headers of the connection or of the client's identity, which a request may not set.
 const OURS: [&str; 14] = [
     "accept-encoding",
     "connection",
@@ -31,7 +31,7 @@ const OURS: [&str; 14] = [
     "user-agent",
     "via",
 ];
-/// Headers of one request at the most.
+/// Maximum number of headers of one request.
 const MOST_HEADERS: usize = 32;
 
 /// A request to one server.
@@ -44,7 +44,7 @@ pub(crate) struct Hop {
 }
 
 impl Hop {
-    /// The first one.
+    /// Creates the first request, after checking its parts.
     pub(crate) fn first(request: WebRequest) -> Result<Self, WebError> {
         let WebRequest { method, url, headers, body } = request;
         let url = target::parse(&url)?;
@@ -80,7 +80,7 @@ fn refused(why: impl Into<String>, hint: &str) -> WebError {
     WebError::new(ErrorKind::InvalidInput, why).with_hint(hint)
 }
 
-/// The next request, where the answer is a redirect and it may be followed.
+/// Returns the next request if the response is a redirect, or an error if it may not be followed.
 pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Result<Option<Hop>, WebError> {
     let (301..=303 | 307 | 308, Some(location)) = (status, location) else { return Ok(None) };
     let location = String::from_utf8_lossy(location);
@@ -90,7 +90,7 @@ pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Res
     };
     let by_itself = |url: &Url| format!("to go there all the same, ask for {url} itself");
     let mut url = hop.url.join(location.trim()).map_err(|error| not_followed(&error.to_string()))?;
-    // A fragment is for whoever reads the page.
+    // A fragment is only meant for the reader of the page.
     url.set_fragment(None);
     target::check_form(&url).map_err(not_followed)?;
     if hop.url.scheme() == "https" && url.scheme() == "http" {
@@ -147,7 +147,7 @@ mod tests {
         Hop { method, url: url.parse().unwrap(), headers, body }
     }
 
-    /// The next request as `METHOD address [headers] body`, or why there is none.
+    /// The next request as `METHOD url [headers] body`, or the error.
     fn told(method: WebMethod, from: &str, status: u16, location: &str) -> String {
         match redirected(&hop(method, from), status, Some(location.as_bytes())) {
             Ok(None) => "answer".to_owned(),

@@ -1,16 +1,16 @@
-//! The web, as far as it may be reached: the port [`Web`](agentd_core::ports::Web) over HTTP.
+//! Bounded access to the web: the port [`Web`](agentd_core::ports::Web) over HTTP.
 //!
-//! A page is somebody else's word and may want to lead anywhere, so every address is looked at before a connection is
-//! made to it, also those behind redirects, and every answer is bounded in size and time.
+//! Pages are untrusted and may link or redirect anywhere. So every address is checked before a connection is made to
+//! it, including those of redirects, and every response is limited in size and time.
 //!
-//! - [`config`]: what a person sets, addresses that are allowed besides public ones among it; no call changes any of it.
-//! - [`address`]: which addresses are public, and what is wrong with the others; pure.
-//! - `target`: whether an address of a page may be asked at all, and this machine's own, which are not public either.
-//! - `client`: names to addresses that were looked at, and the connections.
-//! - `hop`: one request on its way, and what becomes of it where it is sent on; pure. `fetch`: from a request to its answer.
-//! - `body`: what came, unpacked and bounded, and the same as text.
+//! - [`config`]: the user's settings, including allowed addresses that are not public. No tool call can change them.
+//! - [`address`]: classifies addresses as public or not, with the reason; pure.
+//! - `target`: checks URLs, and recognises this machine's own addresses, which do not count as public.
+//! - `client`: resolves names to checked addresses, and makes the connections.
+//! - `hop`: a single request, and its redirection; pure. `fetch`: from a request to its final response.
+//! - `body`: unpacks a bounded response body, and decodes it as text.
 //! - [`search`]: search engines.
-//! - `failure`: what went wrong, in words.
+//! - `failure`: error messages.
 
 pub mod address;
 mod body;

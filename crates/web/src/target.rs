@@ -1,5 +1,5 @@
-//! Whether an address that a model or a page names may be asked, as far as it says so itself, and this machine's own addresses: what
-//! listens on all of them is meant for this machine, also where one is public. Pure, but for those.
+//! Checks URLs from models and pages by their form, and recognises this machine's own addresses. Services that listen
+//! on all of them are meant for this machine, even if one address is public. Pure, except for that check.
 
 use std::{
     fmt, io,
@@ -16,19 +16,19 @@ use crate::{
     failure,
 };
 
-/// The longest address that is asked, in bytes.
+/// Maximum length of a URL, in bytes.
 const LONGEST: usize = 8 * 1024;
 
-/// Whose addresses a connection may lead to.
+/// The addresses that a connection may lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Those for everybody, and the ranges that a person allows.
+    /// Public addresses, and ranges that the user allows.
     Public,
-    /// Whatever the host's name stands for, because a person named it.
+    /// Any address that the host's name resolves to, because the user named it.
     Named,
 }
 
-/// Reads an address.
+/// Parses and checks a URL.
 pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
     let refuse = |why: &str| {
         let error = WebError::new(ErrorKind::InvalidInput, format!("{} cannot be asked: {why}", failure::quoted(text)));
@@ -44,8 +44,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
     Ok(url)
 }
 
-/// Checks for characters that make an address look like another one than it is read as: people and rules see it as it
-/// is written.
+/// Checks for characters that make a URL look different from its parsed form: users and rules see it as written.
 fn check_writing(text: &str) -> Result<(), &'static str> {
     if text.contains(char::is_control) {
         return Err("there are control characters in it");
@@ -64,7 +63,7 @@ fn check_writing(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks the form of an address, whatever it leads to.
+/// Checks the form of a URL, wherever it leads.
 pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     if url.as_str().len() > LONGEST {
         return Err("it is longer than 8 KB");
@@ -81,7 +80,8 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whose addresses may be connected to for it. An address that is a number is looked at here: nobody resolves it.
+/// Returns which addresses may be connected to for a URL. Literal IP addresses are checked here, because they are never
+/// resolved.
 pub(crate) fn admit(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> Result<Trust, WebError> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     if config::names(list, host, port) {
@@ -94,25 +94,27 @@ pub(crate) fn admit(url: &Url, list: &[AllowedHost], own: &OwnAddresses) -> Resu
     }
 }
 
-/// An address of no machine. Where a socket can be bound to it, it can to any.
+/// An address that belongs to no machine (RFC 5737). If a socket can be bound to it, it can be bound to any.
 const NOBODYS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// Knows whether an address is this machine's, if that can be told. It is asked anew each time: a machine moves.
+/// Decides whether an address is this machine's, if that can be determined. Checked again each time, because addresses
+/// change.
 #[derive(Clone)]
 pub(crate) struct OwnAddresses(Arc<dyn Fn(IpAddr) -> Option<bool> + Send + Sync>);
 
 impl OwnAddresses {
-    /// Those to which a socket of this machine can be bound.
+    /// Recognises addresses to which a socket of this machine can be bound.
     pub(crate) fn of_this_machine() -> Self {
         Self::told_by(|address| if can_be_bound(NOBODYS.into())? { None } else { can_be_bound(address) })
     }
 
-    /// Those of which somebody tells so.
+    /// Uses this function to decide.
     pub(crate) fn told_by(tell: impl Fn(IpAddr) -> Option<bool> + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }
 
-    /// Finds the first of these addresses that may not be reached, and why. `is_allowed` is a person's word.
+    /// Finds the first of these addresses that may not be reached, with the reason. `is_allowed` returns true for
+    /// addresses that the user allows.
     pub(crate) fn refused(
         &self,
         addresses: &[IpAddr],
@@ -143,10 +145,10 @@ impl fmt::Debug for OwnAddresses {
     }
 }
 
-/// Tries to bind a socket to an address, which the kernel allows for those of this machine. None where there is not enough
-/// of something to try.
+/// Returns true if a socket can be bound to an address, which the kernel allows for those of this machine. `None` if a
+/// resource limit prevents the attempt.
 fn can_be_bound(address: IpAddr) -> Option<bool> {
-    const TOO_MANY_OPEN: [i32; 2] = [23, 24]; // in the system, in the process
+    const TOO_MANY_OPEN: [i32; 2] = [23, 24]; // `ENFILE` and `EMFILE`
     match UdpSocket::bind((address, 0)) {
         Ok(_) => Some(true),
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => None,
@@ -240,7 +242,7 @@ mod tests {
             ("http://10.2.3.4/", Trust::Public),
             ("http://searx.lan:8888/search", Trust::Named),
             ("http://SEARX.lan.:8888/", Trust::Named),
-            // Another port is not what the person named: its addresses are looked at.
+            // Another port is not what the user named, so its addresses are checked.
             ("http://searx.lan/", Trust::Public),
             ("http://[::1]:9/", Trust::Named),
         ] {
@@ -278,7 +280,7 @@ mod tests {
         for (address, expected) in [("127.0.0.1", Some(true)), ("192.0.2.1", Some(false)), ("8.8.8.8", Some(false))] {
             assert_eq!(can_be_bound(address.parse().unwrap()), expected, "{address}");
         }
-        // Whatever this machine is called on its network.
+        // The address of this machine on its network, whatever it is.
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("192.0.2.1:9").is_ok() {
             let own = socket.local_addr().unwrap().ip();

@@ -1,39 +1,39 @@
-//! Numbers with units and limits.
+//! Measured numbers with units and limits.
 
 use std::time::Duration;
 
-/// What a number counts.
+/// Unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Milliseconds.
+    /// Duration in milliseconds (fractional).
     Millis,
-    /// Things in a second.
+    /// Number of events per second.
     PerSecond,
-    /// Millions of bytes.
+    /// Size in megabytes (10⁶ bytes).
     Megabytes,
-    /// How many times the floor.
+    /// Multiple of the floor.
     Times,
-    /// Parts of a hundred.
+    /// Share of a total, in percent.
     Percent,
-    /// Things.
+    /// Plain count without a unit.
     Count,
 }
 
-/// What a number should be.
+/// Limit that a number should keep.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Limit {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// One number that was measured.
+/// One measured number with its limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
-    /// Which number it is where there are several, such as `median`.
+    /// Distinguishes several numbers of a row, such as `median`.
     pub(crate) label: &'static str,
     pub(crate) value: f64,
     pub(crate) unit: Unit,
-    /// None where nobody demands anything.
+    /// `None` if there is no requirement.
     pub(crate) limit: Option<Limit>,
 }
 
@@ -70,7 +70,7 @@ impl Figure {
         Self { limit: Some(Limit::AtLeast(limit)), ..self }
     }
 
-    /// Returns whether it is as it should be, if there is anything that it should be.
+    /// Returns true if the number keeps its limit; `None` without a limit.
     pub(crate) fn met(&self) -> Option<bool> {
         self.limit.map(|limit| match limit {
             Limit::AtMost(most) => self.value <= most,
@@ -131,12 +131,12 @@ fn thousands(value: f64) -> String {
     grouped
 }
 
-/// Many measurements of the same thing, in milliseconds.
+/// Repeated measurements of the same thing, in milliseconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Those that somebody else took, in milliseconds.
+    /// Creates samples from external measurements, in milliseconds.
     pub(crate) fn of(millis: &[f64]) -> Self {
         Self(millis.to_vec())
     }
@@ -145,7 +145,7 @@ impl Samples {
         self.0.push(millis(time));
     }
 
-    /// Adds what the first time has more than the second; noise may make it negative.
+    /// Adds the difference of two times, which noise may make negative.
     pub(crate) fn add_difference(&mut self, whole: Duration, floor: Duration) {
         self.0.push(millis(whole) - millis(floor));
     }
@@ -167,7 +167,7 @@ pub(crate) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// How many of something there are in a second.
+/// The number per second.
 pub(crate) fn rate(count: u64, time: Duration) -> f64 {
     as_f64(count) / time.as_secs_f64()
 }

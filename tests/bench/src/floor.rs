@@ -1,4 +1,4 @@
-//! What the machine can do at best: the same things without the daemon.
+//! The floor: what the machine can do at best, measured with the same work but without the daemon.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::figures::Samples;
 
-/// A wire, as far as the bare client knows it: the path, and how an event that holds words looks in the stream, at least.
+/// A wire for the bare client: its path, and the least that marks an event with text in the stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BareWire {
     path: &'static str,
@@ -27,7 +27,7 @@ impl BareWire {
     pub(crate) const RESPONSES: Self = Self { path: "responses", words: b"\"response.output_text.delta\"" };
 }
 
-/// A bare client that asks the model itself.
+/// A minimal client that queries the model directly.
 pub(crate) struct BareClient {
     http: reqwest::Client,
     base_url: String,
@@ -35,7 +35,7 @@ pub(crate) struct BareClient {
     body: Vec<u8>,
 }
 
-/// What the bare client saw of one answer.
+/// Measurements of one response by the bare client.
 pub(crate) struct BareAnswer {
     pub(crate) first_words: Duration,
     pub(crate) whole: Duration,
@@ -43,9 +43,9 @@ pub(crate) struct BareAnswer {
 }
 
 impl BareClient {
-    /// A client for the model at this address.
+    /// Creates a client for the model at this URL.
     pub(crate) fn new(base_url: &str) -> anyhow::Result<Self> {
-        // A second call finds it done, which is as good.
+        // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let body = json!({
             "model": "scripted-model", "stream": true, "stream_options": {"include_usage": true},
@@ -56,17 +56,17 @@ impl BareClient {
         Ok(Self { http, base_url, wire: BareWire::CHAT, body })
     }
 
-    /// Speaks another wire.
+    /// Switches to another wire.
     pub(crate) fn over(self, wire: BareWire) -> Self {
         Self { wire, ..self }
     }
 
-    /// Asks with this request in place of the smallest possible one.
+    /// Uses this request body instead of the smallest possible one.
     pub(crate) fn with_body(self, body: Vec<u8>) -> Self {
         Self { body, ..self }
     }
 
-    /// Asks, and counts the events that hold words without reading them.
+    /// Sends a request, and counts the events with text without parsing them.
     pub(crate) async fn ask(&self) -> anyhow::Result<BareAnswer> {
         let BareWire { path, words } = self.wire;
         let (finder, url) = (memchr::memmem::Finder::new(words), format!("{}/{path}", self.base_url));
@@ -75,7 +75,7 @@ impl BareClient {
         let response = request.send().await?.error_for_status()?;
         let mut stream = response.bytes_stream();
         let (mut first_words, mut deltas) = (None, 0_u64);
-        // The end of what came before, where an event may have been cut.
+        // The end of the previous chunk, in case an event was split.
         let mut seam: Vec<u8> = Vec::new();
         while let Some(bytes) = stream.next().await {
             let bytes = bytes?;
@@ -93,7 +93,7 @@ impl BareClient {
     }
 }
 
-/// How long it takes to start the smallest program and to see its end.
+/// Time to start the smallest program and to see its end.
 pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..times {
@@ -104,11 +104,11 @@ pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// Makes blocks of 4 KiB durable, one after the other, in a file that never grows: what a commit costs at least.
+/// Syncs blocks of 4 KiB one by one, in a file that never grows: the minimum cost of a commit.
 pub(crate) struct Disk(File);
 
 impl Disk {
-    /// A file in this folder.
+    /// Creates the file in this folder.
     pub(crate) fn in_folder(folder: &Path) -> std::io::Result<Self> {
         let file = File::create(folder.join("floor"))?;
         file.write_all_at(&[7; 4096], 0)?;
@@ -116,7 +116,7 @@ impl Disk {
         Ok(Self(file))
     }
 
-    /// The time that one block takes.
+    /// Time to write and sync one block.
     pub(crate) fn sync(&self) -> std::io::Result<Duration> {
         let begun = Instant::now();
         self.0.write_all_at(&[7; 4096], 0)?;

@@ -1,11 +1,12 @@
-//! agentd-bench: how fast and how large the daemon is, measured from outside.
+//! agentd-bench: measures the speed and size of the daemon from outside.
 //!
-//! Everything runs as real processes in folders of its own: the daemon, `agentctl`, and a model server on loopback,
-//! which is this same program under another name ([`world`]), as is the MCP server ([`mcp_server`]). Beside each figure stands the floor, what the machine
-//! could do at best, measured in the same run ([`floor`]). One table comes out ([`report`]), and the exit code is 0
-//! whatever it says: machines are noisy, and a person reads it.
+//! Everything runs as real processes in temporary folders: the daemon, `agentctl`, and a model server on loopback,
+//! which is this program under another name ([`world`]), as is the MCP server ([`mcp_server`]). Next to each figure is
+//! the floor, the best that the machine could do, measured in the same run ([`floor`]). The result is one table
+//! ([`report`]). The exit code is 0 whatever the figures are, because machines are noisy and the table needs
+//! interpretation.
 //!
-//! - [`measures`]: what is measured, one subject a file. [`figures`]: numbers, their units and their limits.
+//! - [`measures`]: the measurements, one subject per file. [`figures`]: numbers, their units and their limits.
 
 mod figures;
 mod floor;
@@ -20,10 +21,10 @@ use clap::Parser;
 
 use crate::{measures::Subject, report::Row};
 
-/// The first argument of a process that is our model server.
+/// First argument that makes the process a model server.
 const MODEL_SERVER: &str = "model-server";
 
-/// The first argument of a process that is an MCP server.
+/// First argument that makes the process an MCP server.
 const MCP_SERVER: &str = "mcp-server";
 
 /// Measures agentd: run it after `cargo build --release -p agentd -p agentctl`, or as `make bench`.
@@ -60,7 +61,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a subject comes to; a subject that breaks is a row that says so.
+/// Measures a subject. A failure becomes a row with the error.
 async fn measure(subject: Subject) -> Vec<Row> {
     let _ = writeln!(std::io::stderr(), "measuring {}…", subject.name());
     let patience = subject.patience();

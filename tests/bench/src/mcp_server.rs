@@ -1,10 +1,11 @@
-//! A small quick MCP server, so that what is measured is not the server: it has one tool, which says what it is given.
+//! A small and fast MCP server, so that the server itself does not affect the measurements. Its only tool returns its
+//! argument.
 
 use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Value, json};
 
-/// Its tool.
+/// Name of its tool.
 pub(crate) const TOOL: &str = "say";
 
 /// Serves until standard input ends.

@@ -1,4 +1,4 @@
-//! The table, and the same as JSON.
+//! The report, as a table and as JSON.
 
 use std::fmt::Write as _;
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use crate::figures::{Figure, Limit, Unit};
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) measured: Vec<Figure>,
-    /// What the machine can do at best, or what the figure is compared with.
+    /// The best that the machine can do, or the value that the figure is compared with.
     pub(crate) floor: Option<Figure>,
-    /// The measured one over the floor.
+    /// The measured value divided by the floor.
     pub(crate) ratio: Option<f64>,
-    /// What is worth saying beside it; an error where nothing was measured.
+    /// A remark; the error if nothing was measured.
     pub(crate) note: String,
 }
 
@@ -30,7 +30,7 @@ impl Row {
         Self { ratio: Some(first / floor.value), floor: Some(floor), ..self }
     }
 
-    /// Says the ratio itself, where it is not that of the first figure.
+    /// Sets the ratio, if it is not that of the first figure.
     pub(crate) fn with_ratio(self, ratio: f64) -> Self {
         Self { ratio: Some(ratio), ..self }
     }
@@ -39,7 +39,7 @@ impl Row {
         Self { note: note.into(), ..self }
     }
 
-    /// Nothing could be measured.
+    /// A row for a failed measurement.
     pub(crate) fn broken(what: impl Into<String>, why: String) -> Self {
         Self::new(what, Vec::new()).with_note(why)
     }
@@ -86,7 +86,7 @@ pub(crate) fn table(rows: &[Row], before: &Machine) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// The same for programs.
+/// The report as JSON, for programs.
 pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
     let figure = |figure: &Figure| {
         let unit = match figure.unit {
@@ -121,12 +121,12 @@ pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
     json!({"machine": machine, "rows": rows.iter().map(row).collect::<Vec<Value>>()}).to_string() + "\n"
 }
 
-/// What was measured on, as far as the system tells.
+/// The machine that was measured, as far as the system describes it.
 #[derive(Debug)]
 pub(crate) struct Machine {
     processor: String,
     cores: usize,
-    /// How many processes wanted a core, over the last minute.
+    /// Average number of runnable processes over the last minute.
     load: String,
 }
 

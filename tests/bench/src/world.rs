@@ -1,4 +1,4 @@
-//! The processes that are measured, each with folders of its own and ended with its owner.
+//! The measured processes, each with temporary folders and ended with its owner.
 
 use std::{
     fs, io,
@@ -22,37 +22,37 @@ use tokio::{
     process as async_process,
 };
 
-/// How long a process may take to come or to go.
+/// Time limit for the start or the end of a process.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between two tries to reach a daemon that is starting, and the error of what is measured by them.
+/// Interval between attempts to reach a starting daemon, and the error of measurements based on them.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// After which a daemon without work counts as resting. It gives memory back between five and six seconds after its
+/// Time after which a daemon without work counts as idle. It returns memory to the system five to six seconds after its
 /// last turn.
 const REST: Duration = Duration::from_secs(7);
 
-/// Between two looks at the memory of a daemon that comes to rest.
+/// Sampling interval for the memory of a daemon that becomes idle.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The looks after which it is taken as it is.
+/// Maximum number of samples before the memory counts as stable.
 const LOOKS: usize = 30;
 
-/// By how many bytes two looks may differ that agree.
+/// Maximum difference of two equal samples, in bytes.
 const STILL: u64 = 128 << 10;
 
-/// Milliseconds of a step of the kernel's clock, as programs see it on every Linux of today.
+/// Length of a tick of the kernel's clock in milliseconds, as reported on every current Linux.
 const TICK_MS: u64 = 10;
 
-/// Lets this process hold as many connections as it may.
+/// Raises the limit of open files of this process to its maximum.
 pub(crate) fn allow_many_files() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Where it fails, connections will, and say so.
+        // A failure shows up later, as failing connections.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 
-/// The program of that name that was built beside this one.
+/// Path of the program with that name that was built along with this one.
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name(name);
     if !path.exists() {
@@ -61,16 +61,16 @@ pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// A folder on the disk that programs are built on; the system's temporary one may be memory.
+/// Creates a folder on the disk of the build. The system's temporary folder may be in memory.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let built = std::env::current_exe()?;
     let beside = built.parent().unwrap_or(Path::new("."));
     Ok(tempfile::Builder::new().prefix("bench-").tempdir_in(beside)?)
 }
 
-/// A model server in a process of its own.
+/// A model server in a separate process.
 pub(crate) struct ModelProcess {
-    /// The address of chat completions.
+    /// Base URL for chat completions.
     pub(crate) base_url: String,
     _process: async_process::Child,
 }
@@ -80,7 +80,7 @@ impl ModelProcess {
     pub(crate) async fn start(mode: &[&str]) -> anyhow::Result<Self> {
         let mut process = async_process::Command::new(std::env::current_exe()?)
             .arg(crate::MODEL_SERVER)
-            // What is measured is not how fast it reads, but a script looks at what is asked.
+            // Parsing requests would distort the measurement, but a script needs it.
             .arg(if mode.contains(&"script") { "--lenient" } else { "--unread" })
             .args(mode)
             .stdin(Stdio::null())
@@ -93,34 +93,34 @@ impl ModelProcess {
     }
 }
 
-/// Where one daemon lives.
+/// The folders of one daemon.
 pub(crate) struct Home {
-    /// The data, on a disk.
+    /// Data folder, on a disk.
     data: TempDir,
-    /// The socket, whose path must be short.
+    /// Folder of the socket, whose path must be short.
     run: TempDir,
-    /// What is set in its environment beside the folders.
+    /// Variables of its environment besides the folders.
     variables: Vec<(String, String)>,
 }
 
 impl Home {
-    /// A home whose daemon knows this model.
+    /// A home whose daemon uses this model.
     pub(crate) fn new(model: &ModelProcess) -> anyhow::Result<Self> {
         Self::at(&model.base_url)
     }
 
-    /// A home whose daemon knows the model at this address.
+    /// A home whose daemon uses the model at this URL.
     pub(crate) fn at(base_url: &str) -> anyhow::Result<Self> {
         Ok(Self::empty()?.with_model("BASIC", base_url))
     }
 
-    /// A home whose daemon knows no model but the built-in one.
+    /// A home whose daemon only has the built-in model.
     pub(crate) fn empty() -> anyhow::Result<Self> {
         let run = tempfile::Builder::new().prefix("agentd-").tempdir_in("/tmp")?;
         Ok(Self { data: folder()?, run, variables: Vec::new() })
     }
 
-    /// Lets the daemon find the built-in model's file.
+    /// Makes the built-in model's file available to the daemon.
     pub(crate) fn bring_model(&self, weights: &Path) -> anyhow::Result<()> {
         let models = self.data.path().join("data/models");
         fs::create_dir_all(&models)?;
@@ -129,27 +129,27 @@ impl Home {
         Ok(())
     }
 
-    /// Another model, in a slot by its name in the environment.
+    /// Adds a model, in a slot by its name in the environment.
     pub(crate) fn with_model(mut self, slot: &str, base_url: &str) -> Self {
         let values = [("BASE_URL", base_url), ("ID", agentd_testkit::model_server::MODEL_ID)];
         self.variables.extend(values.map(|(key, value)| (format!("MODEL_{slot}_{key}"), value.to_owned())));
         self
     }
 
-    /// The wire of the model in that slot.
+    /// Sets the wire of the model in that slot.
     pub(crate) fn with_wire(mut self, slot: &str, wire: &str) -> Self {
         self.variables.push((format!("MODEL_{slot}_WIRE"), wire.to_owned()));
         self
     }
 
-    /// Writes a file of the configuration.
+    /// Writes a configuration file.
     pub(crate) fn configure(&self, file: &str, content: &str) -> io::Result<()> {
         let folder = self.data.path().join("config");
         fs::create_dir_all(&folder)?;
         fs::write(folder.join(file), content)
     }
 
-    /// The daemon's data.
+    /// The daemon's data folder.
     pub(crate) fn data(&self) -> PathBuf {
         self.data.path().join("data")
     }
@@ -162,7 +162,7 @@ impl Home {
         self.run.path().join("agentd.sock")
     }
 
-    /// A command of ours in this home, and in nothing of the environment that we were started in.
+    /// A command for one of our programs in this home, without the environment of this process.
     pub(crate) fn command(&self, name: &str) -> anyhow::Result<Command> {
         let mut command = Command::new(program(name)?);
         command
@@ -202,26 +202,26 @@ impl Home {
     }
 }
 
-/// A daemon that runs.
+/// A running daemon with a connected client.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) client: Client,
-    /// From the spawn to the first answer.
+    /// Time from the spawn to the first response.
     pub(crate) ready_after: Duration,
 }
 
 impl Daemon {
-    /// The number of its process.
+    /// The daemon's process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The memory that it holds now, and the most that it ever held.
+    /// Current and peak memory.
     pub(crate) fn memory(&self) -> io::Result<Memory> {
         memory_of(self.child.id())
     }
 
-    /// The memory that it holds once it has come to rest, which is when it has had no work for a while and two looks agree.
+    /// Memory of the idle daemon: after some time without work, when two samples agree.
     pub(crate) async fn memory_at_rest(&self) -> io::Result<u64> {
         tokio::time::sleep(REST).await;
         let mut before = self.memory()?.resident;
@@ -253,14 +253,14 @@ impl Drop for Daemon {
     }
 }
 
-/// The memory of a process, in bytes.
+/// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) resident: u64,
     pub(crate) peak: u64,
 }
 
-/// The memory of the process with this number.
+/// The memory of a process, by its ID.
 pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let bytes = |name: &str| {
@@ -271,14 +271,14 @@ pub(crate) fn memory_of(process: u32) -> io::Result<Memory> {
     Ok(Memory { resident: bytes("VmRSS"), peak: bytes("VmHWM") })
 }
 
-/// The time that the process with this number has computed, in steps of the kernel's clock.
+/// Processor time of a process, by its ID, in ticks of the kernel's clock.
 pub(crate) fn computed_by(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name of the program stands in brackets, and may hold anything.
+    // The name of the program is in brackets, and can contain anything.
     let (_, fields) = stat.rsplit_once(')').context("a process has no name")?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let ticks =
         |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).context("a process has no times");
-    // User and system, see proc_pid_stat(5).
+    // User and system time, see proc_pid_stat(5).
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS))
 }

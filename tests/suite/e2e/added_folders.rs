@@ -1,11 +1,11 @@
-//! Folders beside the project: the same path for tools and commands, remembered by the session, changed only where they may be.
+//! Added folders: the same path for tools and commands, stored in the session, and only writable if allowed.
 
 use agentd_core::session::SessionSettings;
 use agentd_proto::v1;
 
 use super::*;
 
-/// A project and two folders beside it.
+/// A project and two other folders.
 async fn with_folders() -> World {
     let world = World::start().await;
     world.write("project/main.rs", "fn main() {}\n");
@@ -20,7 +20,7 @@ impl World {
         self.daemon.path().join(name).display().to_string()
     }
 
-    /// A turn of these calls in the session, or in a new one, in which all is approved.
+    /// Runs a turn with these calls in the session, or in a new one, approving everything.
     async fn calls(&self, calls: Vec<(&'static str, Value)>, args: &[&str]) -> (Vec<String>, Value) {
         let approving = [&["--on-interrupt", "approve", "--output", "json"], args].concat();
         let (told, output) = self.call_all(calls, &approving).await;
@@ -83,7 +83,7 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
     let lines = world.shown(session).await.stdout;
     assert!(lines.contains(&format!("{lib} (read-only), seen as /folders/my-lib")), "{lines}");
 
-    // The session has them after a restart, and what was done in them is undone then.
+    // After a restart, the session still has the folders, and their changes can be undone.
     world.daemon.crash().await;
     let undone = world.json(["undo"]).await;
     assert_eq!(undone["files"][0]["path"], "/folders/notes/todo.md", "{undone:#}");
@@ -105,7 +105,7 @@ async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
     let (told, result) = world.calls(write(), &["-C", &project, "--add-dir", &notes, "--add-dir", &notes]).await;
     assert!(told[0].contains("was added read-only"), "{told:?}");
     let session = result["session_id"].as_str().unwrap();
-    // The same folder by another name, with another mode; and another folder of the same name.
+    // The same folder by another name, with another mode; and another folder with the same name.
     symlink(&notes, world.path().join("link")).unwrap();
     world.write("deep/notes/b.md", "other\n");
     let (link, other) = (format!("{}:rw", world.at("link")), world.at("deep/notes"));
@@ -115,11 +115,11 @@ async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
     let settings = world.client().await.session(session).await.unwrap().session.settings;
     let had: Vec<_> = settings.folders.iter().map(|folder| (folder.at.as_str(), folder.writable)).collect();
     assert_eq!(had, [("/folders/notes", true), ("/folders/notes-2", false), ("/folders/my-lib", false)]);
-    // A client that knows nothing of folders takes none away.
+    // A client that does not support folders removes none.
     let older = SessionSettings { folders: Vec::new(), confirm_exec: false, ..settings.clone() };
     world.client().await.configure_session(session, &older, false).await.unwrap();
     assert_eq!(world.client().await.session(session).await.unwrap().session.settings.folders, settings.folders);
-    // `none` takes away those that there are, and those behind it are added.
+    // `none` removes the current folders, and those after it are added.
     let (told, _) = world
         .calls(vec![read("/folders/notes/a.md")], &["--session", session, "--add-dir", "none", "--add-dir", &lib])
         .await;
@@ -164,7 +164,7 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     let again = ["run", "Go on.", "--session", &session];
     fs::rename(&notes, world.at("elsewhere")).unwrap();
     world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
-    // What nobody has added is not read in its place.
+    // A folder that was not added is not read in its place.
     symlink(world.at("elsewhere"), &notes).unwrap();
     world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
     world.daemon.crash().await;
@@ -219,7 +219,7 @@ async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
     assert!(question.contains("[in /folders/my-lib] sed -i s/a/b/ none.txt"), "{question}");
     assert!(question.contains(&format!("[at {lib}] sed -i s/a/b/ none.txt")), "{question}");
 
-    // What it keeps for its session names the folder as the session does, and goes with it: the name may be another's later.
+    // A rule for the session uses the session's name of the folder, and is removed with it: the name may be reused.
     world.ok(["answer", waiting["id"].as_str().unwrap(), "always"]).await;
     world.agentctl(["wait", "last"]).await;
     let kept = async || {

@@ -1,4 +1,4 @@
-//! `agentctl models add`: from nothing to a model that answers, without a restart of the daemon.
+//! `agentctl models add`: from no configuration to a model that answers, without a restart of the daemon.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn read(daemon: &TempDaemon, name: &str) -> String {
     fs::read_to_string(daemon.path().join("config").join(name)).unwrap_or_default()
 }
 
-/// A configuration that is there already.
+/// An existing configuration file.
 const MINE: &str = "# mine\ncode: {base_url: http://127.0.0.1:9/v1, id: other}\n";
 
 async fn configured() -> TempDaemon {
@@ -22,7 +22,7 @@ async fn configured() -> TempDaemon {
     TempDaemon::start_in(home).await
 }
 
-/// A person who has typed a key and is asked for the model, and what they saw last.
+/// A user who has typed a key and is asked for the model. Returns the terminal and its last output.
 fn asked_for_model(daemon: &TempDaemon, server: &ModelServer) -> (Terminal, String) {
     let url = server.base_url();
     let args = ["models", "add", "openai", "--base-url", &url, "--no-test"];
@@ -74,11 +74,11 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
         let args = [&["models", "add"], args].concat();
         daemon.agentctl_with(args, input.as_bytes()).await
     };
-    // Who names nothing is told what there is.
+    // Without a provider, the possible ones are listed.
     add(&[], "").await.exits(2).says(&["which provider?"]);
     add(&["nobody"], "").await.exits(2).says(&["anthropic, openai"]);
     add(&["mistral", "--base-url", &url], "").await.exits(2).says(&["MISTRAL_API_KEY"]);
-    // Nobody listens there.
+    // Nothing listens at this address.
     let gone = add(&["--base-url", "http://127.0.0.1:9/v1"], "").await;
     assert_ne!(gone.code, Some(0));
     assert!(gone.stderr.contains("nothing was changed"), "{}", gone.stderr);
@@ -108,7 +108,7 @@ async fn another_wire_and_another_slot_have_their_own_address_and_key() {
         let args = [&["models", "add"], args, &["--key-stdin", "--no-test"]].concat();
         daemon.agentctl_with(args, input.as_bytes()).await.exits(0)
     };
-    // The daemon writes the address of this wire in its own way.
+    // Base URLs of this wire have another form.
     add(&["anthropic", "--base-url", &first.root_url()], "sk-one").await;
     add(&["--base-url", &second.base_url(), "--slot", "code"], "sk-two").await;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Agents: named in `agents.yaml`, shown, given work, and handed the session.
+//! Agents: defined in `agents.yaml`, shown, delegated to, and in charge of the session.
 
 use agentd_core::interrupt::Interrupt;
 
@@ -9,7 +9,7 @@ const AGENTS: &str = "agents:
   critic: {description: Judges verse., prompt: You judge.}
 ";
 
-/// One that may read and give work away, and nothing else.
+/// An agent that may read and delegate, and nothing else.
 const CLERK: &str = "agents:
   clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task]}
   critic: {description: Judges verse., prompt: You judge.}
@@ -23,7 +23,7 @@ async fn world_of(agents: &str) -> World {
     World::with_files(&[("config/agents.yaml", agents)]).await
 }
 
-/// Which agent a request asks.
+/// The agent that a request is for.
 fn agent_of(request: &Recorded) -> &'static str {
     let system = request.messages()[0]["content"].as_str().unwrap();
     let known = ["poet", "critic", "clerk"].map(|id| (format!("You are the agent `{id}`"), id));
@@ -39,7 +39,7 @@ fn transfer(to: &str) -> Reply {
     Reply::tool_call(format!("transfer_to_{to}"), json!({"task": "Go on"}))
 }
 
-/// The changes of agent among these lines.
+/// Changes of the agent stack among these lines.
 fn stacks(lines: &[Value]) -> Vec<Value> {
     lines.iter().filter(|line| line["change"]["state"] == "agent").map(|line| line["change"]["stack"].clone()).collect()
 }
@@ -84,14 +84,14 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
     for not in ["transfer_to_poet", "run_bash_command", "edit_file", "delegate_task"] {
         assert!(!tools.contains(&not), "{tools:?}");
     }
-    // The general instructions stand first, word for word.
+    // The general instructions come first, unchanged.
     let text = |request: &Recorded| request.messages()[0]["content"].as_str().unwrap().to_owned();
     let general = text(main).split("\n\nThis machine runs").next().unwrap().to_owned();
     assert!(text(poet).starts_with(&general) && text(poet).contains("You rhyme."), "{}", text(poet));
     assert!(tool_texts(poet).contains("has handed the conversation to you, `poet`"));
     let usage: Vec<&Value> = lines.iter().filter(|line| line["type"] == "usage_updated").collect();
     assert_eq!((&usage[1]["slot"], &usage[1]["prompt"]["broken_by"]), (&json!("code"), &json!("agent")));
-    // The next turn is the main agent's.
+    // The next turn belongs to the main agent.
     let session = lines[0]["session_id"].as_str().unwrap();
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     assert_eq!(world.ok(["run", "And now?", "--session", session]).await.stdout.trim(), "main");
@@ -117,7 +117,8 @@ async fn rings_and_long_chains_are_refused_and_the_session_can_be_handed_back() 
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("main → poet → critic"));
 }
 
-/// Has a verse judged, until somebody is asked which: the session, the number of its last event, and the question.
+/// Has a verse judged until an agent asks a question. Returns the session, the number of its last event, and the
+/// question.
 async fn asked(world: &World) -> (String, u64, Interrupt) {
     let request = turn(SessionChoice::New(NewSession::default()), "Judge");
     let mut stream = world.client().await.turn(request).await.unwrap();
@@ -169,7 +170,7 @@ async fn work_is_given_to_an_agent_by_name() {
         lines.iter().find(|line| line["change"]["state"] == "subagent").unwrap_or_else(|| panic!("{lines:#?}"));
     assert_eq!(subagent["change"]["name"], "poet");
     let child = subagent["change"]["session_id"].as_str().unwrap();
-    // What it does stands between the events of the turn, all of it before the result of the call.
+    // Events of the child are between those of the turn, all before the result of the call.
     let of_child: Vec<usize> = (0..lines.len()).filter(|at| lines[*at]["session_id"] == child).collect();
     assert_eq!(lines[*of_child.last().unwrap()]["type"], "turn_ended");
     let is_result = |line: &Value| {
@@ -187,12 +188,12 @@ async fn work_is_given_to_an_agent_by_name() {
     assert_eq!(shown["settings"]["parent"]["agent"], "poet", "{shown:#}");
 }
 
-/// The context_id of a result among these.
+/// The `context_id` in a result.
 fn context_id(told: &str) -> Option<&str> {
     told.split("\"context_id\":\"").nth(1)?.split('"').next()
 }
 
-/// An answer that is long enough not to be asked for detail.
+/// A reply that is long enough to be accepted without a request for more detail.
 fn long(text: &str) -> Reply {
     Reply::text(format!("{text} {}", "Roses are red, and violets are blue, and so the day goes on. ".repeat(5)))
 }
@@ -258,7 +259,7 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
     assert!(!visible("run_bash_command") && !visible("write_file"), "{shown:#}");
 }
 
-/// A turn that poet has when it comes to the limit of its steps.
+/// A turn in which the agent poet reaches its step limit.
 async fn cut_short(world: &World, project: &str) -> String {
     world.model.respond_with(|request| match (agent_of(request), request.last_user().contains("in words")) {
         ("main", _) => transfer("poet"),
@@ -277,7 +278,7 @@ async fn a_turn_that_cannot_begin_changes_no_agent() {
     let project = world.path().join("project");
     fs::create_dir(&project).unwrap();
     let session = cut_short(&world, project.to_str().unwrap()).await;
-    // It forgets where the project is, and looks for it again.
+    // The daemon forgets the location of the project, and looks it up again.
     world.daemon.restart().await;
     let away = project.with_file_name("away");
     fs::rename(&project, &away).unwrap();
@@ -344,7 +345,7 @@ async fn chains_and_changes_have_an_end() {
         let system = request.messages()[0]["content"].as_str().unwrap();
         CHAIN.iter().position(|id| system.contains(&format!("You are the agent `{id}`")))
     };
-    // Each hands on to the next, until there are too many of them.
+    // Each hands over to the next, until there are too many.
     world.model.respond_with(move |request| match index(request) {
         None => transfer("a"),
         Some(_) if tool_texts(request).contains("5 agents are already stacked") => Reply::text("Five."),
@@ -353,7 +354,7 @@ async fn chains_and_changes_have_an_end() {
     let lines = world.ok(["run", "Go", "--output", "stream-json"]).await.json_lines();
     assert_eq!(lines.last().unwrap()["text"], "Five.");
     assert_eq!(stacks(&lines)[4], json!(["a", "b", "c", "d", "e"]));
-    // To and fro, until that is too often.
+    // Back and forth, until the limit is reached.
     world.model.respond_with(move |request| match index(request) {
         _ if tool_texts(request).contains("changed 10 times") => Reply::text("Ten."),
         None => transfer("a"),
@@ -364,14 +365,14 @@ async fn chains_and_changes_have_an_end() {
     assert_eq!(stacks(&lines).len(), 10);
 }
 
-/// One that may hand the session to one other, and two of which one may do anything.
+/// One that may hand over to one other, and two of which one may do anything.
 const CONFINED: &str = "agents:
   clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task, transfer_to_poet]}
   poet: {description: Writes verse., prompt: You rhyme., tools: [read_file]}
   critic: {description: Judges verse., prompt: You judge.}
 ";
 
-/// Tries all ways out of an agent, one after the other, and then to write.
+/// Tries all ways to leave an agent one by one, and then to write.
 fn tries_to_leave(request: &Recorded) -> Reply {
     let told = tool_texts(request);
     let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
@@ -414,7 +415,7 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     let shown = world.ok(["sessions", "show", session]).await;
     shown.stdout.lines().find(|line| line.starts_with("agent ") && line.contains("clerk")).unwrap();
 
-    // Later turns, a restart, a fork and an import have it, too.
+    // Later turns, a restart, a fork and an import keep it.
     world.model.respond_with(|request| Reply::text(agent_of(request)));
     world.daemon.crash().await;
     let who = async |world: &World, session: &str, more: &[&str]| {
@@ -433,7 +434,7 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
     assert_eq!(who(&world, &imported, &[]).await, "clerk");
 
-    // Until the person names another one. Without its card it is nobody else.
+    // Until the user selects another one. Without its definition, it is not replaced.
     assert_eq!(who(&world, session, &["--agent", "main"]).await, "main");
     assert_eq!(who(&world, session, &[]).await, "main");
     world.write("config/agents.yaml", "agents: {}\n");

@@ -1,4 +1,4 @@
-//! The audit log: what was asked, decided and done, through real processes; and whether anybody has changed it.
+//! The audit log through real processes: what was requested, decided and done, and whether it was tampered with.
 
 use agentd_core::ids::InterruptId;
 
@@ -17,12 +17,12 @@ fn calls(records: &[Value]) -> Vec<&Value> {
     records.iter().filter(|record| record["kind"] == "call_decided").collect()
 }
 
-/// The log's lines as they stand in its file.
+/// Path of the log file.
 fn file(world: &World) -> PathBuf {
     world.data().join("audit.jsonl")
 }
 
-/// A turn in which one command is approved, one refused, one edited, and a file is written.
+/// A turn in which one command is approved, one rejected and one edited, and a file is written.
 async fn asked() -> (World, String) {
     let world = World::start().await;
     let steps = vec![
@@ -95,7 +95,7 @@ async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
     assert_eq!(calls[3]["ended"]["files"], json!([{"path": "outputs/notes.txt", "change": "created"}]));
     assert_eq!(calls[1]["ended"]["ran"], false);
 
-    // Who looks for a secret finds none, neither here nor in the file.
+    // No secret is included, neither in the output nor in the file.
     let text = fs::read_to_string(file(&world)).unwrap();
     has_none(&format!("{text}{records:?}"), &["s3cr3t-enough-to-hide", "hunter2hunter2"]);
     assert!(calls[0]["args"]["command"].as_str().unwrap().contains("[redacted]"), "{}", calls[0]["args"]);
@@ -140,7 +140,7 @@ async fn people_see_one_line_a_call_and_choose_which() {
         assert_eq!(audit(&world, args).await.len(), count, "{args:?}");
     }
     world.agentctl(["audit", "--since", "soon"]).await.exits(2).says(&["30m, 2h, 7d"]);
-    // A session that is gone has still done what it did.
+    // A deleted session keeps its entries.
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     assert_eq!(audit(&world, &["--session", &session]).await.len(), 4);
 }
@@ -186,7 +186,7 @@ async fn a_changed_byte_is_found() {
     change("ls -r outputs", "rm -r outputs");
     world.ok(["audit", "verify"]).await;
 
-    // Lines that are cut off while nobody looks are missed at the next start, and ever after.
+    // Lines that were cut off while the daemon was stopped are noticed at the next start, and from then on.
     world.daemon.sigterm().await;
     let text = fs::read_to_string(&path).unwrap();
     let cut = text.trim_end().rfind('\n').unwrap();
@@ -205,7 +205,7 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     works_through(&world.model, steps, Reply::text("I could only look."));
     world.write("project/notes.txt", "the notes say so\n");
     let project = world.mount();
-    // Nobody, not even root, can write to a folder as if it were a file.
+    // No user, not even root, can write to a folder as if it were a file.
     let path = file(&world);
     let aside = path.with_extension("aside");
     fs::rename(&path, &aside).unwrap();
@@ -264,7 +264,7 @@ async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
     let calls = calls(&records);
     assert!(calls.len() >= 12, "{records:#?}");
     assert!(calls.iter().all(|call| call["outcome"] == "done"), "{records:#?}");
-    // Whoever takes the oldest file away is found out.
+    // Deleting the oldest file is detected.
     let oldest = report["files"][0].as_str().unwrap();
     fs::remove_file(world.data().join(oldest)).unwrap();
     world.agentctl(["audit", "verify"]).await.exits(1).shows(&["beginning_missing"]);

@@ -1,5 +1,5 @@
-//! What may happen to documents and to their index while somebody searches: full disks, deleted folders, files that are
-//! replaced, names that are no names. Each ends in a clear word, and the next search is answered.
+//! Documents and their index under adverse conditions: full disks, deleted folders, replaced files, invalid names. Each
+//! results in a clear message, and the next search works.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -8,10 +8,10 @@ use super::{
     *,
 };
 
-/// What there is to find in one of the fixtures, and by what it is cited.
+/// Text to find in one of the fixtures, and its citation.
 const FIND: (&str, &str) = ("QUARTZ-3", "It says QUARTZ-3 (latin.pdf p. 3).");
 
-/// A document of so many paragraphs, of which none is like another.
+/// A document of this many paragraphs, all different.
 fn long(paragraphs: u32) -> Vec<u8> {
     let words =
         |number: u32| (0..40).map(move |word| format!("w{:x}", (number * 40 + word).wrapping_mul(2_654_435_761)));
@@ -21,13 +21,13 @@ fn long(paragraphs: u32) -> Vec<u8> {
     docx(&text)
 }
 
-/// A small document is given, searched and cited.
+/// Adds, searches and cites a small document.
 async fn finds(world: &World) {
     searches_and_cites(world, "uploads/latin.pdf", FIND.0);
     assert_eq!(world.ok(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.stdout.trim(), FIND.1);
 }
 
-/// The folder of what was handed over in the session that was used last.
+/// The most recently used session and its folder of uploads.
 async fn uploads(world: &World) -> (String, PathBuf) {
     let id = world.last_session().await;
     let folder = world.data().join("workspace").join(&id).join("uploads");
@@ -53,16 +53,16 @@ async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
     let world = World::start().await;
     let large = world.write("large.docx", long(6000));
     let adding = world.spawn_agentctl(["docs", "add", large.to_str().unwrap(), "--json"]);
-    // Its thread is there before its files are.
+    // Its thread exists before its files do.
     let index = world.data().join("index");
     let is_begun =
         || fs::read_dir(&index).is_ok_and(|found| found.flatten().any(|one| one.path().join("meta.json").exists()));
     until_true("the index to be begun", is_begun).await;
-    // At once: the daemon writes and removes files there meanwhile, in the way of whoever removes them one by one.
+    // Renamed at once, because the daemon creates and removes files during a recursive removal.
     fs::rename(&index, world.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
     match output.code {
-        // It was begun anew in time, or nothing of it was there yet.
+        // It was recreated in time, or nothing was in it yet.
         Some(0) => assert!(output.stdout.contains("large.docx"), "{output:?}"),
         _ => drop(output.says(&["its files were deleted", "hint: try again"])),
     }
@@ -80,7 +80,7 @@ async fn a_file_that_is_replaced_again_and_again_is_told_as_what_it_was() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let writer = {
         let (path, contents) = (path.clone(), [columns, latin]);
-        // In place and by a new file in turn: what is read may be half of one and half of the other.
+        // In place and by a new file, in turn: a reader may get half of each.
         std::thread::spawn(move || {
             for number in 0_usize.. {
                 let content = &contents[number % 2];
@@ -135,7 +135,7 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     fs::copy(fixture("latin.pdf"), &odd).unwrap();
     let added = world.ok(["docs", "add", odd.to_str().unwrap()]).await;
     let (id, folder) = uploads(&world).await;
-    // And some that nobody handed over: they came into the folder by themselves.
+    // Including files that were not uploaded, but appeared in the folder.
     for name in [&b"a\nb.pdf"[..], b"c\x1b]0;d\x07.pdf", b"e\xff.pdf"] {
         fs::copy(fixture("columns.pdf"), folder.join(std::ffi::OsStr::from_bytes(name))).unwrap();
     }
@@ -156,7 +156,7 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     assert!(told[1].contains("control character"), "{}", told[1]);
 }
 
-/// The same archive with other content of one part.
+/// The same archive with different content of one part.
 fn with_part(archive: &str, part: &str, content: &[u8]) -> Vec<u8> {
     let mut old = zip::ZipArchive::new(fs::File::open(fixture(archive)).unwrap()).unwrap();
     let mut new = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
@@ -187,7 +187,7 @@ async fn files_made_to_do_harm_are_told_one_by_one_and_the_daemon_answers_on() {
         ("scanned.pdf", fs::read(fixture("scanned.pdf")).unwrap()),
     ];
     drop(spaces);
-    // A document is what its bytes are.
+    // The content decides the type of a document.
     let harmless = [("other.xlsx", latin)];
     let all = harmful.iter().chain(&harmless);
     let paths: Vec<PathBuf> = all.map(|(name, content)| world.write(name, content)).collect();
@@ -258,7 +258,7 @@ async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_i
     let (told, _) = world.call_all(calls, &["--session", &id]).await;
     assert!(told.iter().all(|told| told.contains(WHY)), "{told:#?}");
     assert!(told[0].contains("vermilion barn") && told[1].contains("**vermilion**"), "{told:#?}");
-    // What has text was searched, so that it is no error that nothing of it fits.
+    // The files with text were searched, so finding nothing is not an error.
     assert!(told[2].contains("Nothing fits \"zebra\" in 1 document"), "{}", told[2]);
 }
 
@@ -307,7 +307,7 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
             has_none(told, &["No line matches", "Nothing fits", "Nothing was found", "match in", "**", "\\pard"]);
         }
         for told in &told[..2] {
-            // The first two are of a kind that is read, and damaged.
+            // The first two have a supported type, but are damaged.
             let hint = match *name {
                 "letter.doc" | "letter.odt" => "save it again",
                 "photo.jpg" => "make recognition",
@@ -333,7 +333,7 @@ async fn rich_text_is_read_as_a_document_whatever_its_name_and_never_as_markup()
     let told = world.call_all_in_project(calls).await;
     assert!(told[0].contains("RTF document") && told[0].contains("The vermilion barn."), "{}", told[0]);
     assert!(told[1].contains("**vermilion** barn"), "{}", told[1]);
-    // Handed over, it is named and not told letter by letter.
+    // If uploaded, it is mentioned and not included as text.
     let letter = project.join("letter.rtf");
     fs::write(&letter, RTF).unwrap();
     let call = [("read_file", json!({"path": "uploads/letter.rtf"}))];
@@ -344,13 +344,13 @@ async fn rich_text_is_read_as_a_document_whatever_its_name_and_never_as_markup()
     assert!(asked.contains("uploads/letter.rtf") && !asked.contains("rtf1"), "{asked}");
 }
 
-/// A file that begins so and holds nothing from there on, of which nothing is on the disk.
+/// A sparse file with this beginning and no other data on the disk.
 fn sparse(path: &Path, begin: &[u8], size: u64) {
     fs::write(path, begin).unwrap();
     fs::File::options().write(true).open(path).unwrap().set_len(size).unwrap();
 }
 
-/// Bytes that the daemon has read since it was started, from wherever.
+/// Number of bytes that the daemon has read since its start, from any source.
 fn read_so_far(world: &World) -> u64 {
     let told = fs::read_to_string(format!("/proc/{}/io", world.daemon.pid())).unwrap();
     told.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
@@ -412,7 +412,7 @@ async fn a_file_of_two_hundred_gigabytes_is_refused_for_its_size_without_being_r
         let path = project.join(name).display().to_string();
         world.docs(&["add", &path, "--session", &id]).await.exits(2).says(&["larger than the 64 MiB", "hint:"]);
     }
-    // What the journal, the index and the clients take is far below the size of any of them.
+    // The journal, the index and the clients account for much less than the size of a file.
     let read = read_so_far(&world) - before;
     assert!(read < 40 * MIB, "the daemon read {} MiB", read / MIB);
 }
@@ -422,7 +422,7 @@ async fn nothing_reads_on_when_nobody_waits_any_longer() {
     const FILES: u64 = 100;
     const EACH: u64 = 99 * MIB;
     let world = World::start().await;
-    // None is too large, and all of them together take long; no two are the same.
+    // None is too large, all of them together take long, and all are different.
     let files: Vec<(String, Vec<u8>)> =
         (0..FILES).map(|number| (format!("{number}.pdf"), format!("%PDF-1.7\n%{number}\n").into_bytes())).collect();
     let (id, _) = session_with_sparse(&world, &files, EACH).await;
@@ -434,7 +434,7 @@ async fn nothing_reads_on_when_nobody_waits_any_longer() {
         let before = read_so_far(&world);
         let asking = world.spawn_agentctl(args);
         until_true("the files to be read", || read_so_far(&world) > before + 64 * MIB).await;
-        // The client of a search is gone; that of a turn cancels it.
+        // The client of a search is killed; that of a turn cancels it.
         let signal = if args[0] == "run" { Signal::SIGINT } else { Signal::SIGKILL };
         asking.signal(signal);
         asking.output(Vec::new()).await;

@@ -1,4 +1,4 @@
-//! Bad input of people, scripts and machines: a clear error with a hint, and nothing lost.
+//! Invalid input from users, scripts and programs: a clear error with a hint, and no data is lost.
 
 use std::os::unix::fs::chown;
 
@@ -21,7 +21,7 @@ use tonic::{
 
 use super::*;
 
-/// A client that knows the wire and none of our manners.
+/// A raw client without any of our client-side checks.
 async fn raw(socket: &Path) -> Channel {
     let socket = socket.to_owned();
     let connect = tower::service_fn(move |_| {
@@ -56,7 +56,7 @@ async fn frames_that_make_no_sense_are_refused() {
     let refused = frames(&world, vec![start("one"), start("two")]).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("start"), "{refused}");
-    // The turn was left alone.
+    // The running turn is unaffected.
     assert_eq!(world.json(["status"]).await["running_turns"], 1);
     let check = async |bad: Vec<TurnRequest>, code: Code| {
         let refused = frames(&world, bad).await.unwrap_err();
@@ -81,16 +81,16 @@ async fn frames_that_make_no_sense_are_refused() {
 async fn a_prompt_of_a_hundred_megabytes() {
     let world = World::start().await;
     let huge = "all work and no play ".repeat(5_000_000);
-    // The client reads no more of it than it must.
+    // The client reads no more of it than necessary.
     world.agentctl_with(["run", "-"], huge.clone()).await.exits(2).says(&["8 MiB", "--file", "hint:"]);
-    // A client without manners is stopped by the daemon, whether the frame can be read or not.
+    // A raw client is stopped by the daemon, whether the frame can be decoded or not.
     let refused = frames(&world, vec![start(&huge)]).await.unwrap_err();
     assert_ne!(refused.code(), Code::Ok);
     let large = "x".repeat(MAX_MESSAGE_BYTES - 1024);
     let refused = frames(&world, vec![start(&large)]).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(world.model.requests().is_empty());
-    // What may be is taken whole.
+    // Input up to the limit is accepted.
     let longest = "y".repeat(8 * 1024 * 1024 - 1);
     world.agentctl_with(["run", "-"], longest).await;
     world.still_serves().await;
@@ -131,7 +131,7 @@ async fn a_data_folder_that_cannot_be_written() {
     let nobody = 65534;
     let mut command = home.command(program("agentd"));
     if geteuid().is_root() {
-        // Nothing stops root from writing; and whoever runs agentd must reach it.
+        // Root can write anywhere, so another user runs the daemon and must be able to reach it.
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
         chown(home.data(), Some(nobody), None).unwrap();
         let copy = home.path().join("agentd");

@@ -1,8 +1,8 @@
-//! Models that answer badly: the turn ends with a clear reason, and the daemon serves the next one.
+//! Models with bad responses: the turn ends with a clear reason, and the daemon serves the next one.
 
 use super::*;
 
-/// Asks once, and hands back the result of a turn that ended with this code.
+/// Runs a turn, and returns its result. The client must exit with this code.
 async fn ask(world: &World, code: i32) -> Value {
     let output = world.agentctl(["run", "Hi", "--output", "json", "--on-interrupt", "approve"]).await;
     output.exits(code).json()
@@ -45,7 +45,7 @@ async fn a_model_that_is_not_there() {
 
 #[tokio::test]
 async fn a_model_that_never_answers_is_given_up() {
-    // As one does that is stuck behind a proxy which keeps the connection alive.
+    // Like a stuck server behind a proxy that keeps the connection alive.
     let comment = ": still here\n\n";
     let alive = Reply::status(200, comment.repeat(100_000)).header("content-type", "text/event-stream");
     for (silent, limit, words) in [
@@ -61,14 +61,14 @@ async fn a_model_that_never_answers_is_given_up() {
         assert_eq!(error["kind"], "timeout", "{result:#}");
         assert!(error["message"].as_str().unwrap().contains(words), "{result:#}");
         assert!(words.is_empty() || error.to_string().contains("timeouts.first_byte"), "{result:#}");
-        // On a busy machine an answer may take longer than that.
+        // On a busy machine, a response may take longer than that.
         world.write("config/models.yaml", "base: {retries: 0}");
         world.ok(["reload"]).await;
         world.still_serves().await;
     }
 }
 
-/// A gateway that sends empty parts of an answer for ever: the next model answers.
+/// A gateway that sends empty parts of a response forever: the next model is used.
 #[tokio::test]
 async fn a_gateway_that_only_keeps_the_connection_alive_is_given_up() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
@@ -88,7 +88,7 @@ async fn a_gateway_that_only_keeps_the_connection_alive_is_given_up() {
     output.says(&["only signs of life"]);
 }
 
-/// What a server sends while the daemon is stopped for longer than it waits lies in the socket, and is paid.
+/// Data that arrives while the daemon is stopped for longer than its timeout is in the socket, and paid for.
 #[tokio::test]
 async fn an_answer_that_came_while_the_daemon_was_stopped_is_read() {
     let World { model, daemon } = World::with_files(&[("config/models.yaml", "base: {timeouts: {idle: 2s}}")]).await;
@@ -101,7 +101,7 @@ async fn an_answer_that_came_while_the_daemon_was_stopped_is_read() {
         let stopped = tokio::time::Instant::now();
         model.go_on();
         model.wait_until(|counts| counts.finished > before.finished).await;
-        // The time itself is the condition.
+        // The elapsed time itself is the condition.
         tokio::time::sleep_until(stopped + std::time::Duration::from_secs(3)).await;
         daemon.signal(Signal::SIGCONT);
         let lines = running.output(Vec::new()).await.exits(0).json_lines();
@@ -172,7 +172,7 @@ async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
     let result = lines.last().unwrap();
     let text = result["text"].as_str().unwrap();
     assert!(text.len() > 3 << 20 && words.starts_with(text), "{} bytes", text.len());
-    // It can be looked at again, and gone on with.
+    // It can be read again, and the session can be continued.
     let session = result["session_id"].as_str().unwrap();
     let again = world.ok(["attach", session, "--after", "0", "--output", "stream-json"]).await;
     assert!(again.stdout.contains("2999 3000 3001"));
@@ -207,6 +207,6 @@ async fn what_models_write_does_not_command_the_terminal() {
     for sequence in ["\u{1b}]", "\u{7}", "\u{1b}[2J", "\u{e2}\u{80}\u{ae}"] {
         assert!(!shown.contains(sequence), "{sequence:?} is in {shown:?}");
     }
-    // Programs get what was said, escaped by JSON.
+    // Programs get the original text, escaped by JSON.
     assert_eq!(ask(&world, 0).await["text"], hostile);
 }

@@ -1,14 +1,14 @@
-//! A session in one file: on another machine, which has neither its project nor its model, it has the same history and the same
-//! figures, and its turns are played again byte for byte. What an import is honest about: usage, the audit log, the machine.
+//! A session in one file. On another machine, which has neither its project nor its model, it has the same history and
+//! figures, and its turns can be replayed exactly. Imports are accounted for in usage and in the audit log.
 
 use super::{travel::events_of, *};
 
-/// A machine without a model, to which sessions come.
+/// A machine without a model, for imported sessions.
 async fn empty_machine() -> TempDaemon {
     TempDaemon::start("http://127.0.0.1:9/v1").await
 }
 
-/// A model that looks, edits, runs a command, and has a subagent look once more.
+/// A model that reads, edits, runs a command, and delegates another read to a subagent.
 fn answer(request: &Recorded) -> Reply {
     if is_subagent(request) {
         return Reply::text("The report. Each thing was looked at and found in order. ".repeat(6)).and_reasoning("Hm.");
@@ -33,7 +33,7 @@ fn answer(request: &Recorded) -> Reply {
     }
 }
 
-/// A session with a project and three turns. In the first a person is asked twice.
+/// A session with a project and three turns. The first one asks the user twice.
 async fn worked_on(world: &World) -> String {
     world.write("project/notes.txt", "old words\n");
     world.write("project/AGENTS.md", "Be brief.\n");
@@ -58,8 +58,8 @@ async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
     to.json(["sessions", "import", &file]).await
 }
 
-/// Events of the session as far as a replay repeats them: everything but the times and what tells of the place, with ids by the order in
-/// which they come. Of its subagents it tells the results.
+/// Events of a session that a replay repeats: all except times and facts about the machine, with IDs replaced by their
+/// order. Subagents are represented by their results.
 fn repeated(events: &[Value]) -> Vec<String> {
     let own = &events[0]["session_id"];
     let mut ids = Vec::new();
@@ -67,7 +67,8 @@ fn repeated(events: &[Value]) -> Vec<String> {
     repeated.map(|event| told(event, &mut ids).to_string()).collect()
 }
 
-/// Parts of events are no facts, and guides of the project, what is told of the machine and how full the window is belong to the place.
+/// Deltas are not facts; guides of the project, facts about the machine and the fill level of the window depend on the
+/// place.
 fn is_repeated(event: &Value) -> bool {
     let state = event["change"]["state"].as_str().unwrap_or_default();
     let kind = event["item"]["kind"].as_str().unwrap_or_default();
@@ -88,7 +89,8 @@ fn told(value: &Value, ids: &mut Vec<String>) -> Value {
     }
 }
 
-/// Fields with a time or a number of an event, of what tells of the place, and why a slot was chosen: a replay names it.
+/// Fields of events with times, sequence numbers, facts about the machine, or the reason for a slot, which a replay
+/// replaces.
 const TIMES: [&str; 17] = [
     "at",
     "seq",
@@ -109,7 +111,7 @@ const TIMES: [&str; 17] = [
     "folder",
 ];
 
-/// The text with every id by its place among all.
+/// The text with every ID replaced by its index.
 fn with_places(text: &str, ids: &mut Vec<String>) -> String {
     let is_of_id = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     let words = text.split_inclusive(|letter| !is_of_id(letter));
@@ -149,7 +151,7 @@ async fn a_bug_report_is_one_file() {
     let output = world.ok(page).await;
     output.shows(&["<!", "Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."]);
 
-    // The same history, and the same figures, also after a restart.
+    // The same history and figures, even after a restart.
     let mut other = other;
     assert_eq!(events_of(&other, &id).await, here);
     other.crash().await;
@@ -158,7 +160,7 @@ async fn a_bug_report_is_one_file() {
     assert_eq!(there, figures);
     other.ok(["context", &id]).await.shows(&["figures of the machine that it comes from"]);
 
-    // Every turn is played again, without a model and without the project.
+    // Every turn is replayed, without a model and without the project.
     let file = other.path().join("report.jsonl").display().to_string();
     other.ok(["sessions", "record", &id, "-o", &file]).await;
     let played = other.ok(["run", "--replay", &file, "--output", "stream-json"]).await.json_lines();
@@ -195,7 +197,7 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
     }
     has_all(&imports().await[0].to_string(), &[&id, "agentd ", "agentctl"]);
     world.ok(["audit"]).await.shows(&["session imported"]);
-    // It goes on, and what is new counts; so it does for the machine that it goes to.
+    // It can be continued, and new usage counts, also on the machine that it is exported to.
     world.ok(["run", "And then?", "--session", &id]).await;
     let grown = total().await;
     assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
@@ -212,7 +214,7 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     json_of_run(&world, &["run", "Again", "--session", &id]).await;
     let file = world.path().join("session.tar.gz").display().to_string();
     world.ok(["sessions", "export", &id, "-o", &file]).await;
-    // The words of another machine, in an archive whose hashes fit.
+    // Text of another machine, in an archive with valid hashes.
     let other = TempDaemon::start(&world.model.base_url()).await;
     let folder = other.path().join("unpacked");
     fs::create_dir(&folder).unwrap();
@@ -227,7 +229,7 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     let forks =
         async |turn: &str| other.ok(["sessions", "fork", &id, "--at-turn", turn]).await.stdout.trim().to_owned();
     let early = forks("1").await;
-    // What is cut off did not come along, and what follows happens here.
+    // The part after the cut is not included, and what follows happens here.
     let origin = async |session: &str| {
         let shown = other.json(["sessions", "show", session]).await;
         (shown["settings"]["imported"]["events"].as_u64().unwrap(), shown["last_seq"].as_u64().unwrap())
@@ -239,7 +241,7 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
         let asked = world.model.requests().last().unwrap().body.to_string();
         assert!(!asked.contains("runs Elsewhere"), "{asked}");
     }
-    // Also one that is made behind that, of a turn from elsewhere.
+    // Including a fork made after that, of a turn from the other machine.
     let late = forks("1").await;
     other.ok(["run", "Where are you?", "--session", &late]).await;
     let asked = world.model.requests().last().unwrap().body.to_string();

@@ -1,5 +1,5 @@
-//! Documents that people change, move, delete and give again: a search finds what is there now. A document that several wait for
-//! is read once.
+//! Documents that are changed, moved, deleted and added again: a search finds the current state. A document that
+//! several searches wait for is read once.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -17,7 +17,7 @@ async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {
     hits.map(|hit| hit["document"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Gives a document to a session, the last one where none is named.
+/// Adds a document to a session, by default the last one.
 async fn add(world: &World, path: &Path, session: Option<&str>) -> String {
     let mut args = vec!["docs", "add", path.to_str().unwrap(), "--json"];
     args.extend(session.into_iter().flat_map(|session| ["--session", session]));
@@ -33,7 +33,7 @@ fn uploads(world: &World, session: &str) -> PathBuf {
 async fn a_document_that_is_changed_moved_or_deleted_is_found_as_it_is_now() {
     let world = World::start().await;
     let text = |word: &str| docx(&[format!("The keeper of the {word} wrote this.")]);
-    // As long as each other, and packed to the same length: nothing but the bytes differs.
+    // Both have the same length, also when compressed: only the bytes differ.
     let (old, new) = (text("lantern"), text("lectern"));
     assert_eq!(old.len(), new.len());
     let session = add(&world, &world.daemon.write("late.docx", &old), None).await;
@@ -54,7 +54,7 @@ async fn a_document_that_is_changed_moved_or_deleted_is_found_as_it_is_now() {
     fs::remove_file(folder.join("moved/early.docx")).unwrap();
     assert!(found_in(&world, &session, "lectern").await.is_empty());
 
-    // The same name twice: both stay, each with its own text.
+    // The same name twice: both are stored, each with its own text.
     for content in [&old, &new] {
         assert_eq!(add(&world, &world.daemon.write("late.docx", content), Some(&session)).await, session);
     }
@@ -62,7 +62,7 @@ async fn a_document_that_is_changed_moved_or_deleted_is_found_as_it_is_now() {
     assert_eq!(found_in(&world, &session, "lectern").await, ["uploads/late-2.docx"]);
 }
 
-/// Ids of the processes that a process started and that read documents.
+/// IDs of the document readers that a process started.
 fn readers_of(daemon: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -77,7 +77,7 @@ fn readers_of(daemon: u32) -> Vec<u32> {
     ids.filter(|id| parent(id) == Some(daemon) && is_reader(id)).collect()
 }
 
-/// Ends a watch, also where a test fails before it does.
+/// Stops a watching thread, even if a test fails earlier.
 struct WatchEnd(Arc<AtomicBool>);
 
 impl Drop for WatchEnd {
@@ -98,7 +98,7 @@ async fn a_document_that_four_searches_of_two_sessions_wait_for_is_read_once() {
         sessions.push(add(&world, &book, begun["session_id"].as_str()).await);
     }
     assert_ne!(sessions[0], sessions[1]);
-    // The index is gone: the book has to be read again.
+    // The index is lost, so the book has to be read again.
     world.daemon.kill9().await;
     fs::remove_dir_all(world.data().join("index")).unwrap();
     world.daemon.restart().await;

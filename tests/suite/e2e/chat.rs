@@ -1,4 +1,4 @@
-//! The conversation, at a terminal and through a pipe.
+//! The chat, at a terminal and through a pipe.
 
 use super::*;
 
@@ -47,14 +47,14 @@ async fn who_comes_back_sees_the_last_turns_as_they_were() {
     let mut terminal = Terminal::open(&world.daemon, &here);
     let shown = terminal.prompt();
     let mut rest = shown.as_str();
-    // The bytes of other letters are not taken for UTF-8 here.
+    // The terminal library does not decode non-ASCII characters.
     for words in
         ["1 earlier turn: agentctl attach", "Second thing", "exit 3", "Answer two.", "Third thing", "Answer three."]
     {
         rest = rest.split_once(words).unwrap_or_else(|| panic!("{words} is missing behind {rest:?} in {shown:?}")).1;
     }
     assert!(!shown.contains("Answer one."), "{shown:?}");
-    // The whole of what was told in a line.
+    // The complete text of what was shown in one line.
     terminal.says("/show");
     let whole = terminal.sees("stdout:\r\nunseen");
     assert!(whole.contains("command: printf 'un%s"), "{whole:?}");
@@ -83,7 +83,7 @@ async fn continuing_means_the_last_session_of_this_folder() {
     let refused = world.agentctl(["run", "Hi", "--continue", "-C", &third]).await;
     refused.exits(2).says(&["no session sees this folder", "agentctl sessions list"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["project"], json!({"path": other, "writable": false}));
-    // One without a folder goes on anywhere.
+    // A session without a folder is continued from anywhere.
     let nowhere = run(&[]).await;
     assert_eq!(run(&["--continue"]).await, nowhere);
 }
@@ -101,14 +101,14 @@ async fn a_conversation_begins_with_the_words_of_its_command() {
     assert_eq!(said, ["Say hello", "First", "Second"]);
     assert!(world.model.requests()[2].body["messages"].to_string().contains("First"), "it is one session");
     world.agentctl_with(["chat"], "/nonsense\n").await.exits(2).says(&["/help"]);
-    // Without a command a terminal is talked to, and nothing else is.
+    // Without a prompt, a chat opens only at a terminal.
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &[]);
     terminal.prompt();
     terminal.leaves();
     world.daemon.agentctl::<&str>([]).await.exits(2);
 }
 
-/// What is kept is shown before it is kept, for good is asked twice, and an edit that is denied asks again.
+/// A rule is shown before it is stored, a permanent one asks twice, and a denied edit asks again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
     let world = World::with_files(&[("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [shred]}}")]).await;
@@ -213,7 +213,7 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
     for (answer, stays) in [("n\r", true), ("y\r", false)] {
         terminal.says("/undo");
         let preview = terminal.sees("Undo turn 1? y/n");
-        // The field is there once the person has had the time to read the question.
+        // The field appears once the user has had time to read the question.
         terminal.sees(" > ");
         has_all(&preview, &["outputs/a.txt: is removed", "/state/plan.md: is removed", "-dig"]);
         terminal.presses(answer);
@@ -234,7 +234,7 @@ async fn a_file_is_completed_and_handed_over_by_its_mention() {
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::text("It is out."));
     terminal.presses(&format!("Where is it? #{desk}/\t"));
-    // What is hidden is not offered, so there is one only.
+    // Hidden files are not offered, so there is only one.
     terminal.answers("my notes.txt", "\r");
     terminal.sees("attached: uploads/my notes.txt");
     terminal.sees_last("It is out.");

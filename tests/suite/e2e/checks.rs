@@ -1,8 +1,8 @@
-//! Checks that cannot be made: what they were to look at does not run, everybody is told, and the daemon goes on.
+//! Checks that fail: the call does not run, everyone involved is notified, and the daemon continues.
 
 use super::*;
 
-/// As much trust as there can be.
+/// As much trust as possible.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
 async fn calls_in_audit(world: &World) -> Vec<Value> {
@@ -11,7 +11,7 @@ async fn calls_in_audit(world: &World) -> Vec<Value> {
     records.filter(|record| record["kind"] == "call_decided").cloned().collect()
 }
 
-/// The daemon with one check more, which has a mistake in it.
+/// A daemon with an additional check that panics.
 async fn with_a_broken_check() -> World {
     let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", TRUSTING);
@@ -35,7 +35,7 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
             ("read_file", json!({"path": format!("/project/{name}.txt")})),
         ]
     };
-    // Settings, grants and the run itself allow it. What cannot be checked is denied all the same.
+    // Settings, grants and the run itself allow it. A call that cannot be checked is denied anyway.
     let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
     let (told, output) = world.call_all(calls("brittle"), &args).await;
     for told in &told {
@@ -55,7 +55,7 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
         assert!(call["reason"].as_str().unwrap().contains("a check failed on it"), "{call:#}");
     }
 
-    // A person who is asked cannot put arguments in its place on which it fails either.
+    // A user cannot edit the call to arguments on which the check fails either.
     let edited = Reply::tool_call("run_bash_command", json!({"command": "sudo true"}));
     world.model.reply(edited).reply(Reply::text("I see."));
     let (running, interrupt) = world.raises(&["Do it", "-C", &project]).await;
@@ -66,7 +66,7 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
     running.output(Vec::new()).await.exits(5);
     assert!(!world.path().join("project/brittle").exists());
 
-    // The daemon is the same one, and other calls run.
+    // The same daemon is still running, and other calls work.
     let (told, output) = world.call_all(calls("sound"), &args).await;
     output.exits(0);
     assert!(told[0].starts_with("exit code 0") && told[1].starts_with("Replaced"), "{told:#?}");
@@ -127,7 +127,7 @@ async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
     world.still_serves().await;
 }
 
-/// Words that do not repeat themselves, as a model writes that has lost its way.
+/// Text without repetitions, like that of a model that has lost its way.
 fn words(bytes: usize) -> String {
     let numbers = (0..).map(|number: u32| format!("{number} "));
     numbers
@@ -162,7 +162,7 @@ async fn rules_that_cannot_be_read_are_never_followed() {
     for (what, damage) in &ways {
         damage(&rules);
         world.agentctl(["reload"]).await.exits(2).says(&["hitl_rules.yaml"]);
-        // Whoever asks for it, and however.
+        // Regardless of who asks for it, and how.
         let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
         assert!(told[0].starts_with(denied), "{what}: {told:?}");
         let lines = world.log().matches("the configuration was not changed").count();
@@ -181,7 +181,7 @@ async fn rules_that_cannot_be_read_are_never_followed() {
         .iter()
         .filter(|record| record["kind"] == "rules_read" && !record["problem"].is_null());
     assert_eq!(refused.count(), 2 * ways.len(), "each time is in the log");
-    // Without the rules that were read before there is nothing to go by, and so no daemon.
+    // Without previously loaded rules, the daemon does not start.
     world.daemon.sigterm().await;
     world.agentctl(["run", "Do it"]).await.exits(2).says(&["hitl_rules.yaml", "hint:"]);
     fs::remove_dir(&rules).unwrap();

@@ -1,4 +1,4 @@
-//! Tools that a client answers, through the real daemon: an editor that hands over what is not saved yet.
+//! Tools that a client answers, through the real daemon: an editor that provides unsaved text.
 
 use agentd_core::{
     client_tool::{ClientTool, ClientToolCall},
@@ -15,7 +15,7 @@ use agentd_proto::{
 
 use super::{Events as _, *};
 
-/// 40 × 20 pixels.
+/// A picture of 40 × 20 pixels.
 const RED: &[u8] = include_bytes!("fixtures/red.png");
 
 fn tool(name: &str, only_looks: bool) -> ClientTool {
@@ -51,7 +51,7 @@ async fn an_unsaved_buffer_reaches_the_model() {
     let asked = call(&mut stream).await;
     assert_eq!((asked.name.as_str(), asked.arguments.as_str()), ("buffer", r#"{"path":"src/main.rs"}"#));
     let sender = stream.sender();
-    // An answer to something else, and one whose picture is none, end nothing.
+    // A response to another call, and one with an invalid picture, end nothing.
     sender.answer_tool("call_of_another", Ok("x".to_owned()), None).await.unwrap();
     let broken = PictureData { media_type: "image/png".to_owned(), content: vec![1, 2], name: None };
     sender.answer_tool(&asked.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
@@ -70,7 +70,7 @@ async fn an_unsaved_buffer_reaches_the_model() {
     assert!(told.starts_with("fn main() { [31mhello() }") && told.contains("picture"), "{told}");
     let names = |at: usize| world.model.requests()[at].body["tools"].to_string().contains("client_buffer");
     assert!(names(0));
-    // It is over with its turn.
+    // The tool only exists for its turn.
     let session = SessionChoice::Existing(stream.session_id().to_string());
     world.client().await.turn(turn(session, "And now?")).await.unwrap().to_the_end().await;
     assert!(!names(2));
@@ -85,12 +85,12 @@ async fn an_answer_that_is_too_large_for_a_message_is_refused_with_a_word() {
     let large = "x".repeat(17 << 20);
     let refused = stream.sender().answer_tool(&asked.call_id, Ok(large.clone()), None).await.unwrap_err();
     assert!(refused.to_string().contains("16 MiB") && refused.hint.is_some(), "{refused}");
-    // It is asked still.
+    // The question is still open.
     stream.sender().answer_tool(&asked.call_id, Ok("small".to_owned()), None).await.unwrap();
     stream.to_the_end().await;
     assert_eq!(tool_texts(&world.model.requests().pop().unwrap()), "small");
 
-    // A client that sends it all the same is told why its tools end, and the turn goes on.
+    // A client that sends it anyway gets the reason why its tools end, and the turn continues.
     world.model.reply(buffer()).reply(Reply::text("On my own."));
     let tool = v1::ClientTool {
         name: "buffer".to_owned(),
@@ -153,7 +153,7 @@ async fn a_cancel_and_plan_mode_hold_for_the_clients_tools_too() {
     let events = stream.to_the_end().await;
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!(result.stop_reason, StopReason::Cancelled);
-    // Too late hurts nobody.
+    // A late response has no effect.
     let _ = stream.sender().answer_tool(&asked.call_id, Ok(String::new()), None).await;
     assert_eq!(stream.next().await, Ok(None));
 

@@ -40,7 +40,7 @@ impl World {
         self.daemon.path().join("shop").display().to_string()
     }
 
-    /// Results of these calls in the shop.
+    /// Results of these calls in the project `shop`.
     async fn looks(&self, calls: Vec<(&'static str, Value)>) -> Vec<String> {
         let (told, output) = self.call_all(calls, &["-C", &self.shop()]).await;
         output.exits(0);
@@ -85,7 +85,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
             ("find_symbol", json!({"name": "ShoppingCart"})),
             ("find_symbol", json!({"name": "empty_cart", "path": "src"})),
             ("outline", json!({"path": "src/cart.rs"})),
-            // Earlier versions had a focus.
+            // Earlier versions had a `focus` argument.
             ("repo_map", json!({"focus": "src/main.rs", "budget": 300})),
             ("search_code", json!({"query": "cart", "path": "/project/src/main.rs"})),
             ("outline", json!({"path": "/project/nowhere.rs"})),
@@ -116,7 +116,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(12, &["There is no \"Basket\" in the 1 file of /project/src/pay.py"]);
     check(13, &["/project/made, of which nothing is indexed"]);
     check(14, &["use outline of /project/src"]);
-    // One process for all of it, and nothing of it is on the disk.
+    // A single process did all of it, and stored nothing on the disk.
     assert_eq!(world.readers().len(), 1);
     assert!(!world.data().join("code").exists());
 }
@@ -140,9 +140,9 @@ async fn what_may_not_be_read_is_not_found() {
         has_none(text, &["hunter", "private/", "made/", "in_secret()"]);
     }
     assert!(told[0].contains("/project/src/pay.py"), "{}", told[0]);
-    // Nor is it told whether they hold what was looked for.
+    // Nor is it revealed whether they contain the search term.
     assert!(told[1].contains("There is no ") && !told[1].contains("left out"), "{}", told[1]);
-    // Naming a file of secrets asks, as reading it does.
+    // Naming a secret file asks, like reading it.
     let (_, output) = world.call_all(vec![("outline", json!({"path": "/project/.env"}))], &["-C", &world.shop()]).await;
     assert!(output.exits(5).stderr.contains("looks like a file of secrets"));
 }
@@ -174,7 +174,7 @@ async fn changes_are_found_at_once_whoever_makes_them() {
     assert!(told[4].contains("Defined (1):\n/project/src/deep/er/new.rs:1"), "{}", told[4]);
     assert!(told[6].contains("Defined (1):\n/project/src/deeper/er/new.rs:1"), "{}", told[6]);
     assert!(told[7].contains("There is no "), "{}", told[7]);
-    // Another program changes it, while nobody looks.
+    // Another program changes it while no process of the daemon is watching.
     world.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
     let told = world.looks(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
     assert!(told[0].contains("/project/src/later.rs:1"), "{}", told[0]);
@@ -215,7 +215,7 @@ async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
     let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
     world.configure("hitl_rules.yaml", rules);
     world.ok(["reload"]).await;
-    // The index may take longer than a turn waits for a map; the tool does not.
+    // A turn may give up waiting for the index; the tool does not.
     world.looks(vec![("repo_map", json!({}))]).await;
     world.model.reply(Reply::text("Hello."));
     let session = world.ok(["run", "-C", &world.shop(), "--output", "json", "Hi"]).await.session();
@@ -247,7 +247,7 @@ async fn a_folder_that_is_replaced_is_read_anew() {
     let told = world.looks(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
     assert!(told[0].contains("/project/other.rs:1"), "{}", told[0]);
     assert!(told[1].contains("There is no "), "{}", told[1]);
-    // A folder in it that is swapped for another one is heard of from then on, too.
+    // From then on, a replaced subfolder is noticed too.
     world.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
     world.looks(vec![symbol("first_of_it")]).await;
     fs::rename(at.join("src"), world.path().join("src-aside")).unwrap();

@@ -1,4 +1,4 @@
-//! Commands of the chat that show, copy and run something, and those that people write themselves.
+//! Chat commands that show, copy and run something, and custom commands.
 
 use super::*;
 
@@ -16,7 +16,7 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     terminal.says("!printf 'from the %s\\n' shell '```' '@web_search'; echo odd >&2; exit 3");
     terminal.sees_all(&["from the shell\r\nfrom the ```\r\nfrom the @web_search\r\nodd\r\n", "exit 3"]);
     terminal.sees_last("the model is told with your next message");
-    // Ctrl-C ends it, and not the chat.
+    // Ctrl-C ends the command, and not the chat.
     terminal.says_for("!printf 'be%s\\n' gun; exec sleep 600", "begun");
     terminal.control('c');
     terminal.sees_last("ended by signal 2");
@@ -28,7 +28,7 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     assert!(ran.contains(": exit 3\n````\n$ printf 'from the %s"), "{told}");
     assert!(ran.contains("\nfrom the shell\nfrom the ```\nfrom the @web_search\nodd\n````\n"), "{told}");
     assert!(ran.contains("ended by signal 2\n```\n$ printf 'be%s\\n' gun; exec sleep 600\nbegun\n```"), "{told}");
-    // What it printed is not the person's, and is told once.
+    // Its output is not the user's own text, and is reported once.
     let request = world.model.requests().last().unwrap().body["tools"].to_string();
     assert!(!request.contains("web_search"), "nothing of it is a mention");
     world.model.reply(says("Fine."));
@@ -37,7 +37,7 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
     assert_eq!(world.json(["sessions", "list"]).await[0]["title"], "Why?");
     terminal.leaves();
 
-    // Where nobody sits, lines are text.
+    // Without a terminal, lines are plain text.
     world.model.default_reply(says("Heard."));
     world.agentctl_with(["chat"], "!touch made-by-chat\n?\n").await.exits(0);
     let said: Vec<String> = world.model.requests()[2..].iter().map(|request| request.last_user().to_owned()).collect();
@@ -56,7 +56,7 @@ async fn a_command_of_the_shell_waits_for_the_turn() {
     terminal.sees_last("behind");
     assert_eq!(world.model.requests().len(), 1, "nothing of it was said to the turn");
 
-    // What is typed while a command runs is sent behind it.
+    // Input typed while a command runs is sent after it.
     world.model.reply(says("Heard.")).reply(says("Heard, too."));
     terminal.says_for("!printf 'be%s\\n' gun; until [ -e go ]; do sleep 0.02; done", "begun");
     terminal.presses_for("ahead\rand more\r", "and more");
@@ -85,7 +85,7 @@ async fn commands_of_ones_own_and_of_the_project() {
     terminal.sees_last("/trust uses it");
     terminal.says_for("/ship-it now", "/ship-it comes from this project, which is not trusted");
     terminal.sees_last("agentctl project trust");
-    // What was shown is not what is there now.
+    // The files differ from what was shown.
     world.write("app/.agentd/commands/evil.md", "Obey.");
     terminal.hears("/trust", "it is not as it was shown before; /trust once more");
     fs::remove_file(world.path().join("app/.agentd/commands/evil.md")).unwrap();
@@ -106,7 +106,7 @@ async fn commands_of_ones_own_and_of_the_project() {
     terminal.says_for("/broken", "broken.md: a line");
     terminal.sees_last("missing behind its first lines");
 
-    // A project's command says whose it is, once, and names nothing of the person's.
+    // A project's command shows its origin, once, and overrides no command of the user.
     world.model.reply(says("Shipped."));
     terminal.says("/ship-it now");
     terminal.sees_all(&["/ship-it comes from this project (.agentd/commands/ship-it.md)", "Ship it."]);

@@ -4,7 +4,7 @@ use futures_util::{StreamExt as _, stream};
 
 use super::*;
 
-/// What a careful model does: it reads, runs a command once, and does not run again what may have taken effect.
+/// A careful model: it reads, runs a command once, and does not repeat a command that may have had effects.
 async fn model() -> ModelServer {
     let model = ModelServer::start().await;
     model.respond_with(|request| {
@@ -28,11 +28,11 @@ async fn daemon(model: &ModelServer) -> TempDaemon {
     daemon
 }
 
-/// Runs the turn, kills the daemon when the event of that number is seen, and hands back what was seen until then.
+/// Runs the turn, kills the daemon at the event with that number, and returns the events up to it.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
     let client = Client::connect(&daemon.socket()).await.unwrap();
     let mut start = turn(trusting(&daemon.path().join("project")), "Do it");
-    // What its command writes to is known only when it runs: somebody has to approve it beforehand.
+    // The target of its command is only known at run time, so it has to be approved in advance.
     start.start.on_interrupt = OnInterrupt::Approve;
     let mut events = client.turn(start).await.unwrap();
     let mut seen = Vec::new();
@@ -70,7 +70,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     let lines_before = log_lines(&daemon);
     daemon.restart().await;
 
-    // What was seen is still there, under the same numbers, and the turn has come to an end that says what it was.
+    // The observed events are still there with the same numbers, and the turn has ended with an accurate reason.
     let session = seen[0].session_id.to_string();
     let stored = stored_events(&daemon, &session).await;
     for (event, stored) in seen.iter().zip(&stored) {
@@ -95,7 +95,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     assert_eq!(ended["result"]["stop_reason"], "interrupted", "killed at {number}");
     check_report(&daemon, &stored).await;
 
-    // It goes on where it was.
+    // The turn continues where it was.
     let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
     let result = daemon.ok(args).await.json();
     assert_eq!(result["text"], "All is done.", "killed at {number}");
@@ -118,7 +118,7 @@ async fn stored_events(daemon: &TempDaemon, session: &str) -> Vec<Value> {
     events.into_iter().filter(|line| line["type"] != "item_delta" && line["type"] != "result").collect()
 }
 
-/// Every item that was begun has its end.
+/// Every started item has an end.
 #[track_caller]
 fn check_pairs(stored: &[Value], number: usize) {
     let ids = |name: &str| {
@@ -133,7 +133,7 @@ fn check_pairs(stored: &[Value], number: usize) {
     assert_eq!(ids("item_started"), ids("item_completed"), "killed at {number}");
 }
 
-/// The daemon says what it found, and what it says agrees with the journal.
+/// The daemon's report agrees with the journal.
 async fn check_report(daemon: &TempDaemon, stored: &[Value]) {
     let status = daemon.json(["status"]).await;
     let recovered = &status["recovered"][0];
@@ -150,7 +150,7 @@ async fn check_report(daemon: &TempDaemon, stored: &[Value]) {
     assert_eq!(recovered["goes_on"], false);
 }
 
-/// A daemon that is killed while it starts, again and again, still starts.
+/// A daemon that is killed repeatedly while it starts still starts.
 #[tokio::test]
 async fn a_start_that_is_cut_short_does_no_harm() {
     let model = model().await;
@@ -169,7 +169,7 @@ async fn a_start_that_is_cut_short_does_no_harm() {
     assert_eq!(serde_json::to_value(&seen).unwrap().as_array().unwrap()[..], stored[..seen.len()]);
 }
 
-/// The kernel kills the daemon where a file becomes too large: in the middle of a write.
+/// The kernel kills the daemon when a file becomes too large, in the middle of a write.
 #[tokio::test]
 async fn a_write_that_a_kill_cut_off_leaves_no_file_of_its_own() {
     let World { model, mut daemon } = World::configured("undo: {max_file_bytes: 1024}\n").await;

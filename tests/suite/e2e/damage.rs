@@ -1,11 +1,11 @@
-//! A journal that is damaged, removed or replaced: what is lost is said, and nothing else is. [`lost`]: with its log, or while
-//! no daemon looked.
+//! A damaged, missing or replaced journal: losses are reported, and nothing else is lost. [`lost`]: files that
+//! disappear, with the log or while no daemon was running.
 
 mod lost;
 
 use super::*;
 
-/// Changes the journal as a bad disk would. The daemon must not run.
+/// Damages the journal like a bad disk would. The daemon must be stopped.
 pub(super) fn spoil(world: &World, sql: &str) {
     let run = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])";
     let journal = world.data().join("agentd.db");
@@ -24,7 +24,7 @@ fn damage(world: &World, session: &str, seq: u64) {
     );
 }
 
-/// One turn with a call, a change of the session's own state among it.
+/// A turn with a call that changes the session's own state.
 async fn worked(world: &World) -> (String, u64) {
     world.model.reply(Reply::tool_call("todo_write", json!({"todos": [{"content": "Tidy", "status": "pending"}]})));
     world.model.reply(Reply::text("It is noted."));
@@ -36,7 +36,7 @@ async fn worked(world: &World) -> (String, u64) {
 #[tokio::test]
 async fn a_damaged_event_costs_itself_and_not_its_session() {
     let mut world = World::start().await;
-    // Some say more than the first.
+    // Some have more text than the first.
     let mut sessions = vec![worked(&world).await];
     while (sessions.len() as u64) < sessions[0].1 {
         sessions.push(worked(&world).await);
@@ -71,7 +71,7 @@ async fn a_damaged_event_costs_itself_and_not_its_session() {
     assert_eq!(world.model.refusals(), Vec::<String>::new(), "each call has its result");
 }
 
-/// Nobody knows what was asked, so nothing is allowed.
+/// The question is unreadable, so nothing is approved.
 #[tokio::test]
 async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
     for (kind, is_asked) in [("turn_started", true), ("interrupt_raised", true), ("interrupt_resolved", false)] {
@@ -138,19 +138,19 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
     }
 }
 
-/// What is on a damaged page keeps nobody from deleting its session, and is not held to be gone.
+/// A damaged page does not prevent the deletion of its session, and its content is not reported as erased.
 #[tokio::test]
 async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
     let mut world = World::saying("So be it.").await;
     let words = "the walnut is in the drawer; ".repeat(100);
     let session = world.ok(["run", &words, "--output", "json"]).await.session();
-    // Nothing of the other one comes to lie on that page.
+    // Keeps content of the other session off that page.
     world.ok(["run", &words, "--session", &session]).await;
     let (other, _) = worked(&world).await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let journal = world.data().join("agentd.db");
     let mut bytes = fs::read(&journal).unwrap();
-    // The first page that holds rows, and the words in one of them.
+    // The first page with rows that contain the text.
     let holds = |page: &[u8]| page[0] == 0x0d && page.windows(words.len()).any(|part| part == words.as_bytes());
     bytes.chunks_mut(4096).find(|page| holds(page)).unwrap().fill(0xa5);
     fs::write(&journal, bytes).unwrap();
@@ -158,13 +158,13 @@ async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
     for round in 0..2 {
         world.daemon.restart().await;
         if round == 0 {
-            // Until then the session costs what is on the page, and goes on.
+            // Until then, the session only lacks the content of that page, and can be continued.
             for command in [&["sessions", "show"][..], &["run", "Go on", "--session"]] {
                 world.ok([command, &[session.as_str()]].concat()).await;
             }
         }
         for session in [&session, &other] {
-            // The second time they are gone.
+            // The second deletion erases them.
             world.agentctl(["sessions", "delete", session, "--yes"]).await;
         }
         assert_eq!(world.json(["sessions", "list"]).await, json!([]));

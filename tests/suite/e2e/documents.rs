@@ -1,4 +1,4 @@
-//! Documents: read by the daemon's own program, searched, and cited to whoever asks.
+//! Documents: read by the daemon's own program, searched, and cited in answers.
 
 use agentd_core::knowledge::{DocumentProgress, DocumentQuery};
 
@@ -9,7 +9,7 @@ pub(super) fn fixture(name: &str) -> String {
     path.display().to_string()
 }
 
-/// A model that searches the file, and then says where it found it: what the first find cites, and what is marked in it.
+/// A model that searches the file, and then answers with the citation of the first result and its highlighted text.
 pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     let call = json!({"path": path, "query": query});
     world.model.respond_with(move |request| {
@@ -20,7 +20,7 @@ pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     });
 }
 
-/// The last result of a tool in this turn, where it was a find.
+/// The last tool result in this turn, if it was a search result.
 fn told_last(request: &Recorded) -> Option<String> {
     let messages = request.messages();
     let is_said =
@@ -31,7 +31,7 @@ fn told_last(request: &Recorded) -> Option<String> {
     last.contains("1. uploads/").then(|| last.to_owned())
 }
 
-/// The names of the daemon's threads.
+/// Names of the daemon's threads.
 fn threads(world: &World) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", world.daemon.pid())).unwrap();
     tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect()
@@ -53,7 +53,7 @@ async fn whoever_asks_about_a_document_hears_the_page() {
         ("handbook.docx", "\"Guests are welcome\"", "(handbook.docx)"),
         ("sales.xlsx", "苹果", "sales.xlsx '销售 2024'!C6:D6"),
         ("deck.pptx", "预算", "deck.pptx slide 2"),
-        // By a browser, by LaTeX, by LibreOffice.
+        // Created by a browser, LaTeX and LibreOffice.
         ("programs/browser.pdf", "\"neighbouring municipality\"", "browser.pdf p. 1"),
         ("programs/browser.pdf", "什么时候提交排放报告", "browser.pdf p. 3"),
         ("programs/latex.pdf", "infrastructure of the harbour", "latex.pdf p. 1"),
@@ -73,7 +73,7 @@ async fn whoever_asks_about_a_document_hears_the_page() {
     assert!(!world.log().contains("left as it was"), "{}", world.log());
 }
 
-/// Folder of the models that `make recognition` brings.
+/// Folder of the models that `make recognition` installs.
 fn recognition_models() -> PathBuf {
     let named = |key: &str| std::env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
     let share = || named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
@@ -127,7 +127,7 @@ async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() 
     has_all(&told[3], &["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"]);
     assert!(told[4].contains("**QUARTZ-3**") && told[4].contains("by pattern"), "{}", told[4]);
     assert!(told[5].contains("Nothing fits \"zebra\" in 1 document"), "{}", told[5]);
-    // What one session was given, another one does not find.
+    // Documents of one session are not found in another.
     let (told, _) = world.call_all(vec![("search_documents", json!({"query": "plan"}))], &[]).await;
     assert!(told[0].contains("There is no document here"), "{}", told[0]);
 }
@@ -141,7 +141,7 @@ async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that
     searches_and_cites(&world, "uploads/long.docx", "zircon2999");
     let running =
         world.spawn_agentctl(["run", "--file", long.to_str().unwrap(), "Where is the zircon?", "--output", "json"]);
-    // The writer begins to write when it has something of the document.
+    // The writer starts writing once it has a part of the document.
     until_true("the index to be begun", || is_open(&world)).await;
     world.daemon.kill9().await;
     drop(running);
@@ -154,7 +154,7 @@ async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that
     assert!(output.stdout.starts_with("It says zircon2999 (long.docx section "), "{}", output.stdout);
 }
 
-/// A Word document of these paragraphs, as small as one can be.
+/// A minimal Word document of these paragraphs.
 pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
     const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"#;
     const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>"#;
@@ -170,7 +170,7 @@ pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
 async fn a_person_adds_lists_shows_and_searches_documents() {
     let world = World::start().await;
     let files = ["latin.pdf", "cjk.pdf", "password.pdf"].map(fixture);
-    // There is no session yet: one is made.
+    // There is no session yet, so one is created.
     let added = world.docs(&["add", &files[0], &files[1], &files[2], "--json"]).await.exits(1).json();
     assert_eq!(keys(&added), ["complete", "documents", "notes", "session_id"]);
     let states: Vec<(&str, u64, bool)> = added["documents"]
@@ -208,7 +208,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
         .shows(&["page 2\n", "QUARTZ-2"]);
     assert!(!shown.stdout.contains("QUARTZ-3") && shown.stderr.contains("--page 3"), "{}", shown.stderr);
     world.docs(&["show", "uploads/password.pdf"]).await.says(&["password", "hint:"]);
-    // Whoever adds only what can be indexed hears so by the exit code, and who adds nothing that can, too.
+    // The exit code is 0 if everything can be indexed, and 1 if nothing can.
     world.docs(&["add", &files[0]]).await.exits(0);
     world.docs(&["add", &files[2]]).await.exits(1);
     world.docs(&["show", "uploads/none.pdf"]).await.exits(2).says(&["none.pdf", "hint:"]);
@@ -218,7 +218,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     let stats = world.docs(&["stats", "--json"]).await.exits(0).json();
     assert_eq!((stats["documents"].as_u64(), keys(&stats).len()), (Some(2), 5));
     world.docs(&["stats"]).await.exits(0).shows(&["documents  2"]);
-    // Another session was given nothing.
+    // Another session has no documents.
     world.model.reply(Reply::text("Hello."));
     let other = &world.ok(["run", "Hello", "--output", "json"]).await.session();
     let none = world.docs(&["list", "--session", other]).await.exits(0);
@@ -275,7 +275,7 @@ async fn a_long_sheet_is_read_on_to_its_last_row() {
     assert!(shown["parts"][0]["next"]["row"].as_u64() > row.parse().ok(), "{shown}");
 }
 
-/// A workbook of one sheet with these rows, as small as one can be.
+/// A minimal workbook of one sheet with these rows.
 fn xlsx(rows: &str) -> Vec<u8> {
     const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>"#;
     const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>"#;
@@ -320,7 +320,7 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
     let found = world.docs(&["search", "zircon303", "--json"]).await.exits(0).json();
     assert_eq!(found["hits"][0]["document"], "/project/0303.docx", "{found}");
     assert_eq!((found["searched"].as_u64(), &found["complete"]), (Some(MANY as u64), &json!(true)));
-    // The tool goes through all of them at one call.
+    // The tool searches all of them in one call.
     world.model.respond_with(|request| {
         let told = tool_texts(request);
         if told.is_empty() {
@@ -351,6 +351,6 @@ async fn a_search_tells_how_far_the_documents_are_that_it_reads_first() {
     };
     let steps = search().await;
     assert_eq!(steps.last(), Some(&("uploads/latin.pdf".to_owned(), 3, Some(3))), "{steps:?}");
-    // It is indexed: nothing is read.
+    // It is already indexed, so nothing is read.
     assert_eq!(search().await, []);
 }

@@ -1,4 +1,5 @@
-//! A data folder of version 0.1.0 opens and goes on: a running turn, a waiting question, an old fork and grants.
+//! A data folder of version 0.1.0 can be opened and continued: a running turn, a pending question, an old fork and
+//! grants.
 
 use std::process::Command;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{World, tool_texts};
 
-/// Data folder, packed. [`pack_a_data_folder`] makes it, run beside the programs of the version that it is of.
+/// The packed data folder, created by [`pack_a_data_folder`] next to the programs of that version.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/suite/e2e/fixtures/earlier/data.tar.gz");
 
 fn writes(content: &str) -> Reply {
@@ -26,7 +27,7 @@ fn run_tar(args: &[&str]) {
 }
 
 impl World {
-    /// Id of the session with this title.
+    /// ID of the session with this title.
     async fn titled(&self, title: &str) -> String {
         let listed = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
         let session = listed.as_array().unwrap().iter().find(|session| session["title"] == title);
@@ -51,7 +52,7 @@ async fn a_data_folder_of_the_last_version_opens_and_goes_on() {
     run_tar(&["-xzf", DATA, "-C", home.path().to_str().unwrap()]);
     let world = World { daemon: TempDaemon::start_in(home).await, model };
 
-    // The turn that ran when the daemon was killed has an honest end, and its session goes on.
+    // The turn that was running at the kill has an accurate end, and its session can be continued.
     let cut = world.titled("Tell me everything").await;
     let events = world.daemon.agentctl(["sessions", "show", &cut, "--json"]).await.exits(0).stdout;
     assert!(events.contains("interrupted"), "{events}");
@@ -59,7 +60,7 @@ async fn a_data_folder_of_the_last_version_opens_and_goes_on() {
     assert_eq!(result["text"], "Now I can.");
     assert!(world.model.requests().last().unwrap().body.to_string().contains("Tell me everything"));
 
-    // The question waits, and its answer runs the call that was shown.
+    // The question is pending, and its answer runs the call as shown.
     let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
     assert_eq!(waiting.as_array().unwrap().len(), 1, "{waiting:#}");
     assert!(waiting[0].to_string().contains("touch outputs/asked"), "{waiting:#}");
@@ -74,7 +75,7 @@ async fn a_data_folder_of_the_last_version_opens_and_goes_on() {
     let result = world.continues(&asking, "Was it made?", Reply::text("Yes.")).await;
     assert_eq!(result["text"], "Yes.");
 
-    // The fork has what was there before its cut, the origin has all, and undo still knows the contents.
+    // The fork has the content before its cut, the origin has everything, and undo still knows the contents.
     let (origin, fork) = (world.titled("Plan the garden").await, world.titled("Another way").await);
     assert_eq!((world.plan_of(&fork).await, world.plan_of(&origin).await), ("dig\n".into(), "dig, then sow\n".into()));
     world.continues(&fork, "Go on", Reply::text("Going.")).await;
@@ -83,7 +84,7 @@ async fn a_data_folder_of_the_last_version_opens_and_goes_on() {
     world.daemon.agentctl(["undo", &origin]).await.exits(0);
     assert_eq!(world.plan_of(&origin).await, "dig\n");
 
-    // What was allowed for good runs unasked, and nothing else does.
+    // Permanent grants apply, and everything else asks.
     let granted = world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json();
     assert_eq!(granted.as_array().unwrap().len(), 2, "{granted:#}");
     for (name, denials) in [("granted", 0), ("other", 1)] {
@@ -95,7 +96,7 @@ async fn a_data_folder_of_the_last_version_opens_and_goes_on() {
     world.daemon.agentctl(["audit", "verify"]).await.exits(0);
 }
 
-/// Packs the data folder of a daemon that is killed, into the file named by `AGENTD_PACK_DATA`.
+/// Packs the data folder of a killed daemon into the file named by `AGENTD_PACK_DATA`.
 #[tokio::test]
 #[ignore = "makes the fixture of the test above"]
 async fn pack_a_data_folder() {

@@ -1,5 +1,4 @@
-//! Files of an earlier system in the configuration folder: they load as they stand, and what they call by other names is
-//! found.
+//! Files of an earlier system in the configuration folder: they load unchanged, and the names in them are translated.
 
 use super::*;
 
@@ -75,7 +74,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     ];
     let before = world.model.requests().len();
     let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
-    // Nobody has mentioned it, and it is no other name of our tool any more.
+    // It has not been mentioned, and is no longer an alias of our tool.
     assert!(told[0].contains("E_UNKNOWN_TOOL: fs_read is there"), "{told:#?}");
     assert!(told[1].contains("echo {\"message\": \"Hello\"}") && told[2].contains("with its key"), "{told:#?}");
     assert!(!told[3].contains("E_UNKNOWN_TOOL") && told[4].contains("E_UNKNOWN_TOOL"), "{told:#?}");
@@ -100,7 +99,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     assert_eq!(first.body["model"], "deepseek-chat");
     assert_eq!(first.headers["authorization"], "Bearer sk-earlier-7d1f");
 
-    // With a mention, under their names, and their rules hold under ours.
+    // With a mention, by their names. Their rules apply to our names.
     let steps: Vec<(&str, Value)> = vec![
         ("fs_read", json!({"path": "a"})),
         ("run_bash_command", json!({"command": "rm -rf uploads"})),
@@ -130,7 +129,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     assert!(told[0].contains("read_file {\"path\": \"a\"}"), "{told:#?}");
     assert!(told[1].contains("E_DENIED") && told[2].contains("two"), "{told:#?}");
 
-    // What has no counterpart is said once, and no key is in any log.
+    // Entries without an equivalent are reported once, and no key is in any log.
     let log = world.log();
     assert_eq!(log.matches("there is no tool `extract_links`").count(), 1, "{log}");
     let shown = world.ok(["config", "show", "--all"]).await.stdout;
@@ -150,7 +149,7 @@ async fn the_daemons_own_environment_counts_more_than_a_file() {
     let request = world.model.requests()[0].clone();
     assert_eq!(request.body["model"], "environment");
     assert_eq!(request.key(), "sk-of-the-file");
-    // Others can read it, which is said; and it is read again with the rest.
+    // It is readable by others, which is reported. It is reloaded with the other files.
     assert!(world.log().contains("others may look into"), "{}", world.log());
     world.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
     world.ok(["reload"]).await;

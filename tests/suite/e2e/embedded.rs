@@ -1,5 +1,5 @@
-//! The built-in model, with nothing configured: its fixed texts, the tools that it uses, and how its answers end. Of what it writes
-//! freely only the mark above it is tested.
+//! The built-in model without any configuration: its fixed texts, its tools, and the ends of its answers. Of its free
+//! text, only the notice above it is tested.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn weights() -> PathBuf {
     named.or(brought).expect("the built-in model is not there; run \"make test\", which brings it first")
 }
 
-/// A home that holds the model and knows of no other.
+/// A home with the built-in model and no other.
 fn home() -> TempHome {
     let home = TempHome::new();
     let weights = weights();
@@ -60,12 +60,12 @@ async fn the_built_in_model_uses_real_tools() {
         .find(|line| line["item"]["text"].as_str().is_some_and(|text| text.contains("harbour")));
     assert!(told.is_some(), "the file was read: {}", output.stdout);
 
-    // A greeting needs no tool, and the pipe of the first conversation ends well.
+    // A greeting needs no tool, and a first chat through a pipe succeeds.
     home.agentctl_with(["chat"], "Hello!\n").await.exits(0).shows(&["the small built-in model of agentd"]);
     assert_eq!(home.json(["models"]).await[0]["model"]["embedded"], true);
 }
 
-/// A project that was not made for the model: folders, front matter, names of several languages.
+/// A project that was not made for the model: folders, front matter, names in several languages.
 fn project(home: &TempHome) -> String {
     let readme = "---\ntitle: Lamp\ntags: [light, home]\n---\n\n# Lamp\n\n[![build](https://x.invalid/b.svg)](https://x.invalid)\n\n\
         Lamp switches the lights of a house on at dusk. It listens to a sensor on the roof.\n\n## Use\n\n    lamp --start\n";
@@ -80,7 +80,7 @@ fn project(home: &TempHome) -> String {
     home.path().join("lamp").to_str().unwrap().to_owned()
 }
 
-/// Asks in a session of its own, as most people begin: no folder has been made for it yet.
+/// Asks in a new session, as most users start: it has no folder yet.
 async fn ask(home: &TempHome, project: &str, prompt: &str) -> (Vec<(String, Value)>, String) {
     let output = home.ok(["run", prompt, "-C", project, "--output", "stream-json"]).await;
     let lines = output.json_lines();
@@ -128,7 +128,7 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
     assert!(!found.contains("greet.py"), "{found}");
 }
 
-/// The model answers from the last result alone: it is whole each time.
+/// The model answers from the last result alone, which is complete each time.
 #[tokio::test]
 async fn a_file_that_is_asked_about_twice_is_shown_twice() {
     let home = home();

@@ -1,22 +1,22 @@
-//! Edits of real files through real turns: in every encoding every byte outside of the edit stays, whatever the line
-//! ends are, and a character that the encoding lacks is refused.
+//! Edits of real files through real turns. In every encoding, every byte outside the edit is unchanged, whatever the
+//! line endings, and a character that the encoding lacks is rejected.
 
 use super::*;
 
-/// An encoding, and what people write in it. The bytes were made by another program.
+/// An encoding with sample text. The bytes were produced by another program.
 #[derive(Clone)]
 struct Script {
     name: &'static str,
-    /// Before all text.
+    /// Byte order mark before the text.
     mark: Vec<u8>,
-    /// A line, which tells the encoding from others, and its bytes.
+    /// A line that identifies the encoding, and its bytes.
     line: &'static str,
     bytes: Vec<u8>,
-    /// What takes the place of `old`, and its bytes.
+    /// Replacement for `old`, and its bytes.
     new: (&'static str, Vec<u8>),
-    /// A character that it lacks, and the name by which the encoding is told then.
+    /// A character that it lacks, and the encoding's name in the message about it.
     lacks: Option<(char, &'static str)>,
-    /// How text that every encoding has is written.
+    /// Encodes text that is ASCII.
     ascii: fn(&str) -> Vec<u8>,
 }
 
@@ -107,7 +107,7 @@ fn scripts() -> Vec<Script> {
     ]
 }
 
-/// How lines end: alike, in both ways there are, and mixed with a last line that has no end.
+/// Line endings: uniform in both forms, mixed, and without one on the last line.
 const ENDS: [(&str, [&str; 3]); 4] = [
     ("lf", ["\n", "\n", "\n"]),
     ("crlf", ["\r\n", "\r\n", "\r\n"]),
@@ -116,7 +116,7 @@ const ENDS: [(&str, [&str; 3]); 4] = [
 ];
 
 impl Script {
-    /// A file of three lines, with this in the middle of the second.
+    /// A file of three lines, with this text in the middle of the second.
     fn file(&self, word: &[u8], ends: [&str; 3]) -> Vec<u8> {
         let end = |number: usize| (self.ascii)(ends[number]);
         let (line, blank) = (&self.bytes, (self.ascii)(" "));
@@ -128,7 +128,7 @@ impl Script {
         (self.line, format!("{0} {word} {0}", self.line))
     }
 
-    /// The edit as each tool takes it.
+    /// The edit in the form of each tool.
     fn edits(&self, path: &str, new: &str) -> [(&'static str, Value); 3] {
         let ((line, old), (_, new_line)) = (self.lines("old"), self.lines(new));
         let hunk = format!(" {line}\n-{old}\n+{new_line}\n {line}\n");

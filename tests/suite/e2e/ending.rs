@@ -1,4 +1,4 @@
-//! Clients that are told to end, and clients that die: what becomes of their turns.
+//! Clients that are asked to end, and clients that die: the effects on their turns.
 
 use agentd_core::ids::SessionId;
 
@@ -8,7 +8,7 @@ fn run(command: &str) -> Reply {
     Reply::tool_call("run_bash_command", json!({ "command": command }))
 }
 
-/// The session of a run and its folder of outputs, once its first event is there.
+/// The session of a run and its folder of outputs, after its first event.
 async fn outputs(world: &World, running: &mut Running) -> (String, std::path::PathBuf) {
     let (started, _) = running.event("turn_started").await;
     let session = started["session_id"].as_str().unwrap().to_owned();
@@ -16,7 +16,7 @@ async fn outputs(world: &World, running: &mut Running) -> (String, std::path::Pa
     (session, outputs)
 }
 
-/// A client that hears of a hang-up, also where these tests run under `nohup`.
+/// A client that handles a hang-up, even if the tests run under `nohup`.
 fn heeding(world: &World, args: &[&str]) -> Running {
     let client = world.agentctl_command(args);
     let mut command = world.daemon.command("python3");
@@ -56,7 +56,7 @@ async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
     world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     let running = world.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
-    // As `timeout` sends it: to the process, and to its group.
+    // Like `timeout`: to the process, and to its group.
     running.signal(Signal::SIGTERM);
     running.signal(Signal::SIGTERM);
     let result = running.output(Vec::new()).await.exits(143).json();
@@ -73,7 +73,7 @@ async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
     world.still_serves().await;
 }
 
-/// As `nohup` starts it.
+/// Started like `nohup` does.
 #[tokio::test]
 async fn a_hang_up_that_is_ignored_stays_ignored() {
     let world = World::start().await;
@@ -120,7 +120,7 @@ async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
     output.says(&["agentctl attach"]);
     until_there(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
 
-    // Without a word it waits, as nobody is there.
+    // By default it waits, since there is no terminal.
     let started = world.ok(["run", "Go!", "--detach", "--output", "json"]).await.json();
     assert_eq!(started["type"], "started");
     let asked = world.first_question().await;
@@ -128,7 +128,7 @@ async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
     world.agentctl(["run", "Go!", "--detach", "--on-interrupt", "ask"]).await.exits(2).says(&["hint:"]);
 }
 
-/// The client of a terminal, by the words it was started with.
+/// Process ID of the client at a terminal, found by its arguments.
 fn client(world: &World) -> u32 {
     let is_client = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -153,7 +153,7 @@ async fn a_terminal_is_left_as_it_was_found() {
         terminal.ends();
         assert_eq!(world.read("before"), world.read("after"));
     };
-    // At the prompt, in a stream, and at a question: the turn goes on, as it does where a window is closed.
+    // At the prompt, in a stream, and at a question: the turn continues, as when a window is closed.
     let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
     terminal.prompt();
     ends(terminal, &[]);
@@ -173,8 +173,8 @@ async fn a_terminal_is_left_as_it_was_found() {
     assert_eq!(world.questions().await, [Value::Null; 0]);
 }
 
-/// Plays a person whose terminal goes. The arguments: what they see before they type, what they type, what they see before the
-/// terminal goes, `ignored` where the client does not hear the hang-up, and the client. Prints the code of its end.
+/// Plays a user whose terminal disappears. Arguments: text to wait for before typing, text to type, text to wait for
+/// before the terminal disappears, `ignored` if the client ignores the hang-up, and the client. Prints its exit code.
 const LOSE_TERMINAL: &str = r#"
 import os, pty, signal, sys
 before, typed, after, ignored, *client = sys.argv[1:]
@@ -212,7 +212,7 @@ if stopped:
 print("code", code, flush=True)
 "#;
 
-/// Has a client lose its terminal, and waits for its end.
+/// Makes a client lose its terminal, and waits for its end.
 async fn loses(world: &World, [before, typed, after, ignored]: [&str; 4], stopped: &str, args: &[&str]) {
     let client = world.agentctl_command(args);
     let mut command = world.daemon.command("python3");
@@ -236,14 +236,14 @@ async fn a_client_whose_terminal_goes_ends_also_while_the_daemon_is_stopped_and_
     world.model.reply(time).reply(Reply::text("It is late."));
     let session = &world.ok(["run", "What time is it?", "--output", "json"]).await.session();
     for ignored in ["heeded", "ignored"] {
-        // The last message is shown with the same sign before the prompt is there.
+        // The last message is shown with the same marker before the prompt appears.
         let prompt = "\x1b[?2004h";
         loses(&world, [prompt, "/show", "paged", ignored], "", &["chat", "--session", session]).await;
     }
     world.still_serves().await;
 }
 
-/// Sends a signal until the client is gone.
+/// Sends a signal until the client has ended.
 async fn ends_by(client: Running, signal: Signal) -> Output {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(client.pid()).unwrap());
     let ended = tokio::spawn(client.output(Vec::new()));

@@ -1,11 +1,11 @@
-//! What `docs/extending.md` says, done word for word by somebody who has nothing yet. Its blocks are taken from the page itself, so
-//! that a page that leads nowhere fails here.
+//! Follows `docs/extending.md` literally, starting from nothing. The blocks are taken from the page itself, so that
+//! wrong instructions fail here.
 
 use super::*;
 
 const PAGE: &str = include_str!("../../../docs/extending.md");
 
-/// A person who follows the page, approves what is asked, and has added nothing yet.
+/// A user who follows the page, approves all questions, and has added nothing yet.
 struct Reader {
     model: ModelServer,
     home: TempHome,
@@ -21,7 +21,7 @@ impl Reader {
         Self { model, home }
     }
 
-    /// Types a block of shell. Whatever runs is approved.
+    /// Runs a block of shell. Everything is approved.
     async fn types(&self, block: &str) -> Output {
         let approve = r#"agentctl() { if [ "$1" = run ]; then shift; set -- run --on-interrupt approve "$@"; fi; command agentctl "$@"; }"#;
         let mut command = self.home.command("sh");
@@ -34,7 +34,7 @@ impl Reader {
         Running::spawn(command).output(Vec::new()).await
     }
 
-    /// Lets the model call a tool once, and then say what it was told.
+    /// Makes the model call a tool once, and then repeat its result.
     fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).as_str() {
             "" => Reply::default().and_call(tool, arguments.clone()),
@@ -47,7 +47,7 @@ impl Reader {
     }
 }
 
-/// The blocks of a section in a language, in their order.
+/// The blocks of a section in a language, in order.
 fn blocks(section: &str, language: &str) -> Vec<String> {
     let (_, section) = PAGE.split_once(&format!("\n## {section}\n")).unwrap();
     let section = section.split("\n## ").next().unwrap();
@@ -64,7 +64,7 @@ async fn a_tool_of_ones_own() {
     let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
     assert!(said.stdout.contains("mcp_words_count_words") && said.stdout.contains("6 words"), "{said:?}");
 
-    // Read and always there, under a name of its own; nobody is asked.
+    // Read-only and always available, under an alias, without a question.
     let me = blocks(SECTION, "yaml")[0].replace("/home/me", reader.home.path().to_str().unwrap());
     reader.home.write("config/mcp_servers.yaml", me);
     reader.types("agentctl reload").await.exits(0);

@@ -1,14 +1,14 @@
-//! The one tree that tools see: what is remembered in all sessions, and what a session keeps in its own state.
+//! The file tree that tools see: memories shared by all sessions, and the files of a session's own state.
 
 use super::*;
 
 impl World {
-    /// What the tool tells the model that calls it once, in a turn of a new session, and the client's exit code.
+    /// Calls a tool once, in a turn of a new session. Returns its result and the client's exit code.
     async fn tells(&self, tool: &str, arguments: Value, on_interrupt: &str) -> (String, Option<i32>) {
         self.tells_with(tool, arguments, &["--on-interrupt", on_interrupt]).await
     }
 
-    /// The same with these options. Nothing may ask, unless they say otherwise.
+    /// Like [`tells`](Self::tells), with these options. By default, a question fails the run.
     async fn tells_with(&self, tool: &str, arguments: Value, options: &[&str]) -> (String, Option<i32>) {
         self.will(Reply::tool_call(tool, arguments));
         let output = self.daemon.agentctl(["run", "Do it"].iter().chain(options)).await;
@@ -24,7 +24,7 @@ async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_per
     let (told, code) = world.tells("write_file", write.clone(), "deny").await;
     assert!(told.contains("remembered in all sessions") && !memory.exists(), "{told}");
     assert_eq!(code, Some(5));
-    // Nothing else of that kind asks here.
+    // Other tools of this kind do not ask here.
     let (told, code) = world.tells("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;
     assert!(told.contains("Created"), "{told}");
     assert_eq!(code, Some(0));
@@ -47,12 +47,12 @@ async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_per
 async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     let mut world = World::start().await;
     let here = ["--continue", "--on-interrupt", "fail"];
-    // Nobody is asked: it changes nothing but the session itself.
+    // It does not ask, because it only changes the session itself.
     let first = json!({"path": "/state/plan.md", "content": "dig\n"});
     let (told, code) = world.tells("write_file", first, "fail").await;
     assert!(told.contains("Created /state/plan.md") && code == Some(0), "{told}");
 
-    // Killed in the middle of a turn, once the model has heard that a file was written.
+    // Killed in the middle of a turn, after the model received the result of the write.
     let edit = json!({"path": "/state/plan.md", "old_string": "dig", "new_string": "dig, then sow"});
     let steps = vec![
         (&["Edited"][..], Reply::tool_call("edit_file", edit)),
@@ -69,7 +69,7 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     let (told, _) = world.tells_with("read_file", read(), &here).await;
     assert_eq!(told, "dig, then sow\n");
 
-    // They belong to one session, are on no disk, and a reset sets them aside.
+    // They belong to one session, are not stored as files, and are removed by a reset.
     let (told, _) = world.tells("read_file", read(), "fail").await;
     assert!(told.contains("is not there"), "{told}");
     let sessions = world.json(["sessions", "list"]).await;
@@ -87,7 +87,7 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
 }
 
 impl World {
-    /// A new session, by its id.
+    /// Creates a session, and returns its ID.
     async fn new_session(&self, options: &[&str]) -> String {
         self.model.reply(Reply::text("Hello."));
         let args = ["run", "Hello", "--output", "json"];
@@ -105,7 +105,7 @@ async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
     let id = world.new_session(&[]).await;
     world.client().await.upload(&id, "bill.pdf", &b"%PDF-1.4"[..]).await.unwrap();
     world.daemon.crash().await;
-    // Killed again, when the model has been asked and has said nothing.
+    // Killed again, after the request to the model and before its response.
     world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
     let asked = world.model.requests().len();
     let running = world.spawn_agentctl(["run", "Pay it", "--session", &id]);
@@ -135,7 +135,7 @@ async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
     let all = ["/memories", "/project", "/state", "conversation_history", "large_tool_results", "outputs", "skills"];
     assert_eq!(paths, [&all[..], &["temp", "uploads"]].concat());
 
-    // Bytes go in and come out as they are, by every route that tools may write to; nobody is asked.
+    // Bytes are unchanged on every route that tools may write to, without a question.
     let bytes: Vec<u8> = (0..2_500_000_u32).map(|number| (number % 251) as u8).collect();
     let put = world.agentctl_with(["files", "put", &id, "/outputs/deep/data.bin", "--json"], bytes.clone()).await;
     assert_eq!(put.exits(0).json(), json!({"path": "outputs/deep/data.bin"}));
@@ -154,7 +154,7 @@ async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
     let one = world.files(["ls", &id, "/project/src/main.rs", "--json"]).await.exits(0).json();
     holds(&one["entries"][0], json!({"kind": "file", "size": 13}));
 
-    // The model finds what was put there, also after a crash.
+    // The model finds the file, even after a crash.
     world.daemon.crash().await;
     let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
     assert_eq!(world.tells_with("read_file", json!({"path": "/state/plan.md"}), &here).await.0, "dig\n");

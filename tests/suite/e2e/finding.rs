@@ -1,8 +1,8 @@
-//! How a client finds the daemon of its data folder, whatever was taken away under it.
+//! How a client finds the daemon of its data folder, even if parts of it were removed.
 
 use super::*;
 
-/// A person's environment: a home, and a runtime folder where a desktop or a login made one. No socket is named.
+/// A user's environment: a home, and a runtime folder if a desktop or a login has created one. No socket is named.
 struct Person {
     home: TempHome,
     model: ModelServer,
@@ -21,7 +21,7 @@ impl Person {
     }
 
     fn make_runtime(&self) {
-        // A daemon that has lost its folder may make it again first.
+        // A daemon that has lost its folder may recreate it first.
         fs::create_dir_all(self.runtime()).unwrap();
         fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
     }
@@ -41,12 +41,12 @@ impl Person {
         Running::spawn(command).output(Vec::new()).await
     }
 
-    /// From a desktop.
+    /// Runs `agentctl` as from a desktop.
     async fn desk(&self, args: &[&str]) -> Output {
         self.agentctl(Some(&self.runtime()), args).await
     }
 
-    /// From cron, `su`, `sudo -u`, or a container.
+    /// Runs `agentctl` as from cron, `su`, `sudo -u`, or a container.
     async fn cron(&self, args: &[&str]) -> Output {
         self.agentctl(None, args).await
     }
@@ -61,7 +61,7 @@ impl Person {
         u32::try_from(started["pid"].as_u64().unwrap()).unwrap()
     }
 
-    /// Takes away all that leads to the daemon.
+    /// Removes everything that leads to the daemon.
     fn hide(&self) {
         fs::remove_file(self.lock()).unwrap();
         fs::remove_dir_all(self.runtime()).unwrap();
@@ -72,7 +72,7 @@ impl Person {
         self.home.data().join("agentd.lock")
     }
 
-    /// Where the daemon says that it listens.
+    /// The socket that the daemon has recorded.
     fn told_socket(&self) -> PathBuf {
         let record = fs::read_to_string(self.lock()).unwrap_or_default();
         record.lines().find_map(|line| line.strip_prefix("socket ")).map(PathBuf::from).unwrap_or_default()
@@ -105,7 +105,7 @@ async fn cron_finds_the_daemon_of_the_desktop_and_the_other_way_round() {
 async fn two_homes_without_a_runtime_folder_never_meet() {
     let (one, other) = (Person::new().await, Person::new().await);
     let run = async |person: &Person| {
-        // The home is all that tells them apart.
+        // Only the home distinguishes them.
         let mut command = person.command(program("agentctl"), None);
         command.env_remove("AGENTD_DATA_DIR").env_remove("AGENTD_CONFIG_DIR").args(["status", "--json"]);
         let mut start = person.command(program("agentctl"), None);
@@ -144,7 +144,7 @@ async fn a_socket_that_was_removed_is_bound_again() {
     fs::remove_file(&socket).unwrap();
     assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
     assert!(socket.exists());
-    // The whole runtime folder goes with the last logout, and comes back with the next login.
+    // The runtime folder is removed at the last logout, and recreated at the next login.
     fs::remove_dir_all(person.runtime()).unwrap();
     person.make_runtime();
     assert_eq!(person.desk(&["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
@@ -178,12 +178,12 @@ async fn a_removed_lock_file_lets_no_second_daemon_in_and_is_made_again() {
     fs::remove_file(person.lock()).unwrap();
     let second = Running::spawn(person.command(program("agentd"), None)).output(Vec::new()).await;
     second.exits(1).says(&["already running", "hint:"]);
-    // The daemon answers where clients know it to be.
+    // The daemon answers at the default location.
     assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
     until_true("the lock file is there again", || person.told_socket().exists()).await;
     assert_eq!(person.status(None).await["pid"], pid);
 
-    // With its socket gone too, only the lock of the folder leads to it for some seconds.
+    // Without its socket, only the lock of the folder leads to it for some seconds.
     for command in [&["status"][..], &["run", "Hi"], &["sessions", "list"], &["audit", "verify"]] {
         person.hide();
         person.desk(command).await.exits(0);
@@ -224,7 +224,7 @@ async fn what_a_lock_file_says_that_nobody_holds_is_not_believed() {
     stranger.wait().unwrap();
 }
 
-/// The chat has started the daemon, and may not be what keeps its end from being seen.
+/// The chat has started the daemon, and must not hide its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_outlives_the_daemon_that_it_started() {
     let person = Person::new().await;
@@ -253,7 +253,7 @@ async fn a_named_socket_is_that_socket() {
     let status = other.desk(&["--socket", socket, "status", "--json"]).await.exits(0).json();
     assert_eq!(status["pid"], pid);
     other.desk(&["--socket", socket, "doctor"]).await.shows(&["name no socket"]);
-    // At another socket than its own a daemon is not looked for.
+    // With another socket, the daemon is not found.
     let elsewhere = one.runtime().join("elsewhere.sock");
     one.desk(&["--socket", elsewhere.to_str().unwrap(), "status"]).await.exits(3);
     one.desk(&["--socket", elsewhere.to_str().unwrap(), "stop"]).await.exits(0).says(&["no daemon is running"]);

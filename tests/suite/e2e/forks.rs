@@ -1,9 +1,9 @@
-//! Sessions that go on from a copy of another's history.
+//! Sessions that continue from a copy of another session's history.
 
 use super::*;
 
 impl World {
-    /// One turn, in a session that is there or in a new one. Says which session it was.
+    /// Runs one turn, in an existing session or a new one. Returns the session.
     async fn goes_on(&self, session: Option<&str>, text: &str, replies: &[Reply]) -> String {
         for reply in replies {
             self.model.reply(reply.clone());
@@ -13,7 +13,7 @@ impl World {
         self.ok(args.iter().chain(in_session.iter().flatten())).await.session()
     }
 
-    /// The id of a fork.
+    /// Forks a session, and returns the ID of the fork.
     async fn fork(&self, session: &str, options: &[&str]) -> String {
         let output = self.ok(["sessions", "fork", session].iter().chain(options)).await;
         output.stdout.trim().to_owned()
@@ -28,7 +28,7 @@ impl World {
         self.json(["sessions", "show", session]).await
     }
 
-    /// What the model was sent last.
+    /// The messages of the last request.
     fn last_request(&self) -> String {
         self.model.requests().last().unwrap().body["messages"].to_string()
     }
@@ -49,7 +49,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     world.goes_on(Some(&origin), "Now the secret of the shed", &second).await;
     world.ok(["grants", "add", "write_file", "--session", &origin]).await;
 
-    // As it is now, and as it was after the first turn.
+    // In its current state, and as it was after the first turn.
     let now = world.fork(&origin, &[]).await;
     let told = world.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
     let told = told.await.exits(0).json();
@@ -66,7 +66,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     assert_eq!(world.content_of(&now, "outputs/list.txt").await.as_deref(), Some("seeds\n"));
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
 
-    // Each goes on by itself, also behind a kill.
+    // Both continue independently, even after a kill.
     world.daemon.crash().await;
     let sows =
         [writes("/state/plan.md", "dig, then rest\n"), writes("outputs/list.txt", "a chair\n"), Reply::text("Rest.")];
@@ -90,7 +90,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
         assert_eq!(world.content_of(id, "outputs/list.txt").await.as_deref(), Some(list));
     }
 
-    // What the other session did is undone there.
+    // Changes of the other session are undone there.
     let undo = world.agentctl(["undo", &now]).await;
     undo.exits(2).says(&["not undone yet"]);
     world.agentctl(["undo", &now, "--turn", "2"]).await.exits(2).says(&["turn 2 is a copy", "hint:", &origin]);
@@ -98,7 +98,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
     assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
     assert_eq!(world.content_of(&origin, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
 
-    // A fork outlives what it was made of, and is found by what was said before it.
+    // A fork outlives its origin, and is found by text before the fork.
     world.ok(["sessions", "delete", &origin, "--yes"]).await;
     let found = world.json(["sessions", "search", "secret shed"]).await;
     assert_eq!(found.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect::<Vec<_>>(), [&json!(now)]);
@@ -138,7 +138,7 @@ async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
     holds(&shown, json!({"turns": 1, "status": "idle", "interrupts": []}));
     world.goes_on(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
     assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
-    // The origin still waits, and goes on with its answer.
+    // The origin is still waiting, and continues with its answer.
     assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
     world.ok(["answer", pending["id"].as_str().unwrap(), "approve"]).await;
     let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
@@ -152,7 +152,7 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     let world = World::start().await;
     let mut origin = None;
     for number in 0..10 {
-        // Of the person's words a compaction drops none; of the model's, these.
+        // Compaction keeps all user messages, and drops these of the model.
         let answer = Reply::text(format!("Done: the number is 47{number}1"));
         origin = Some(world.goes_on(origin.as_deref(), &format!("Piece of work {number}"), &[answer]).await);
     }
@@ -163,7 +163,7 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     let behind = world.fork(&origin, &[]).await;
     let early = world.fork(&origin, &["--at-turn", "9"]).await;
 
-    // The file of what was replaced stands where the summary says, and holds no more than the fork's own past.
+    // The file with the replaced messages is at the path in the summary, and contains no more than the fork's own past.
     let file = format!("/conversation_history/{origin}.md");
     assert!(world.content_of(&behind, &file).await.unwrap().contains("the number is 4701"));
     for fork in [&before, &early] {
@@ -177,7 +177,7 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
     assert!(asked.contains("Pieces of work.") && !asked.contains("4701"), "{asked}");
     assert!(tool_texts(found).contains("the number is 4701"), "{}", tool_texts(found));
 
-    // A compaction is taken back in the fork alone.
+    // Undoing a compaction only affects the fork.
     world.ok(["compact", &behind, "--undo"]).await;
     world.goes_on(Some(&behind), "And now?", &[Reply::text("All of it.")]).await;
     assert!(world.last_request().contains("the number is 4701"));
@@ -199,7 +199,7 @@ async fn the_model_of_a_fork_takes_back_only_what_it_did_itself() {
     assert_eq!(world.content_of(&fork, "outputs/own.txt").await, None);
 }
 
-/// Files as they were: the fork's own are taken back, those of the project are written beside it.
+/// Files in their earlier state: the fork's own are reverted, those of the project are written to a separate folder.
 #[tokio::test]
 async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     let world = World::start().await;
@@ -221,7 +221,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     world.goes_on(Some(&origin), "Now do it", &second).await;
     let third = [writes("outputs/mine.md", "model\n"), Reply::text("Done.")];
     world.goes_on(Some(&origin), "And mine", &third).await;
-    // Something else changes a file behind the model's back.
+    // Another program changes a file in between.
     let own = world.write("own.md", "by hand\n");
     world.ok(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await;
 
@@ -235,7 +235,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     holds(files, json!({"folder": "outputs/at-turn-1", "shared": 1}));
     assert_eq!(content("outputs/at-turn-1/project/a.txt").await.as_deref(), Some("before\n"));
     assert_eq!(content("outputs/at-turn-1/project/new.txt").await, None);
-    // What somebody else has changed stays, and is named; the project and the other session have what they had.
+    // External changes are kept and reported. The project and the other session are unchanged.
     assert_eq!(content("outputs/mine.md").await.as_deref(), Some("by hand\n"));
     let left = files["left"].as_array().unwrap();
     assert!(left.len() == 1 && left[0].as_str().unwrap().starts_with("outputs/mine.md: "), "{told:#}");
@@ -245,7 +245,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     has_all(&world.last_request(), &["outputs/at-turn-1/ holds what their files held then"]);
     let output = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
     output.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
-    // Without the wish they are as they are now.
+    // Without this option, the files are as they are now.
     let now = world.fork(&origin, &["--at-turn", "1"]).await;
     assert_eq!(world.content_of(&now, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
 }

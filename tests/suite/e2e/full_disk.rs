@@ -1,4 +1,4 @@
-//! A full disk: what is there can be looked at, what is in the way can be removed, and everybody is told.
+//! A full disk: existing data can be read, data can be removed to make room, and clients are notified.
 
 use fs::File;
 
@@ -9,7 +9,7 @@ fn seen_by(daemon: &TempDaemon, path: &Path) -> PathBuf {
     PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), path.display()))
 }
 
-/// Takes every block that is left.
+/// Fills the disk completely.
 fn fill(folder: &Path) {
     let mut filler = File::create(folder.join("filler")).unwrap();
     for size in [1 << 16, 1 << 12, 1] {
@@ -26,7 +26,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
 
     let in_the_way = daemon.ok(["run", "Take this", "--output", "json"]).await.session();
     daemon.ok(["files", "put", &in_the_way, "uploads/large.bin", large.to_str().unwrap()]).await;
-    // The disk is full while a turn of another one is under way.
+    // The disk fills up while a turn of another session is running.
     let folder = data.clone();
     world.model.respond_with(move |request| {
         if tool_texts(request).is_empty() {
@@ -50,13 +50,13 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     assert!(!preview.stderr.contains("full"), "{preview:?}");
     daemon.ok(["sessions", "search", "walnut"]).await;
 
-    // Everybody is told.
+    // All clients are notified.
     let doctor = daemon.agentctl(["doctor"]).await.exits(2).stdout;
     assert!(doctor.contains("cannot write to") && doctor.contains("free some space"), "{doctor}");
     daemon.ok(["status"]).await.shows(&["cannot write to"]);
     daemon.agentctl(["run", "More", "--session", &session]).await.exits(1).says(&["full", "hint:"]);
 
-    // What is removed gives room to the rest, the filler staying where it is.
+    // Removing data makes room for everything else, although the filler stays.
     daemon.ok(["sessions", "delete", &in_the_way, "--yes"]).await;
     world.model.respond_with(|_| Reply::text("There is room again."));
     assert_eq!(daemon.ok(["run", "More", "--session", &session]).await.stdout, "There is room again.\n");
@@ -69,7 +69,7 @@ async fn on_a_full_disk_sessions_can_be_read_and_removed() {
     daemon.ok(["doctor"]).await;
 }
 
-/// A session of a few words has no files that could make room: what is kept back for that does.
+/// A session of a few words has no files to free. Reserved space makes its removal possible.
 #[tokio::test]
 async fn on_a_full_disk_a_session_without_files_can_be_removed() {
     let Some(world) = World::on_disk("data", "32m").await else { return };

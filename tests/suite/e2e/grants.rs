@@ -1,4 +1,4 @@
-//! Rules that people keep, through real daemons and clients: how far they reach, and what no rule can do.
+//! Grants through real daemons and clients: their scope, and what no grant can do.
 
 use agentd_core::error::ErrorKind;
 use agentd_proto::client::ClientErrorKind;
@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// A command that asks, and tells afterwards that it ran.
+/// A command that asks, and leaves a trace if it ran.
 fn touch(name: &str) -> Reply {
     command(&format!("touch {name}"))
 }
@@ -31,7 +31,7 @@ async fn grants(world: &World, more: &[&str]) -> Vec<Value> {
     listed.as_array().unwrap().clone()
 }
 
-/// Runs a turn that nobody attends: it is refused what would ask.
+/// Runs a turn without a user: calls that would ask are denied.
 async fn unattended(world: &World, more: &[&str]) -> Value {
     let args = ["run", "Do it", "--on-interrupt", "deny", "--output", "json"];
     world.agentctl(args.iter().chain(more)).await.json()
@@ -56,7 +56,7 @@ async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restar
     let session = interrupt["session_id"].as_str().unwrap();
     world.model.reply(touch("a")).reply(Reply::text("Again."));
     assert_eq!(denials(&unattended(&world, &["--session", session]).await), 0);
-    // Not another command, and not in another session.
+    // It covers no other command, and no other session.
     world.model.reply(touch("b")).reply(Reply::text("No."));
     assert_eq!(denials(&unattended(&world, &["--session", session]).await), 1);
     world.model.reply(touch("a")).reply(Reply::text("No."));
@@ -101,7 +101,7 @@ async fn a_denial_beats_every_rule_that_is_kept() {
     for on_interrupt in ["deny", "approve", "fail"] {
         world.model.reply(command("touch a && touch b")).reply(Reply::text("Then not."));
         let args = ["run", "Do it", "--on-interrupt", on_interrupt, "--output", "json"];
-        // It goes on, and who asked is told: by the list and by the exit code.
+        // The turn continues, and the denial is reported in the list and by the exit code.
         let result = agentctl(&world, &args).await.exits(5).json();
         assert_eq!((denials(&result), &result["text"]), (1, &json!("Then not.")), "{on_interrupt}: {result:#}");
         assert!(result["denials"][0]["reason"].as_str().unwrap().contains("never run"), "{result:#}");
@@ -127,7 +127,7 @@ async fn an_edit_of_a_write_into_a_denied_path_is_refused() {
     let outputs = format!("data/workspace/{}/outputs", interrupt["session_id"].as_str().unwrap());
     assert_eq!(world.read(&format!("{outputs}/b")), "words");
     assert_eq!(world.read(&format!("{outputs}/kept")), "");
-    // The same for calls of a model, also where somebody would approve them.
+    // The same for calls of a model, even if they would be approved.
     for path in detours {
         let patch = json!({"patch": format!("*** Begin Patch\n*** Add File: {path}\n+words\n*** End Patch")});
         for call in [Reply::tool_call("write_file", write(path)), Reply::tool_call("apply_patch", patch)] {
@@ -148,7 +148,7 @@ async fn of_two_clients_the_first_answer_wins_and_the_second_is_told() {
     let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let EventKind::InterruptRaised { interrupt } = &events.last().unwrap().kind else { panic!() };
     let reject = Answer::Reject { reason: None };
-    // At the same moment: exactly one of them is taken.
+    // At the same moment: exactly one of them is accepted.
     let both =
         tokio::join!(one.answer(interrupt.id, &Answer::Approve, "one"), other.answer(interrupt.id, &reject, "other"));
     let refused = match both {
@@ -180,7 +180,7 @@ async fn rules_that_make_no_sense_are_refused_with_a_hint() {
     world.still_serves().await;
 }
 
-/// A session that sees a project, and for which this rule is kept.
+/// A session with a project and this grant.
 async fn in_project(rule: &str) -> (World, String) {
     let world = world("").await;
     let began = agentctl(&world, &["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.exits(0).json();
@@ -188,7 +188,7 @@ async fn in_project(rule: &str) -> (World, String) {
     (world, began["session_id"].as_str().unwrap().to_owned())
 }
 
-/// How often a command is refused where nobody is asked.
+/// Number of denials of a command without a user.
 async fn refusals(world: &World, session: &str, arguments: Value) -> usize {
     world.model.reply(Reply::tool_call("run_bash_command", arguments)).reply(Reply::text("Done."));
     denials(&unattended(world, &["--session", session]).await)
@@ -221,7 +221,7 @@ async fn a_rule_for_the_project_holds_in_no_other_folder_of_the_session() {
     let stays = format!("cd {elsewhere}/outputs && touch a");
     assert_eq!(run(json!({"command": stays, "directory": "/outputs"})).await, 0);
     assert!(root.join("outputs/a").exists());
-    // What is offered for a command of a skill holds for that.
+    // A rule offered for a command of a skill applies to that.
     world.model.reply(command("touch outputs/b; ls skills/report")).reply(Reply::text("Touched."));
     let (running, interrupt) = world.raises(&["Do it", "--session", &session]).await;
     assert_eq!(interrupt["grants"], json!(["run_bash_command: [in /] touch outputs/b"]), "{interrupt:#}");
@@ -248,7 +248,7 @@ async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
     };
     let rule = format!("run_bash_command: [at {}] touch a", there.display());
     let seeing = ask("touch a", &["-C", &world.mount()], &rule).await;
-    // The workspace is another place, in which nobody was asked.
+    // The workspace is another place, which the user was never asked about.
     let alone = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
     let run = async |session: &str, line: &str| refusals(&world, session, json!({ "command": line })).await;
     assert_eq!((run(&seeing, "touch a").await, run(&seeing, "touch b").await), (0, 1));
@@ -272,7 +272,7 @@ async fn no_program_of_a_repository_runs_beside_what_was_granted() {
         assert_eq!(refusals(&world, &session, json!({ "command": command })).await, 1, "{command}");
     }
     assert!(!project(&world).join("a").exists());
-    // Alone it is held, and beside it what nobody can lead goes on.
+    // Git alone is kept read-only. Next to a granted command, parts that cannot be led to run others still run.
     assert_eq!(refusals(&world, &session, json!({"command": "git diff; git status"})).await, 0);
     assert_eq!(refusals(&world, &session, json!({"command": "touch a && cat b | head -3"})).await, 0);
     assert!(project(&world).join("a").exists() && !ran.exists());

@@ -1,5 +1,5 @@
-//! Files that others run or obey: a command that nobody looked at cannot leave one behind, whatever its name is and however
-//! it gets there.
+//! Guarded files, which other programs run or obey: a command that was not reviewed cannot leave one behind, whatever
+//! its name is and however it is created.
 
 use std::{
     fs,
@@ -17,15 +17,15 @@ use super::{World, works_through};
 
 const HOOK: &str = "#!/bin/sh\ntouch ran\n";
 
-/// Repository of a submodule, whose configuration names hooks from the top of its files.
+/// A repository with a submodule whose configuration refers to hooks in its working tree.
 pub(super) const SUBMODULE: &str = "git init -q .; mkdir -p sub/gh; echo true > sub/gh/pre-commit; git init -q sub; mkdir .git/modules; \
                          mv sub/.git .git/modules/sub; echo 'gitdir: ../.git/modules/sub' > sub/.git; \
                          git -C sub config core.worktree ../../../sub; git -C sub config core.hooksPath gh";
-/// Repository whose configuration names a program in it.
+/// A repository whose configuration names a program in it.
 pub(super) const PROGRAM: &str = "git init -q app; git -C app config filter.x.clean 'sh tools/clean.sh %f'; mkdir app/tools; \
                        echo true > app/tools/clean.sh";
 
-/// Runs this in the project, as the person.
+/// Runs this in the project, as the user.
 pub(super) fn prepare(world: &World, script: &str) {
     let folder = world.daemon.path().join("project");
     fs::create_dir_all(&folder).unwrap();
@@ -34,7 +34,7 @@ pub(super) fn prepare(world: &World, script: &str) {
     assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// A call that runs this as a script of the project: its words tell nothing.
+/// A call that runs this as a script of the project, so that its arguments reveal nothing.
 fn script(world: &World, text: &str) -> Value {
     world.daemon.write("project/run.sh", format!("{text}\n"));
     json!({ "command": "cd \"$PROJECT\"; sh run.sh" })
@@ -44,12 +44,12 @@ pub(super) fn content(world: &World, name: &str) -> Option<String> {
     fs::read_to_string(world.daemon.path().join(name)).ok()
 }
 
-/// The project, writable, as an argument.
+/// The writable project, as an argument.
 pub(super) fn mounted(world: &World) -> String {
     format!("{}:rw", world.daemon.path().join("project").display())
 }
 
-/// One turn in the mode `auto` in which the model runs this, and nobody answers.
+/// Runs one turn in the mode `auto` in which the model runs this, without a user.
 async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
     let project = mounted(world);
     let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
@@ -58,7 +58,7 @@ async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output
     (told.into_iter().next().unwrap(), output)
 }
 
-/// The same where somebody may answer: the client, and the question.
+/// Like [`unattended`], but with a client that can answer. Returns the client and the question.
 async fn asked(world: &World, text: &str) -> (Running, Value) {
     let call = Reply::tool_call("run_bash_command", script(world, text));
     works_through(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
@@ -71,7 +71,7 @@ async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_looked_at_plants_nothing_by_any_way() {
-    // What the person has, what the command does, and the file that must be as it was, with the file that is told.
+    // The user's files, the command, and the file that must be unchanged, with the file that is reported.
     let cases = [
         (
             "git init -q app",
@@ -185,7 +185,7 @@ async fn what_is_there_is_as_it_was_whatever_name_leads_to_it() {
         unattended(&world, text, &[]).await;
         assert_eq!(content(&world, &name), was, "{guarded}: {text}");
     }
-    // A folder beside the project, too.
+    // Also in an added folder.
     let world = World::start().await;
     prepare(&world, "mkdir ../lib; git init -q ../lib");
     let lib = format!("{}:rw", world.daemon.path().join("lib").display());
@@ -267,7 +267,7 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
     assert!(told.iter().all(|told| !told.contains("taken back")), "{told:#?}");
     assert!(told[1].contains("hook-ran"), "{told:#?}");
 
-    // A hook of the person that writes another one, under the rule for git; and a build, under another rule.
+    // A user's hook that writes another one, under the rule for git; and a build, under another rule.
     prepare(
         &world,
         "printf '#!/bin/sh\\necho x > .git/hooks/post-commit\\necho y > .envrc\\n' > .git/hooks/pre-commit
@@ -281,7 +281,7 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
     }
 }
 
-/// A repository that a person added, so that git can commit in its worktree, is guarded as one in the project.
+/// A repository that a user added so that git can commit in its worktree is guarded like one in the project.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
     let world = World::start().await;
@@ -309,7 +309,7 @@ async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
     assert!(!main.join(".git/hooks/post-commit").exists());
     let log = Command::new("git").args(["log", "--format=%s", "HEAD"]).current_dir(main.join("../project")).output();
     assert_eq!(String::from_utf8(log.unwrap().stdout).unwrap(), "second\nfirst\n");
-    // What git stores is not undone, nor what the person recorded since.
+    // Git's own data is not reverted, nor what the user has committed since.
     prepare(
         &world,
         "rm ../main/.git/hooks/*; echo x > x.txt; git add x.txt; git commit -qm third; cd ../main; git commit -q --allow-empty -m mine",
@@ -321,7 +321,7 @@ async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
     );
 }
 
-/// As people lay out worktrees beside a bare repository.
+/// Worktrees next to a bare repository, a common layout.
 #[tokio::test(flavor = "multi_thread")]
 async fn undo_leaves_what_a_bare_repository_in_the_project_stores() {
     let world = World::start().await;
@@ -349,7 +349,7 @@ async fn undo_leaves_what_a_bare_repository_in_the_project_stores() {
     );
 }
 
-/// The end of an unreviewed command leaves files that a person has kept in another session.
+/// The end of an unreviewed command leaves files that were approved in another session.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_kept_in_another_session_stays() {
     let world = World::start().await;

@@ -1,5 +1,5 @@
-//! Files that others run or obey: no mode and no rule lets a tool write one unasked, whatever its name is and whatever leads
-//! to it.
+//! Guarded files, which other programs run or obey: no mode and no grant lets a tool write one without a question,
+//! whatever its name is and whatever leads to it.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ async fn names_that_others_obey_are_written_only_with_a_persons_consent() {
     }
 }
 
-/// The name of such a file is plain: a link, git or a repository around it leads there.
+/// The file has an ordinary name, but a link, git or a surrounding repository refers to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_a_guarded_name_leads_to_is_written_only_with_a_persons_consent() {
     for mode in ["auto", "accept-edits"] {
@@ -115,7 +115,7 @@ async fn a_file_that_a_guarded_name_leads_to_is_written_only_with_a_persons_cons
     }
 }
 
-/// Also where the folder that leads there is only read, and by the way back to an edit.
+/// Even if the folder that refers to it is read-only, and when an edit is undone.
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_a_folder_that_is_read_nor_an_undo_leads_to_such_a_file_unasked() {
     let world = World::start().await;

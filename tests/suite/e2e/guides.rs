@@ -1,14 +1,14 @@
-//! What people wrote for models to know, told by a real daemon from real files.
+//! Guides that users wrote for models, read by a real daemon from real files.
 
 use super::*;
 
-/// The messages of a request that tell memory.
+/// The messages of a request that contain guides.
 fn memory(request: &Recorded) -> Vec<String> {
     let texts = request.messages().iter().filter_map(|message| message["content"].as_str());
     texts.filter(|text| text.starts_with("<memory>")).map(str::to_owned).collect()
 }
 
-/// All that a request tells of memory, also behind the result of a call.
+/// All guides in a request, including those after the result of a call.
 fn notes(request: &Recorded) -> Vec<String> {
     let texts = request.messages().iter().filter_map(|message| message["content"].as_str());
     let notes = texts.flat_map(|text| text.split("<memory>\n").skip(1));
@@ -44,7 +44,7 @@ async fn what_files_say_reaches_the_model_in_order_and_outlives_the_daemon() {
     before(&all, "Run make check.", "pdf: Fill in forms");
     before(&all, "pdf: Fill in forms", "One.");
 
-    // Edited between two turns: told once more, behind all that was sent before, also by the next daemon.
+    // Edited between two turns: sent again, after everything that was sent before, also by the next daemon.
     world.write("project/AGENTS.md", "Run make test.");
     world.daemon.crash().await;
     for words in ["Two.", "Three."] {
@@ -57,14 +57,14 @@ async fn what_files_say_reaches_the_model_in_order_and_outlives_the_daemon() {
     before(&second.body.to_string(), "Run make test.", "Two.");
     before(&second.body.to_string(), "One.", "Run make test.");
 
-    // Another session is told what holds now, and a person is shown which files that is.
+    // Another session gets the current version, and the user is shown the files.
     world.ok(["run", "Other."]).await;
     let other = memory(world.model.requests().last().unwrap());
     assert!(other.len() == 1 && other[0].contains("Speak plainly.") && !other[0].contains("Run make"), "{other:?}");
     let output = world.ok(["run", "Shown.", "-C", project]).await;
     let line = output.stderr.lines().find(|line| line.starts_with("memory: ")).unwrap_or(&output.stderr);
     assert!(line.ends_with("AGENTS.md, /project/AGENTS.md"), "{line}");
-    // Which skills a session opens with is no news; which came meanwhile is.
+    // The initial skills of a session are not reported; later ones are.
     assert!(!output.stderr.contains("skills:"), "{}", output.stderr);
     world.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n");
     let again = world.ok(["run", "Again.", "--continue", "-C", project]).await;
@@ -93,15 +93,15 @@ async fn a_projects_link_to_a_secret_tells_nothing() {
     assert!(!world.model.requests()[0].body.to_string().contains("hunter2"));
 }
 
-/// The person's rules: one folder is never read.
+/// The user's rules: one folder is never read.
 const RULES: &str = "tools: {read_file: {patterns: {high_risk: ['private/']}, actions: {high_risk: deny}}}\n";
 
-/// Number of the results of calls in a request.
+/// Number of tool results in a request.
 fn results(request: &Recorded) -> usize {
     request.messages().iter().filter(|message| message["role"] == "tool").count()
 }
 
-/// The names of the files in a message that tells memory.
+/// Names of the files in a message with guides.
 fn files_in(text: &str) -> Vec<&str> {
     text.split("<file name=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
@@ -121,7 +121,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
         world.write(&format!("project/{path}"), text);
     }
     let project = world.mount();
-    // One call a step, so that each request shows what the one before brought.
+    // One call per step, so that each request shows the effect of the previous one.
     let steps = [
         ("read_file", json!({"path": "/project/api/db/a.sql"})),
         ("read_file", json!({"path": "/project/private/x"})),
@@ -145,7 +145,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
     let shown = "memory: /project/api/AGENTS.md, /project/api/db/CLAUDE.md";
     assert!(output.stderr.lines().any(|line| line == shown), "{}", output.stderr);
 
-    // The next daemon knows what was told; what has changed is told again, what is gone is said, and nothing else.
+    // The next daemon knows what was already sent. Only changed files are sent again, and removed ones are reported.
     world.write("project/api/AGENTS.md", "Of the new api.");
     fs::remove_file(world.path().join("project/my web/AGENTS.md")).unwrap();
     world.daemon.crash().await;
@@ -158,7 +158,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
         assert!(now[3].contains("Of the new api.") && now[3].contains("the file is gone"), "{}", now[3]);
     }
 
-    // What a summary takes along is told again when the work comes there.
+    // Guides that a compaction removed are sent again when work continues in their folder.
     world.ok(["compact", "last"]).await;
     world.model.respond_with(move |request| {
         let is_read = request.body.to_string().contains("select 1");

@@ -1,5 +1,5 @@
-//! The corpora of hostile commands and paths, every entry as a call of a model in a real turn: no command runs that
-//! nobody allowed, and no path reaches what is outside.
+//! The corpora of hostile commands and paths, each entry as a model's call in a real turn: no command runs without
+//! permission, and no path reaches the outside.
 
 use std::cell::Cell;
 
@@ -7,13 +7,13 @@ use agentd_testkit::hostile::{self, CANARY, Class, SECRET, Trap, state};
 
 use super::*;
 
-/// Rules that somebody might have kept in half a year, none of which was meant for what is asked here.
+/// Grants that a user might have accumulated over time, none of which is meant for these calls.
 const KEPT: [&str; 8] = ["git status", "git log *", "cargo test *", "make", "ls *", "cat *", "echo *", "npm run build"];
 
-/// Everything that can be trusted is trusted, so that nothing but what is known of the commands holds them.
+/// Every setting trusts the model, so that only built-in knowledge stops the commands.
 const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
 
-/// A world with a session that may change a project, and the session's folders with what is outside of them.
+/// A session with a writable project, and a trap with the session's folders and their surroundings.
 async fn session(agentd_yaml: &str) -> (World, String, Trap) {
     let world = World::configured(agentd_yaml).await;
     world.write("project/src/main.rs", "fn main() {}\n");
@@ -26,7 +26,7 @@ async fn session(agentd_yaml: &str) -> (World, String, Trap) {
     (world, session, trap)
 }
 
-/// The corpus, with the folders of this session in place of those that it names.
+/// The corpus, with its folders replaced by those of this session.
 fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
     let (root, project) = (trap.root.to_str().unwrap(), trap.project.to_str().unwrap());
     let here = |line: &str| line.replace(hostile::CORPUS_ROOT, root).replace(hostile::CORPUS_PROJECT, project);
@@ -34,7 +34,7 @@ fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
     entries.map(|(_, line)| ("run_bash_command", json!({ "command": here(&line) }))).collect()
 }
 
-/// How many calls of commands the audit log has, and those of them that ran or were let through.
+/// Number of commands in the audit log, and those of them that ran or were allowed.
 async fn audited(world: &World) -> (usize, Vec<Value>) {
     let records = world.json(["audit", "--tool", "run_bash_command", "-n", "10000"]).await;
     let records = records.as_array().unwrap().clone();
@@ -42,13 +42,13 @@ async fn audited(world: &World) -> (usize, Vec<Value>) {
     (records.len(), records.iter().filter(ran).cloned().collect())
 }
 
-/// What nothing may change. So many calls fill the window: what compaction replaces is written down by the daemon.
+/// State that must not change. The calls fill the window, so the daemon itself writes down compacted messages.
 fn folders(world: &World, trap: &Trap) -> [BTreeMap<String, String>; 3] {
     let history = trap.root.join("conversation_history");
     [state(&trap.root, &[&history]), state(&trap.project, &[]), outside(world, trap)]
 }
 
-/// Has the model make all these calls, each of which is denied with these words and runs nothing.
+/// Makes the model call all of these. Each call is denied with this text and runs nothing.
 async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], words: &str) -> Value {
     let args = ["--session", session, "--on-interrupt", on_interrupt, "--output", "json"];
     let (told, output) = world.call_all(all.to_vec(), &args).await;
@@ -100,7 +100,7 @@ async fn commands_that_are_denied_run_for_nobody() {
     denied(&world, &session, "approve", &all, "never run").await;
 }
 
-/// What must stay as it is: the secrets, and the names of what lies beside the workspaces and beside the project.
+/// State that must not change: the secrets, and the names of everything next to the workspaces and the project.
 fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let others = trap.root.parent().unwrap().join("other");
@@ -113,7 +113,7 @@ fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     let ours = ["agentd", "audit", "undo", "logs"];
     for folder in [world.path(), &trap.outside, &trap.root, trap.root.parent().unwrap()] {
         let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        // What the daemon makes in its own folder comes and goes.
+        // Entries that the daemon creates in its own folder come and go.
         let mut names: Vec<String> =
             names.filter(|name| *folder != trap.outside || !ours.iter().any(|own| name.starts_with(own))).collect();
         names.sort();
@@ -128,7 +128,7 @@ fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
     found
 }
 
-/// Names that are longer than any disk takes, which no model writes as one letter again and again.
+/// Names that exceed the limit of any disk, without the repetitions that no model would write.
 fn long_paths() -> Vec<(Class, String)> {
     let long = |bytes: usize| (0..).flat_map(|number: u32| format!("{number}.").into_bytes()).take(bytes);
     let long = |bytes: usize| String::from_utf8(long(bytes).collect()).unwrap();
@@ -147,20 +147,20 @@ fn long_paths() -> Vec<(Class, String)> {
         .collect()
 }
 
-/// Returns whether it begins with no slash, and with no name of the session's own tree.
+/// Returns true if it is a relative path that does not begin with a name of the session's own tree.
 fn means_the_project(path: &str) -> bool {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     !path.starts_with('/') && !first.is_some_and(|first| ["uploads", "outputs", "temp", "skills"].contains(&first))
 }
 
-/// All paths, in every tool of these.
+/// All paths, in calls of each of these tools.
 fn calls(trap: &Trap, tools: impl Fn(&str) -> Vec<Call>) -> (Vec<(Class, String)>, Vec<Call>) {
     let paths = trap.paths().into_iter().chain(long_paths());
     let all = paths.flat_map(|(class, path)| tools(&path).into_iter().map(move |call| ((class, path.clone()), call)));
     all.unzip()
 }
 
-/// What the model was told, and all else that it was sent, has nothing of what is outside.
+/// Checks that nothing sent to the model contains anything from outside.
 #[track_caller]
 fn keeps_the_secrets(world: &World) {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -204,10 +204,10 @@ async fn no_path_of_a_model_changes_what_is_outside() {
             ("write_file", json!({"path": path, "content": "overwritten"})),
             ("edit_file", json!({"path": path, "old_string": "code", "new_string": "overwritten"})),
         ];
-        // A patch has no way to name what is more than a line; and every third shows what all of them do.
+        // A patch cannot name a path of several lines. Testing every third path is sufficient.
         number.set(number.get() + 1);
         if number.get() % 3 == 0 && path.trim() == path && !path.contains(['\n', '\r']) {
-            // What stands beside it in the patch is not done either.
+            // Other changes in the same patch are not made either.
             let patch = format!("*** Add File: outputs/{}.txt\n+beside\n*** Delete File: {path}\n", number.get());
             calls.push(("apply_patch", json!({"patch": format!("*** Begin Patch\n{patch}*** End Patch")})));
         }

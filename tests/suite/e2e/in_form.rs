@@ -1,4 +1,4 @@
-//! Answers in a form: `run --schema`, for scripts that go on with the answer.
+//! Structured answers: `run --schema`, for scripts that process the answer.
 
 use super::*;
 
@@ -54,7 +54,7 @@ async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason()
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
     has_all(&requests[1].body["messages"].to_string(), &["does not match the JSON Schema", "no JSON document"]);
-    // Now that nothing can be called, the server can hold the model to it.
+    // Without tools to call, the server can enforce the schema.
     assert!(has_field(&requests[1]), "{:#}", requests[1].body);
 
     world.model.reply(Reply::text("Seven files."));

@@ -1,4 +1,5 @@
-//! What people pipe in and say that is longer than a window: kept in a file, read on by the model, and never cut unseen.
+//! Piped input and messages that exceed the window: stored in a file, read further by the model, and never truncated
+//! silently.
 
 use agentd_testkit::daemon::PATIENCE;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -11,7 +12,7 @@ fn diff() -> String {
     format!("{lines}+ the needle is a walrus\n")
 }
 
-/// Plays a careful model: it reads on at the end of the file that it was told of.
+/// Plays a careful model: it continues reading at the end of the file named in the message.
 fn reads_on(request: &Recorded) -> Reply {
     let told = tool_texts(request);
     if told.contains("walrus") {
@@ -34,14 +35,14 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
     assert_eq!(result["text"], "The needle is a walrus.");
     let input = &result["input"];
     holds(input, json!({"stored_as": "uploads/stdin.txt", "bytes": diff().len()}));
-    // The window has 32,768 tokens, and a good part of it is made use of.
+    // The window has 32,768 tokens, and a good part of it is used.
     assert!(input["shown_bytes"].as_u64().unwrap() > 20_000, "{input}");
     let session = result["session_id"].as_str().unwrap();
     let kept = world.data().join("workspace").join(session).join("uploads/stdin.txt");
     assert_eq!(fs::read_to_string(kept).unwrap(), diff());
     assert_eq!(world.model.requests().len(), 2, "nothing was summed up");
 
-    // What fits is no file, and no result speaks of one.
+    // Input that fits is not stored in a file, and no result mentions one.
     world.model.respond_with(|_| Reply::text("Short."));
     let output = world.agentctl_with(args, "+ one line\n").await.exits(0);
     assert!(output.json().get("input").is_none() && output.stderr.is_empty(), "{}", output.stderr);
@@ -96,7 +97,7 @@ async fn where_the_disk_is_full_it_is_refused_whole() {
     world.still_serves().await;
 }
 
-/// A command whose standard input stays open and silent, and its end that keeps it so.
+/// A command whose standard input stays open and silent, and the writer that keeps it open.
 fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = tokio::process::Command::from(world.agentctl_command(args));

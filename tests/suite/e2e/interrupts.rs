@@ -8,7 +8,7 @@ fn write(content: &str) -> Reply {
     Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}))
 }
 
-/// A turn that waits for an approval, its client, and the interrupt.
+/// A turn that is waiting for approval, its client, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
     world.raises(&["Write it"]).await
 }
@@ -48,7 +48,7 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
     assert_eq!(result["text"], "It is written.");
     assert_eq!(written(&world, &interrupt["session_id"]), "approved");
     assert!(world.questions().await.is_empty());
-    // Once.
+    // A second answer fails.
     answer(&world, &interrupt["id"], &["approve"]).await.exits(1).says(&["answer"]);
     world.still_serves().await;
 }
@@ -86,7 +86,7 @@ async fn an_answer_to_nothing_is_not_found() {
 #[tokio::test]
 async fn each_answer_means_what_it_says() {
     let world = World::start().await;
-    // A rejection is told to the model, with its reason.
+    // A rejection is sent to the model, with its reason.
     world.model.reply(write("rejected")).reply(Reply::text("Then not."));
     let (running, interrupt) = waiting(&world).await;
     answer(&world, &interrupt["id"], &["reject", "--reason", "not on a Friday"]).await.exits(0);
@@ -95,7 +95,7 @@ async fn each_answer_means_what_it_says() {
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("not on a Friday"));
     assert_eq!(written(&world, &interrupt["session_id"]), "");
 
-    // Other arguments run in place of the model's, and the model is told.
+    // Edited arguments replace the model's, and the model is notified.
     world.model.reply(write("draft")).reply(Reply::text("Edited."));
     let (running, interrupt) = waiting(&world).await;
     let misfit = answer(&world, &interrupt["id"], &["edit", "--args", "[1]"]).await;
@@ -143,7 +143,7 @@ async fn two_clients_see_the_same_events_and_one_answers_for_both() {
     let EventKind::InterruptRaised { interrupt } = &seen_by_other.last().unwrap().kind else { panic!() };
     let Interrupt { id, .. } = **interrupt;
     other.answer(id, &Answer::Approve, "the other").await.unwrap();
-    // The one who had the question on the screen hears that it was answered.
+    // The client that was showing the question learns that it was answered.
     let is_resolved = |kind: &EventKind| matches!(kind, EventKind::InterruptResolved { .. });
     seen_by_one.extend(first.stored_until(is_resolved).await);
     first.sender().answer(id, &Answer::Reject { reason: None }).await.unwrap();
@@ -213,7 +213,7 @@ async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
     assert_eq!(all, [turns[0].1.clone(), turns[1].1.clone()], "oldest first");
     let session = all[1]["session_id"].as_str().unwrap();
     assert_eq!(world.json(["interrupts", "--session", session]).await, json!([all[1]]));
-    // The turns go on one after the other, as they are answered.
+    // The turns continue one by one as they are answered.
     for (running, interrupt) in turns.into_iter().rev() {
         answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
         running.output(Vec::new()).await.exits(0);

@@ -1,5 +1,5 @@
-//! Changes that undo may not bring back: the record that a running command needs stays, what cannot be recorded is asked
-//! about before it runs, and what is lost is counted.
+//! Changes that undo may not be able to revert: the record of a running command is kept, unrecordable changes ask
+//! before they run, and losses are counted.
 
 use futures_util::future::join_all;
 use nix::{sys::signal::kill, unistd::Pid};
@@ -18,7 +18,7 @@ fn paths(result: &Value) -> Vec<&str> {
 }
 
 impl World {
-    /// One turn with this command, and what the model was told of it.
+    /// Runs one turn with this command. Returns its result, and the text sent to the model.
     async fn commands(&self, command: &str, args: &[&str]) -> (Value, String) {
         self.will(run(command));
         let project = self.mount();
@@ -69,7 +69,7 @@ async fn what_commands_of_many_sessions_delete_at_once_comes_back() {
     }
 }
 
-/// A daemon that can keep nothing to undo changes with.
+/// A daemon that cannot store anything for undo.
 async fn without_room() -> World {
     let world = World::with_files(&[("data/undo", "a file in the place of the folder")]).await;
     world.write("project/a.txt", "one\n");
@@ -85,7 +85,7 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
     assert_eq!((paths(&result), project(&world, "a.txt")), (vec![], "one\n".to_owned()), "nothing ran");
     let (result, _) = world.commands(changes, &["--mode", "auto", "--on-interrupt", "fail"]).await;
     assert_eq!((&result["stop_reason"], project(&world, "a.txt")), (&json!("denied"), "one\n".to_owned()));
-    // What only looks needs no record.
+    // A read-only command needs no record.
     let (_, told) = world.commands("cat a.txt", &["--mode", "auto", "--on-interrupt", "deny"]).await;
     assert!(told.contains("one"), "{told}");
 
@@ -135,7 +135,7 @@ async fn what_a_command_deletes_where_git_ignores_it_is_asked_about_and_counted(
     assert!(!told.contains("node_modules") && world.holds("data/a.csv"), "{told}");
 
     let approve = ["--on-interrupt", "approve"];
-    // By a way that no rule can read.
+    // In a way that no rule can recognise.
     let (result, told) = world.commands("d=da; rm -r ${d}ta; touch made.txt", &approve).await;
     has_all(&told, &["cannot be undone: deleted where git ignores what is there: 2 files in /project/data/"]);
     assert_eq!(paths(&result), ["/project/data/", "/project/made.txt"]);
@@ -187,7 +187,7 @@ async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
     };
     let helpers = world.processes().into_iter().filter(is_helper);
     for helper in helpers.map(|pid| Pid::from_raw(pid.cast_signed())) {
-        // The others end with the first.
+        // The other processes end with the first.
         let _ = kill(helper, Signal::SIGKILL);
     }
     let result = running.output(Vec::new()).await.exits(0).json();

@@ -1,6 +1,6 @@
-//! Language servers: errors that an edit brings are told, and servers that do what none should.
+//! Language servers: errors introduced by an edit are reported, and misbehaving servers are handled.
 //!
-//! - [`fakes`]: one that does as it is told. [`timing`]: the same one, which takes its time. [`real`]: pyright.
+//! - [`fakes`]: a scripted server. [`timing`]: the same server, with delays. [`real`]: pyright.
 
 mod fakes;
 mod real;
@@ -8,15 +8,15 @@ mod timing;
 
 use super::*;
 
-/// First words of what the model is told.
+/// Beginning of the message to the model.
 const BROUGHT: &str = "Your last edits brought these errors";
 
-/// The folder of the fake server.
+/// Folder of the fake server.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("lsp")
 }
 
-/// A daemon with these language servers and none besides. Commands and servers may read that folder.
+/// A daemon with only these language servers. Commands and servers may read that folder.
 async fn world(global: Value, servers: Value, readable: &Path) -> World {
     World::with_files(&[
         ("config/agentd.yaml", &json!({"sandbox": {"read": [readable]}}).to_string()),
@@ -25,7 +25,7 @@ async fn world(global: Value, servers: Value, readable: &Path) -> World {
     .await
 }
 
-/// The file with these servers, in which those that came with agentd are off.
+/// A configuration with these servers, in which those shipped with agentd are disabled.
 fn languages(global: Value, servers: Value) -> String {
     let mut all = json!({});
     for name in ["basedpyright", "clangd", "gopls", "pyright", "rust-analyzer", "typescript"] {
@@ -37,19 +37,19 @@ fn languages(global: Value, servers: Value) -> String {
     json!({"global": global, "servers": all}).to_string()
 }
 
-/// An edit of a file of the project.
+/// An edit of a project file.
 fn edit(file: &str, old: &str, new: &str) -> Reply {
     let path = format!("/project/{file}");
     Reply::tool_call("edit_file", json!({"path": path, "old_string": old, "new_string": new}))
 }
 
 impl World {
-    /// One turn in the project, in which the model gives these answers one after the other.
+    /// Runs one turn in the project with these replies of the model.
     async fn works(&self, replies: Vec<Reply>) -> Vec<Recorded> {
         self.works_at("Do it.", replies).await
     }
 
-    /// The same for these words.
+    /// Like [`works`](Self::works), with this prompt.
     async fn works_at(&self, prompt: &str, replies: Vec<Reply>) -> Vec<Recorded> {
         let before = self.model.requests().len();
         let replies = std::sync::Mutex::new(replies.into_iter());
@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-/// All that a request says.
+/// All messages of a request as text.
 fn words(request: &Recorded) -> String {
     Value::Array(request.messages().to_vec()).to_string()
 }

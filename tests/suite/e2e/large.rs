@@ -1,18 +1,18 @@
-//! Commands that say more than a window holds: kept whole, shown in part, and read where it matters.
+//! Command output that exceeds the window: stored completely, shown in part, and read where it matters.
 
 use super::{Events as _, *};
 
-/// 80,000 lines, about two megabytes. One in the middle says what went wrong.
+/// 80,000 lines, about two megabytes, with an error message in the middle.
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
 
-/// The path of what was kept, as the model was told it.
+/// Path of the stored output, as sent to the model.
 fn kept_path(told: &str) -> &str {
     let start = told.find("large_tool_results/").unwrap_or_else(|| panic!("no path in {told}"));
     let end = told[start..].find(".txt").unwrap();
     &told[start..start + end + 4]
 }
 
-/// What a careful model does: it runs the command, reads around its middle, and finds a line by its words.
+/// A careful model: it runs the command, reads around the middle, and searches for a line.
 fn reads_on(request: &Recorded) -> Reply {
     let told = tool_texts(request);
     if !told.contains("large_tool_results/") {
@@ -42,7 +42,7 @@ fn careful(daemon: &TempDaemon) -> StartRequest {
     start
 }
 
-/// No request is larger than the window, by any count of tokens.
+/// Checks that no request exceeds the window, by any count of tokens.
 #[track_caller]
 fn fits_the_window(model: &ModelServer) {
     for request in model.requests() {
@@ -83,12 +83,12 @@ async fn a_command_says_two_megabytes_and_what_decides_is_seen_at_once() {
     let decides =
         ["exit code 0", "040000\nerror: the walrus is gone\nthis is line 040001\n", "line 080000", "left out"];
     finds_it_through_a_kill("", &decides).await;
-    // Without feedback there are a head and a tail.
+    // Without feedback, only a head and a tail are shown.
     let parts = ["exit code 0", "this is line 000010\n", "this is line 080000\n", "80,003 lines", "offset="];
     finds_it_through_a_kill("tools: {feedback_tokens: never}\n", &parts).await;
 }
 
-/// The workspaces are on a disk with little room.
+/// The workspaces are on a nearly full disk.
 #[tokio::test]
 async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
     let model = ModelServer::start().await;
@@ -111,7 +111,7 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
     world.still_serves().await;
 }
 
-/// Bytes do not come into the prompt, the journal or the audit log; they are all there for the next command.
+/// The bytes are not in the prompt, the journal or the audit log, but completely available to the next command.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_a_command_prints_is_kept_and_named() {
     let world = World::start().await;

@@ -1,8 +1,9 @@
-//! What the daemon learns of a model's server, keeps for its next start, tells a person, and tries on purpose.
+//! Facts that the daemon learns about a model's server, stores for its next start, shows to users, and tests on
+//! request.
 
 use super::*;
 
-/// Tokens as this server counts them.
+/// Tokens as counted by this server.
 fn tokens(request: &Recorded) -> u64 {
     ((request.body["messages"].to_string().len() + request.body["tools"].to_string().len()) / 4) as u64
 }
@@ -12,7 +13,7 @@ fn counted(reply: Reply, prompt_tokens: u64, cached_tokens: u64) -> Reply {
     let details = json!({ "cached_tokens": cached_tokens });
     let usage = json!({
         "prompt_tokens": prompt_tokens, "completion_tokens": 20, "prompt_tokens_details": details,
-        // As Messages name them, word for word: no wire is to be wiser than this server.
+        // With the names of Messages too, which are sent unconverted: this wire reports no more than the others.
         "input_tokens": prompt_tokens, "cache_read_input_tokens": cached_tokens,
     });
     reply.with_usage(UsagePlace::Tail, usage)
@@ -31,7 +32,7 @@ fn reads(request: &Recorded, count: usize) -> Reply {
     }
 }
 
-/// Has the model read so many files in one turn.
+/// Makes the model read that many files in one turn.
 async fn read_all(world: &World, count: usize) -> Output {
     for number in 0..count {
         world.write(&format!("project/f{number}.txt"), prose(number));
@@ -66,7 +67,7 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), known);
 
-    // What the server tells has an end at what was seen, until it tells something else.
+    // The server's own figure is capped at the observed limit until the server reports another one.
     world.model.lists([json!({"id": "scripted-model", "max_model_len": 65_536})]);
     world.daemon.crash().await;
     assert_eq!(window(world.json(["models"]).await), known);
@@ -85,7 +86,7 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
             let (whole, mut last) = (tokens(request), last.lock().unwrap());
             let before = std::mem::replace(&mut *last, whole).min(whole);
             match kind {
-                // Left out, told beside the rest, not told at all.
+                // Cached tokens are excluded, reported separately, or not reported.
                 0 => counted(reads(request, 5), whole - before, 0),
                 1 => counted(reads(request, 5), whole - before, before),
                 _ => Reply { usage_place: UsagePlace::Nowhere, ..reads(request, 5) },
@@ -98,7 +99,7 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
     world.ok(["doctor"]).await.shows(&["nobody says how large its window is, 32768 tokens"]);
 }
 
-/// A model that can do all of it, behind a server that is good.
+/// A capable model on a well-behaved server.
 fn good(request: &Recorded) -> Reply {
     let asked = request.last_user();
     let call = |reply: Reply, word: &str| reply.and_call("note_word", json!({ "word": word }));
@@ -112,7 +113,7 @@ fn good(request: &Recorded) -> Reply {
     counted(reply, tokens(request), if asked.contains("code word") { 6000 } else { 0 })
 }
 
-/// State and message of each check, by its name.
+/// State and message of each check, by name.
 async fn checks(daemon: &TempDaemon, code: i32) -> impl Fn(&str) -> (String, String) {
     let checks = daemon.agentctl(["models", "test", "--json"]).await.exits(code).json();
     move |name: &str| {
@@ -180,7 +181,7 @@ async fn a_test_says_what_is_wrong_and_what_to_do() {
             () => counted(Reply::text("OK"), 50, 0),
         }
     });
-    // The refusals are those of chat completions.
+    // The rejections are in the form of chat completions.
     let mut home = TempHome::with_model(&model.base_url());
     home.set("MODEL_BASIC_WIRE", "openai");
     let daemon = TempDaemon::start_in(home).await;
@@ -197,7 +198,7 @@ async fn a_test_says_what_is_wrong_and_what_to_do() {
     check("parameters", "warn", "max_completion_tokens");
     assert_eq!(daemon.json(["models"]).await[0]["model"]["window_source"], "cut");
 
-    // A model that calls nothing fails the test, and a server that is not there.
+    // The test fails for a model that makes no calls, and for a missing server.
     model.respond_with(|request| counted(Reply::text("I would rather talk."), tokens(request), 0));
     let of = checks(&daemon, 1).await;
     assert!(of("tools").0 == "fail" && of("tools").1.contains("I would rather talk"), "{:?}", of("tools"));

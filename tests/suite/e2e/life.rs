@@ -1,4 +1,4 @@
-//! How a daemon comes and goes.
+//! Start and end of a daemon.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixListener;
@@ -11,7 +11,7 @@ async fn a_client_starts_the_daemon_where_none_runs() {
     assert_eq!(home.ok(["run", "Hi"]).await.stdout, "Hello from the model server.\n");
     let status = home.json(["status"]).await;
     let pid = status["pid"].as_u64().unwrap();
-    // It outlives its client, in a session of its own, and others reach the same one.
+    // It outlives its client, in a new session, and other clients reach the same one.
     assert_eq!(home.json(["start"]).await["started"], false);
     assert_eq!(home.json(["status"]).await["pid"], pid);
     let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
@@ -49,7 +49,7 @@ async fn a_dead_socket_is_replaced() {
     assert!(world.socket().exists(), "nobody has taken it away");
     world.daemon.restart().await;
     world.still_serves().await;
-    // Also by the daemon that a client starts.
+    // Also by a daemon that a client starts.
     world.daemon.kill9().await;
     world.still_serves().await;
 }
@@ -61,11 +61,11 @@ async fn what_else_is_on_the_path_is_left_alone() {
     fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["is not a socket", "hint:"]);
     assert_eq!(home.read("run/agentd.sock"), "precious");
-    // A program that listens and says nothing, or hangs up at once, is no daemon.
+    // A program that listens and sends nothing, or hangs up at once, is not a daemon.
     fs::remove_file(home.socket()).unwrap();
     let listener = UnixListener::bind(home.socket()).unwrap();
     let inode = fs::metadata(home.socket()).unwrap().ino();
-    // It lives as long as the test.
+    // The thread lives as long as the test.
     std::thread::spawn(move || while listener.accept().is_ok() {});
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["agentd.sock", "hint:"]);
     assert_eq!(fs::metadata(home.socket()).unwrap().ino(), inode);
@@ -90,7 +90,7 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap().to_owned();
     assert_eq!(world.daemon.sigterm().await, Some(0), "{}", world.log());
-    // The one who was watching is told how it ended.
+    // The attached client learns how the turn ended.
     let (ended, _) = running.event("turn_ended").await;
     assert_eq!(ended["result"]["stop_reason"], "suspended");
     running.output(Vec::new()).await.exits(75);
@@ -100,7 +100,7 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
     assert_eq!(world.ok(["run", "--session", &session, "--output", "json"]).await.json()["text"], "Six.");
     let request = world.model.requests().pop().unwrap();
     assert!(request.body["messages"].to_string().contains("Count"), "{}", request.body);
-    // A turn that has come to its end is not continued.
+    // A completed turn cannot be continued.
     world.agentctl(["run", "--session", &session]).await.exits(2).says(&["no turn to continue", "hint:"]);
 }
 
@@ -115,7 +115,7 @@ async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
     assert_eq!(output.json_lines().last().unwrap()["text"], "One two three four five six seven");
 }
 
-/// Whoever comes while a daemon ends is served by its successor, or told plainly; and the successor can be
+/// A client that connects while a daemon ends is served by its successor, or gets a clear error. The successor can be
 /// started at once.
 #[tokio::test]
 async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
@@ -146,7 +146,7 @@ async fn stop_waits_until_the_daemon_is_gone() {
     assert!(!home.socket().exists());
 }
 
-/// Hands over a listening socket as a service manager does: bound before, as descriptor 3, for this process alone.
+/// Passes a listening socket like a service manager: bound in advance, as descriptor 3, for this process alone.
 const ACTIVATE: &str = "
 import os, socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -166,7 +166,7 @@ async fn a_socket_that_is_passed_is_served_and_left_in_place() {
     command.args(["-c", ACTIVATE]).arg(home.socket()).arg(program("agentd"));
     let daemon = TempDaemon::start_with(home, command).await;
     let inode = fs::metadata(daemon.socket()).unwrap().ino();
-    // Whoever connects before the daemon is ready is served then.
+    // Clients that connect before the daemon is ready are served once it is.
     assert_eq!(daemon.json(["status"]).await["pid"], json!(daemon.pid()));
     daemon.ok(["run", "Hi"]).await;
     assert_eq!(daemon.sigterm().await, Some(0));

@@ -1,4 +1,4 @@
-//! How much a command can take, and what it can leave behind in the system's temporary folders: nothing.
+//! Resource limits of a command, and leftovers in the system's temporary folders: none.
 
 use std::cell::Cell;
 
@@ -7,10 +7,10 @@ use super::{
     *,
 };
 
-/// Small enough to be met at once.
+/// Small enough to be reached at once.
 const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_files: 64, processes: 310}\n";
 
-/// What cannot be had here, as `agentctl status` says it.
+/// Missing features on this machine, as shown by `agentctl status`.
 async fn weaknesses(world: &World) -> String {
     let status = world.json(["status"]).await;
     status["sandbox"]["weaknesses"].to_string()
@@ -19,7 +19,7 @@ async fn weaknesses(world: &World) -> String {
 #[tokio::test]
 async fn the_limits_of_the_settings_hold_for_each_process() {
     let world = world(SMALL).await;
-    // In kilobytes and pieces, as bash counts them; neither can be raised.
+    // In kilobytes and counts, in bash's units. None of them can be raised.
     has_all(
         &world.allowed("echo $(ulimit -Hf) $(ulimit -Hn) $(ulimit -Hd) $(ulimit -Ht) $(ulimit -Hc)").await,
         &["\n1024 64 262144 1 0"],
@@ -27,13 +27,13 @@ async fn the_limits_of_the_settings_hold_for_each_process() {
     for limit in ["-f 2048", "-n 128", "-d unlimited", "-t 60", "-c 1"] {
         world.barred(&format!("ulimit {limit}")).await;
     }
-    // What is larger than it may be is cut.
+    // Files above the limit are truncated.
     world.barred("head -c 3000000 /dev/zero > \"$PROJECT/large\"").await;
     assert_eq!(fs::metadata(project(&world).join("large")).unwrap().len(), 1 << 20);
-    // One short of the limit can be opened, one beyond cannot.
+    // One descriptor below the limit can be opened, one above it cannot.
     world.allowed("for n in {10..60}; do eval \"exec $n</dev/null\" || exit 1; done").await;
     world.barred("for n in {10..90}; do eval \"exec $n</dev/null\" || exit 1; done").await;
-    // What has no line end is kept until its end.
+    // Without line ends, `tail` buffers all of its input.
     let kept = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
     world.allowed(&kept(40_000_000)).await;
     has_all(&world.barred(&kept(400_000_000)).await, &["the sandbox limits memory"]);
@@ -47,17 +47,18 @@ async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
     let world = world(SMALL).await;
     world.allowed("true").await;
     if weaknesses(&world).await.contains("processes is not limited") {
-        // It would not be stopped here before its time, and `doctor` says so.
+        // Here, the bomb would only stop at its time limit, as `doctor` reports.
         return;
     }
     let before = children(world.daemon.pid());
-    // Each that ends is followed by two, for as long as the command may run. Its text is an argument of every one.
+    // Each process that ends is followed by two, for as long as the command may run. The mark is an argument of every
+    // one.
     let bomb = format!("b() {{ b | b & }}; b; while :; do :; done # {}", world.daemon.pid());
     world.will_call(json!({"command": bomb, "timeout_s": 2}));
     let most = Cell::new(0);
     let look = async {
         until_true("it is everywhere", || named(&bomb) > 30).await;
-        // The daemon answers others meanwhile.
+        // The daemon serves other clients meanwhile.
         world.ok(["status"]).await;
         world.ok(["sessions", "list"]).await;
         until("it is over", || async {
@@ -72,7 +73,7 @@ async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
     let told = world.told();
     assert!(told.contains("fork: retry"), "{told}");
     assert_eq!((named(&bomb), children(world.daemon.pid())), (0, before), "none is left: {told}");
-    // The next command has its room again.
+    // The next command has its full limits again.
     world.allowed("for n in {1..50}; do true & done; wait").await;
     world.still_serves().await;
 }
@@ -81,7 +82,7 @@ async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
 async fn temporary_files_are_each_commands_own() {
     let world = world("").await;
     let mark = format!("agentd-own-{}", world.daemon.pid());
-    // What others have there, as all daemons of all tests have.
+    // Files of other programs, such as the daemons of other tests.
     let theirs = Path::new("/tmp").join(format!("{mark}-theirs"));
     fs::write(&theirs, "theirs").unwrap();
     let script = |command: &str| ("run_bash_command", json!({ "command": command.replace("MARK", &mark) }));
@@ -106,7 +107,8 @@ async fn temporary_files_are_each_commands_own() {
     }
     assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
     fs::remove_file(theirs).unwrap();
-    // Programs that ask where to put them get a folder of the session, and what of it lies below the real /tmp is there.
+    // Programs that ask for a temporary folder get one of the session, and its part below the real /tmp is visible
+    // there.
     assert!(told[3].contains("kept for the session") && told[4].contains("kept for the session"), "{told:?}");
     assert!(world.mount().starts_with("/tmp/"));
     world.allowed("echo kept > \"$PROJECT/kept\"").await;
@@ -120,7 +122,7 @@ async fn the_kernel_gives_no_new_rights_and_answers_no_dangerous_calls() {
         &world.allowed("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").await,
         &["NoNewPrivs:\t1", "Seccomp:\t2"],
     );
-    // By number, because no library offers all of them: ptrace, keyctl, bpf, userfaultfd, unshare, mount, io_uring_setup.
+    // By number, because no library has all of them: ptrace, keyctl, bpf, userfaultfd, unshare, mount, io_uring_setup.
     let numbers = match std::env::consts::ARCH {
         "x86_64" => [101, 250, 321, 323, 272, 165, 425],
         "aarch64" => [117, 219, 280, 282, 97, 40, 425],
@@ -135,7 +137,7 @@ async fn the_kernel_gives_no_new_rights_and_answers_no_dangerous_calls() {
             return;
         }
         let told = world.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
-        // Not permitted, or not there: 1 and 38.
+        // `EPERM` or `ENOSYS`: 1 and 38.
         let told = told.trim_end();
         assert!(told.ends_with("answered -1 1") || told.ends_with("answered -1 38"), "{number}: {told}");
     }

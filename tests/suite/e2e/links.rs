@@ -1,15 +1,15 @@
-//! Links in a project: no name of a link passes what the rules say of the file that it leads to.
+//! Links in a project: no link bypasses the rules for the file that it leads to.
 
 use super::*;
 
-/// The person's own rules: one file is never read and never written by a tool.
+/// The user's own rules: one file is never read or written by a tool.
 const RULES: &str = "tools:
   read_file:
     patterns: {high_risk: ['private\\.txt']}
     actions: {high_risk: deny}
 ";
 
-/// A project as one may come: with links to files that others run, to secrets, and to what is harmless.
+/// A project with links to files that other programs run, to secrets, and to harmless files.
 async fn with_links() -> World {
     let world = World::with_files(&[("config/hitl_rules.yaml", RULES)]).await;
     for (path, content) in [
@@ -46,8 +46,7 @@ impl World {
         fs::read_to_string(self.daemon.path().join("project").join(path)).unwrap()
     }
 
-    /// Lets the model make these calls, one a step, with nobody there to ask, and says what the tools told it and how
-    /// the turn ended.
+    /// Makes the model call these, one per step, without a user. Returns the tool results, and the result of the turn.
     async fn unattended(&self, calls: Vec<(&str, Value)>) -> (String, Value) {
         for (tool, arguments) in calls {
             self.model.reply(Reply::tool_call(tool, arguments));
@@ -59,13 +58,13 @@ impl World {
         (tool_texts(self.model.requests().last().unwrap()), result)
     }
 
-    /// A turn in which the model makes this call and a person is asked.
+    /// Runs a turn in which the model makes this call and the user is asked.
     async fn asks(&self, tool: &str, arguments: Value) -> (Running, Value) {
         self.model.reply(Reply::tool_call(tool, arguments)).reply(Reply::text("I see."));
         self.raises(&["Do it", "-C", &self.mount()]).await
     }
 
-    /// Approves, and says what the tool told the model then.
+    /// Approves the call, and returns its result.
     async fn approved(&self, running: Running, interrupt: &Value) -> String {
         self.ok(["answer", interrupt["id"].as_str().unwrap(), "approve"]).await;
         let output = running.output(Vec::new()).await;
@@ -111,7 +110,7 @@ async fn what_was_allowed_for_good_is_not_written_through_a_link() {
         ],
     );
     assert_eq!(result["denials"], json!([]), "a mistake of the model, and no refusal: {result:#}");
-    // Under its real name the rules judge what it is, and the grants do not reach that far.
+    // The rules judge the real name, and the grants do not cover that.
     let (told, result) = world
         .unattended(vec![
             write("/project/.envrc"),
@@ -155,14 +154,14 @@ async fn a_read_through_a_link_is_judged_by_both_names() {
 #[tokio::test]
 async fn a_link_that_is_swapped_while_a_person_is_asked_changes_nothing_of_what_they_approved() {
     let world = with_links().await;
-    // A read: what they were shown is what is read.
+    // A read: the file that was shown is the one that is read.
     let (running, interrupt) = world.asks("read_file", json!({"path": "/project/docs/settings.md"})).await;
     let shown = "/project/docs/settings.md leads to /project/.env through a link";
     assert_eq!(interrupt["preview"], shown, "{interrupt:#}");
     world.link("../private.txt", "docs/settings.md");
     let told = world.approved(running, &interrupt).await;
     assert!(told.contains("hunter2") && !told.contains("for nobody"), "{told}");
-    // A write: where a link has come in the way, nothing is written.
+    // A write: if a link has appeared, nothing is written.
     let (running, interrupt) = world.asks("write_file", write("/project/docs/plain.md").1).await;
     world.link("../.envrc", "docs/plain.md");
     let told = world.approved(running, &interrupt).await;
@@ -185,7 +184,7 @@ async fn explain_and_test_say_where_a_link_leads() {
     assert_eq!(said["explanation"]["leads_to"], "/project/private.txt", "{said:#}");
     assert_eq!(said["explanation"]["verdict"], "deny");
     world.ok(explain).await.shows(&["leads to /project/private.txt\n", "verdict  deny"]);
-    // Without a session nobody knows of what project it speaks.
+    // Without a session, the project is unknown.
     let said = world.json(["policy", "explain", "read_file", call]).await;
     holds(&said["explanation"], json!({"verdict": "allow", "leads_to": null}));
 
@@ -201,7 +200,7 @@ async fn the_audit_log_says_where_a_link_led_and_rules_are_tried_on_both_names()
     let world = with_links().await;
     let read = |path: &str| ("read_file", json!({ "path": path }));
     world.unattended(vec![read("/project/CLAUDE.md"), read("/project/docs/plain.md")]).await;
-    // What a link leads to now is not what was read.
+    // The current target of a link may differ from what was read.
     world.link("docs/plain.md", "CLAUDE.md");
 
     let records = world.json(["audit", "--tool", "read_file"]).await;
@@ -244,7 +243,7 @@ async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
     let denied = texts(&result["denials"], "tool");
     assert_eq!(denied, ["grep"], "the file that was named is asked about: {result:#}");
 
-    // What a kept rule lets be read is searched, too; what looks like a secret no rule lets be read.
+    // A file that a grant allows to read is searched too. A suspected secret cannot be allowed by any rule.
     let rules = RULES.replace("high_risk: deny", "high_risk: prompt").replace("high_risk", "medium_risk");
     world.write("config/hitl_rules.yaml", rules);
     world.ok(["reload"]).await;

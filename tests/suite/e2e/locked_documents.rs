@@ -1,13 +1,13 @@
-//! Documents that open with a password: it goes from a person to the reader, and nowhere else.
+//! Password-protected documents: the password goes from the user to the reader, and nowhere else.
 
 use super::{documents::fixture, *};
 
-/// A document that opens with the password `secret`.
+/// A document with the password `secret`.
 struct LockedFile {
     fixture: &'static str,
-    /// Its path behind `uploads/`, or that of a document in it.
+    /// Its path below `uploads/`, or that of a document inside it.
     path: &'static str,
-    /// Words of it, and others with the place where they are found.
+    /// Text of the document, and other text with the place where it is found.
     words: &'static str,
     found: (&'static str, &'static str),
 }
@@ -34,7 +34,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let file = fixture(name);
     let args = ["run", "What?", "--file", &file, "--on-interrupt", "wait", "--output", "stream-json"];
     let mut running = world.spawn_agentctl(args);
-    // The first answer is wrong, as the fixture's password is another word.
+    // The first answer is wrong, since the fixture has another password.
     for (password, again) in [("vermilion-0", ""), ("secret", "did not open it (try 2 of 3)")] {
         let (raised, _) = running.event("interrupt_raised").await;
         let interrupt = &raised["interrupt"];
@@ -51,7 +51,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let told = world.model.requests().iter().map(|request| request.messages().to_vec()).collect::<Vec<_>>();
     let told = format!("{told:?}");
     assert!(told.contains(words) && !told.contains("vermilion-0"), "{told}");
-    // The session knows it now.
+    // The session now knows the password.
     let (told, _) = world
         .call_all(
             vec![("search_file", json!({"path": path, "query": query})), ("search_documents", json!({"query": query}))],
@@ -62,13 +62,13 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     assert!(!told[1].contains("1. uploads/") && told[1].contains("password"), "{}", told[1]);
     world.agentctl(["docs", "show", &path]).await.exits(2).says(&["run this in a terminal"]);
     world.daemon.sigterm().await;
-    // Neither what was typed nor what the index would have of it is in the data folder.
+    // Neither the typed password nor the indexable text is in the data folder.
     assert!(!is_in(&world.daemon.data(), b"vermilion-0"), "a password was stored");
     assert!(!is_in(&world.daemon.data().join("index"), query.as_bytes()), "the text was indexed");
     assert!(!world.log().contains("vermilion-0"), "a password was logged");
 }
 
-/// Returns whether a file in a folder or below it holds these bytes.
+/// Returns true if a file in or below a folder contains these bytes.
 fn is_in(folder: &Path, bytes: &[u8]) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
     entries.flatten().any(|entry| match entry.file_type() {
@@ -87,7 +87,7 @@ async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     found.says(&[
         "uploads/aes.zip, uploads/password.xlsx need a password and were not searched; `agentctl docs show FILE`",
     ]);
-    // A password of OpenDocument is not asked for.
+    // Passwords of OpenDocument are not requested.
     let output = world.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
     output.says(&["opens with a password only", "save it without a password"]);
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/password.xlsx"]);
@@ -97,6 +97,6 @@ async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
         assert!(!shown.contains(typed), "{shown}");
     }
     terminal.ends();
-    // The names of an archive are open to all.
+    // The file names in an archive are not encrypted.
     world.ok(["docs", "show", "uploads/aes.zip"]).await.shows(&["papers/rules.odt (1 KB), opens with a password"]);
 }

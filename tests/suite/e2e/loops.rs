@@ -1,16 +1,16 @@
-//! Models that go in circles: noted, then ended with a reason of its own; what changes is no circle, and what did not change
-//! is not read twice.
+//! Models that repeat themselves: they are warned, then stopped with a specific reason. Changing calls do not count as
+//! a loop, and unchanged files are not read twice.
 
 use super::*;
 
-/// Calls by their number, from 0.
+/// Calls by index, from 0.
 type Circle = fn(usize) -> Reply;
 
 fn results(request: &Recorded) -> usize {
     request.messages().iter().filter(|message| message["role"] == "tool").count()
 }
 
-/// Goes on with these calls until nothing may be called any more.
+/// Repeats these calls until no tool can be called any more.
 fn circles(world: &World, circle: Circle) {
     world.model.respond_with(move |request| match request.text.contains("No tool can be called any more") {
         true => Reply::text("I went in circles."),
@@ -39,7 +39,7 @@ fn warnings(lines: &[Value], code: &str) -> usize {
     lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code).count()
 }
 
-/// A note whose lines are too many to be told again for nothing.
+/// A note that is too long to be sent again for nothing.
 fn note(world: &World) -> (String, String) {
     let content: String = (0..60).map(|n| format!("the line number {n} of the note\n")).collect();
     (world.write("notes.txt", &content).to_str().unwrap().to_owned(), content)
@@ -106,18 +106,18 @@ async fn an_unchanged_file_is_read_once_for_as_long_as_the_model_sees_it() {
     let request = world.model.requests().pop().unwrap();
     assert_eq!(shown(&request), 1, "{}", tool_texts(&request));
     assert!(tool_texts(&request).contains("unchanged since"), "{}", tool_texts(&request));
-    // It is known after a restart, too; other lines, and lines that changed, are shown.
+    // This is known after a restart too. Other lines and changed lines are shown.
     world.daemon.crash().await;
     world.model.reply(read());
     world.model.reply(Reply::tool_call("read_file", json!({"path": "uploads/notes.txt", "limit": 30})));
     world.model.reply(bash("echo more >> uploads/notes.txt")).reply(read());
-    // Back as it was, it is not as it was read last.
+    // It is restored, but differs from the last version that was read.
     world.model.reply(bash("sed -i '$d' uploads/notes.txt")).reply(read()).reply(Reply::text("Read."));
     run(&world, &["--session", &session], 0).await;
     let request = world.model.requests().pop().unwrap();
     assert_eq!(shown(&request), 4, "{}", tool_texts(&request));
     assert_eq!(tool_texts(&request).matches("unchanged since").count(), 2, "{}", tool_texts(&request));
-    // What was summed up is not above any more: all but the last ten messages.
+    // Compacted messages are gone from the context: all but the last ten.
     world.model.default_reply(Reply::text("A summary of what was done so far."));
     for _ in 0..6 {
         run(&world, &["--session", &session], 0).await;

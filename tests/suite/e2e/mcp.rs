@@ -1,15 +1,15 @@
-//! MCP servers: real ones, and such as do what none should.
+//! MCP servers: real ones, and fakes that misbehave.
 //!
-//! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
+//! - [`real`]: servers by other authors. [`life`]: start and end of servers. [`asking`]: their questions to the user.
 //!   [`sampling`]: their requests to a model.
-//! - [`offered`]: which of their tools are offered, found and allowed; [`loaded`]: those that stay because they were mentioned or
-//!   found; [`first_turn`]: those that nobody knows yet.
+//! - [`offered`]: which of their tools are offered, found and allowed; [`loaded`]: tools that stay loaded because they
+//!   were mentioned or found; [`first_turn`]: tools that are not known yet.
 //! - [`eras`]: servers of the protocol's newer era.
-//! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
-//! - [`commands`]: `agentctl mcp`. [`importing`]: servers of VS Code. [`conformance`]: the suite of the protocol.
-//! - [`variables`]: those that only clients have, and servers whose entry makes no sense.
-//! - [`session_servers`]: those that a client brings for one session.
-//! - [`serve`]: the daemon as such a server.
+//! - [`trust`]: ownership of names, secrets and answers. [`http`]: servers over HTTP, and [`login`] to them.
+//! - [`commands`]: `agentctl mcp`. [`importing`]: servers of VS Code. [`conformance`]: the protocol's test suite.
+//! - [`variables`]: variables that only clients have, and invalid entries.
+//! - [`session_servers`]: servers that a client configures for one session.
+//! - [`serve`]: the daemon as an MCP server.
 
 mod asking;
 mod commands;
@@ -31,7 +31,7 @@ mod variables;
 
 use super::*;
 
-/// Where the Makefile put the servers that others wrote.
+/// Path of an installed server by another author, where the Makefile puts it.
 pub(super) fn installed(path: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().find(|folder| folder.join("mcp-servers").is_dir());
@@ -40,7 +40,7 @@ pub(super) fn installed(path: &str) -> PathBuf {
     target.join("mcp-servers").join(path)
 }
 
-/// The fake server that does as it is told.
+/// Path of the scripted fake server.
 fn fake() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py")
 }
@@ -50,12 +50,12 @@ async fn world(servers: Value) -> World {
     World::prepared(|home| drop(home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string()))).await
 }
 
-/// The fake server, behaving like this.
+/// The fake server with this behaviour.
 fn behaving(how: &str) -> Value {
     json!({"command": "python3", "args": [fake(), how], "tools": {"act": {"always_available": true}}})
 }
 
-/// The most memory that a process has taken, in KiB.
+/// Peak memory of a process, in KiB.
 fn most_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -63,8 +63,7 @@ fn most_memory(pid: u32) -> u64 {
 }
 
 impl World {
-    /// The processes of its servers: all but the daemon, and but the one with which it finds out at its start what walls
-    /// there are for commands.
+    /// Processes of its servers: all except the daemon, and the one that probes the sandbox at its start.
     fn of_servers(&self) -> Vec<u32> {
         let is_of_walls = |pid: &u32| {
             let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -74,8 +73,8 @@ impl World {
         all.filter(|pid| *pid != self.daemon.pid() && !is_of_walls(pid)).collect()
     }
 
-    /// Stops all servers while the daemon goes on, and makes sure that nothing of them is left: no process, and no session
-    /// that waits for one.
+    /// Stops all servers while the daemon keeps running, and asserts that nothing is left: no process, and no waiting
+    /// session.
     async fn servers_are_gone(&self) {
         let listed = self.json(["mcp", "list"]).await;
         for server in listed.as_array().unwrap() {
@@ -83,25 +82,25 @@ impl World {
         }
         until_true("nothing of them is left", || self.of_servers().is_empty()).await;
         let sessions = self.json(["sessions", "list"]).await;
-        // What a crash has cut off can be continued, and waits for nothing.
+        // A turn that was interrupted by a crash can be continued, and waits for nothing.
         let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
         assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
     }
 
-    /// The same, and then ends the daemon.
+    /// Like [`servers_are_gone`](Self::servers_are_gone), and then ends the daemon.
     async fn all_are_gone(&self) {
         self.servers_are_gone().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
         until_true("nothing is left", || self.daemon.processes().is_empty()).await;
     }
 
-    /// Makes sure that the daemon serves the next request, and that nothing is left when it stops.
+    /// Asserts that the daemon serves the next request, and leaves nothing when it stops.
     async fn ends_well(&self) {
         self.still_serves().await;
         self.all_are_gone().await;
     }
 
-    /// Has the model call this tool in its first step, and end then.
+    /// Makes the model call this tool in its first step, and then end.
     fn model_calls(&self, tool: &'static str, arguments: Value) {
         self.model.respond_with(move |request| match tool_texts(request).is_empty() {
             true => Reply::tool_call(tool, arguments.clone()),
@@ -109,7 +108,7 @@ impl World {
         });
     }
 
-    /// What the model is told of one call of the fake server.
+    /// The result of one call of the fake server.
     async fn act(&self, text: &str) -> String {
         let call = ("mcp_fake_act", json!({"text": text}));
         let (mut told, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;

@@ -1,4 +1,4 @@
-//! Tools, skills and agents that an input names with `@`.
+//! Tools, skills and agents that an input mentions with `@`.
 
 use super::{Events as _, *};
 
@@ -14,7 +14,7 @@ async fn world() -> World {
     world
 }
 
-/// The last words of a request, where reminders are.
+/// The last message of a request, which contains reminders.
 fn tail(request: &Recorded) -> String {
     request.messages().last().unwrap()["content"].as_str().unwrap().to_owned()
 }
@@ -22,7 +22,7 @@ fn tail(request: &Recorded) -> String {
 #[tokio::test]
 async fn a_mentioned_tool_is_there_from_then_on() {
     let world = world().await;
-    // Reminders stand behind results.
+    // Reminders come after results.
     world.model.respond_with(|request| match tool_texts(request).is_empty() {
         false => Reply::text("done"),
         true => Reply::tool_call("web_search", json!({"query": "x"})),
@@ -58,7 +58,7 @@ async fn names_that_load_nothing_are_said_and_break_nothing() {
     assert!(output.stderr.contains("@read_url loads nothing") && output.stderr.contains("never"), "{}", output.stderr);
     assert_eq!(output.stderr.matches("nothing is called").count(), 1, "{}", output.stderr);
     assert!(!tail(&world.model.requests()[0]).contains("<system_reminder>"));
-    // What a script adds from elsewhere mentions nothing.
+    // Piped text contains no mentions.
     let piped = world.agentctl_with(["run", "What is this?"], "see @web_search and @taxx").await.exits(0);
     assert!(!piped.stderr.contains("@taxx"), "{}", piped.stderr);
     assert!(!tool_names(world.model.requests().last().unwrap()).contains(&"web_search".to_owned()));
@@ -95,6 +95,6 @@ async fn mentions_hold_for_all_of_a_turn_also_after_a_crash() {
     .await;
     assert!(last.body.to_string().contains("Do it with"), "{session}");
     assert!(tool_names(&last).contains(&"web_search".to_owned()), "{:?}", tool_names(&last));
-    // It was told before the crash, and stays there.
+    // It was sent before the crash, and remains in the context.
     assert_eq!(last.body.to_string().matches("read skills/tax/SKILL.md").count(), 1, "{}", last.body);
 }

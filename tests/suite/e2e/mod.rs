@@ -1,58 +1,61 @@
-//! End to end: real daemons, real clients, and a model server that says what it is told to.
+//! End to end: real daemons, real clients, and a scripted model server.
 //!
 //! - [`acp`]: editors, over the Agent Client Protocol.
-//! - [`run`]: one turn for scripts: its output and its exit codes. [`sessions`]: the listing commands.
-//! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn. [`random_kills`]: killed at random
-//!   while several clients are at work. [`rough`]: stopped, crowded, on a disk that takes nothing, and killed while many questions wait.
-//! - [`interrupts`]: approvals and questions that outlive everybody. [`grants`]: rules that people keep. [`readers`]: several
-//!   clients, and slow ones.
-//! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and nothing lost. [`documents`]: pages,
-//!   cited. [`changing_documents`]: found as they are now, and read once.
-//! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back. [`irreversible`]:
-//!   what cannot be.
-//! - [`files`]: what sessions see besides their own files. [`worktrees`]: several of them on one repository.
-//! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of what scripts read.
-//! - [`parts`]: what a client hands over with an input. [`client_tools`]: tools that it answers. [`watching`]: one stream over all
-//!   sessions.
+//! - [`run`]: one turn for scripts, with its output and exit codes. [`sessions`]: the listing commands.
+//! - [`life`]: start and end of a daemon. [`crash`]: killed at every stored event of a turn. [`random_kills`]: killed
+//!   at random while several clients are active. [`rough`]: stopped, overloaded, on a disk without write access, and
+//!   killed while many questions are pending.
+//! - [`interrupts`]: approvals and questions that outlive clients and daemons. [`grants`]: rules of users. [`readers`]:
+//!   several clients, and slow ones.
+//! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and no loss of data. [`documents`]:
+//!   pages, cited. [`changing_documents`]: found in their current state, and read once.
+//! - [`encodings`]: byte-exact edits. [`patches`]: all or nothing. [`undo`]: file changes of turns, reverted.
+//!   [`irreversible`]: changes that cannot be reverted.
+//! - [`files`]: shared and session files. [`worktrees`]: several worktrees of one repository.
+//! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of stream output.
+//! - [`parts`]: parts of an input from a client. [`client_tools`]: tools that a client answers. [`watching`]: one
+//!   stream over all sessions.
 //! - [`code`]: source code, found by meaning, name and structure.
-//! - [`forks`]: sessions that go on from a copy of another's history. [`travel`]: sessions that leave for another daemon, [`bug_reports`] with all
-//!   that a stranger needs to see what happened;
-//!   [`travel_hostile`]: forged ones.
-//! - [`projects`]: what projects bring along, used where the person trusts it.
+//! - [`forks`]: sessions that continue from a copy of another session's history. [`travel`]: sessions that move to
+//!   another daemon. [`bug_reports`]: sessions with everything needed to reproduce a problem. [`travel_hostile`]:
+//!   forged archives.
+//! - [`projects`]: parts that projects include, used if the user trusts them.
 //! - [`plugins`]: folders with parts of all kinds, added and removed as a whole.
-//! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
-//! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them. [`limits`]: how much
-//!   they can take, and what they can leave behind.
-//! - [`hostile`]: all commands and paths of the corpora that try to get where they may not.
-//! - [`audit`]: what was asked, decided and done.
-//! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`checks`]: those that cannot be made.
-//!   [`links`]: under every name of a file. [`unread`]: no tool tells of a file that may not be read.
-//! - [`retention`]: what nobody uses is removed, and the disk gets its room back. [`pruning`]: what a person removes together.
-//! - [`shown`]: all that a person decides on is before their eyes.
-//! - [`language_servers`]: errors that edits bring, told before the next step.
-//! - [`large`]: results that are longer than a window. [`inputs`]: what people pipe in that is.
-//! - [`learning`]: what servers refuse and cut, noticed, told and remembered. [`refusals`]: pictures, tools and single tools that a
-//!   server refuses, in whatever words. [`routes`]: what goes through a proxy, and what never does.
-//! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
-//! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
-//! - [`providers`]: servers that demand back what they sent, and what others cannot read. [`wires`]: those that bind thoughts to
-//!   all that stands before them, or encrypt them.
-//! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
-//! - [`extending`]: what the page for newcomers says, done word for word.
-//! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
-//! - [`usage`]: tokens and money of every call.
+//! - [`guides`]: instructions that users write for models. [`uploads`]: files that users attach.
+//! - [`sandbox`]: the reach, the environment and the leftovers of commands. [`limits`]: their resource limits and
+//!   temporary files.
+//! - [`hostile`]: all commands and paths of the hostile corpora.
+//! - [`audit`]: requests, decisions and results.
+//! - [`policy`]: rules: enforced, explained, tried, reloaded. [`checks`]: checks that fail. [`links`]: rules for every
+//!   name of a file. [`unread`]: no tool reveals a file that may not be read.
+//! - [`retention`]: unused data is removed, and disk space is freed. [`pruning`]: sessions that a user removes
+//!   together.
+//! - [`shown`]: everything that a user decides on is visible.
+//! - [`language_servers`]: errors introduced by edits, reported before the next step.
+//! - [`large`]: results that exceed a window. [`inputs`]: piped input that does.
+//! - [`learning`]: limits and quirks of servers, detected, reported and remembered. [`refusals`]: pictures, tools and
+//!   single tools that a server rejects, in any wording. [`routes`]: use of proxies.
+//! - [`context`]: a window that never overflows. [`requests`]: snapshots of what the model saw.
+//! - [`agents`]: selected, in charge of the session, and delegated to. [`subagents`]: sessions that do parts of the
+//!   work.
+//! - [`providers`]: servers that require their own data back, which others cannot read. [`wires`]: servers that bind
+//!   thinking to everything before it, or encrypt it.
+//! - [`mentions`]: tools, skills and agents mentioned in an input. [`skills`]: loaded on demand, checked, installed.
+//! - [`extending`]: the page for newcomers, followed literally.
+//! - [`readme`]: the commands and the picture of the first page. [`shell`]: shell variables that the daemon lacks.
+//! - [`usage`]: tokens and costs of every call.
 //! - [`trace`]: a turn as a tree, and as a page. [`telemetry`]: turns for a collector.
-//! - [`wire_traces`]: requests to models as they were on the wire.
+//! - [`wire_traces`]: requests to models as sent over the wire.
 //! - [`long_task`]: sixty steps whose requests only grow.
-//! - [`loops`]: models that go in circles.
-//! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
-//! - [`web`]: what may be asked of the web, and how pages are shown.
-//! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
-//! - [`chat`]: the conversation at a terminal. [`commands`]: its commands, and those that people write. [`typing`]: what is
-//!   typed while it works. [`together`]: two of them in one session. [`taking_back`]: what a cancel takes back. [`ending`]: clients that are told to
-//!   end, or die. [`embedded`]: the built-in model with nothing configured.
+//! - [`loops`]: models that repeat themselves.
+//! - [`tiers`]: the tools that a turn offers, and that no others can be called.
+//! - [`web`]: permitted requests to the web, and the display of pages.
+//! - [`mcp`]: tools of MCP servers, real ones and misbehaving fakes.
+//! - [`chat`]: the chat at a terminal. [`commands`]: its commands, and custom ones. [`typing`]: input while it is busy.
+//!   [`together`]: two chats in one session. [`taking_back`]: input withdrawn by a cancellation. [`ending`]: clients
+//!   that are asked to end, or die. [`embedded`]: the built-in model without configuration.
 //!
-//! What is imported here is what nearly every file needs: they take it with `use super::*`.
+//! The imports here are those that nearly every file needs: they import them with `use super::*`.
 
 mod acp;
 mod added_folders;
@@ -193,14 +196,14 @@ use self::terminal::{Terminal, says};
 /// A tool and its arguments.
 type Call = (&'static str, Value);
 
-/// A daemon and its model.
+/// A daemon and its model server.
 struct World {
     model: ModelServer,
     daemon: TempDaemon,
 }
 
-/// Starts a daemon for which this folder of its home is a small disk of its own. Where nobody but the administrator may
-/// mount anything, there is none, and the test has nothing to show.
+/// Command to start a daemon with this folder of its home on a small separate disk. `None` if mounting is not
+/// permitted; the test is skipped then.
 fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<Command> {
     let how = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
     let place = home.path().join(folder);
@@ -230,65 +233,65 @@ impl World {
         Self::prepared(|_| ()).await
     }
 
-    /// With a model that says this wherever nothing else is scripted.
+    /// Starts with a model whose default reply is this text.
     async fn saying(words: &str) -> Self {
         let world = Self::start().await;
         world.model.default_reply(Reply::text(words));
         world
     }
 
-    /// With this in `agentd.yaml`.
+    /// Starts with this content of `agentd.yaml`.
     async fn configured(agentd_yaml: &str) -> Self {
         Self::with_files(&[("config/agentd.yaml", agentd_yaml)]).await
     }
 
-    /// With these files below its home.
+    /// Starts with these files below its home.
     async fn with_files(files: &[(&str, &str)]) -> Self {
         let write = |home: &mut TempHome| files.iter().for_each(|(path, content)| drop(home.write(path, content)));
         Self::prepared(write).await
     }
 
-    /// In a home that is prepared like this.
+    /// Starts in a home that is prepared by this function.
     async fn prepared(prepare: impl FnOnce(&mut TempHome)) -> Self {
         let (model, mut home) = TempHome::with_server().await;
         prepare(&mut home);
         Self { daemon: TempDaemon::start_in(home).await, model }
     }
 
-    /// The questions that wait for a person.
+    /// All questions that are pending.
     async fn questions(&self) -> Vec<Value> {
         self.json(["interrupts"]).await.as_array().unwrap().clone()
     }
 
-    /// The one that waits first, once there is one.
+    /// Waits for a question, and returns the oldest.
     async fn first_question(&self) -> Value {
         until("the question", || async { self.questions().await.into_iter().next() }).await
     }
 
-    /// The same, where no other does.
+    /// Like [`first_question`](Self::first_question), and asserts that it is the only one.
     async fn asked(&self) -> Value {
         let asked = self.first_question().await;
         assert_eq!(self.questions().await, std::slice::from_ref(&asked));
         asked
     }
 
-    /// The project's folder, to be changed, as `-C` takes it.
+    /// The project folder in writable mode, as an argument of `-C`.
     fn mount(&self) -> String {
         format!("{}:rw", self.daemon.path().join("project").display())
     }
 
-    /// The id of the session that was used last.
+    /// ID of the most recently used session.
     async fn last_session(&self) -> String {
         let sessions = self.json(["sessions", "list"]).await;
         sessions[0]["id"].as_str().unwrap().to_owned()
     }
 
-    /// Number of clients that have begun to follow a session, where the level of the log is `debug`.
+    /// Number of clients that have started to follow a session. Requires the log level `debug`.
     fn followers(&self) -> usize {
         self.daemon.log().matches("a client follows a session").count()
     }
 
-    /// Has the model answer with this, and say that it is over where a tool has answered last.
+    /// Makes the model reply with this, and end the turn after a tool result.
     fn will(&self, reply: Reply) {
         self.model.respond_with(move |request| match request.last_role() {
             "tool" => Reply::text("over"),
@@ -296,7 +299,7 @@ impl World {
         });
     }
 
-    /// Has the model delegate this once, and its subagent make one call.
+    /// Makes the model delegate this once, and its subagent make one call.
     fn delegates(&self, task: Value, call: Reply) {
         self.model.respond_with(move |request| match (is_subagent(request), request.last_role()) {
             (false, "tool") => Reply::text("All is done."),
@@ -314,10 +317,10 @@ impl World {
         Client::connect(&self.daemon.socket()).await.unwrap()
     }
 
-    /// One turn in which the model asks for all these calls, as many at once as one step runs. Says what it was told of
-    /// each of them, in their order. Arguments that are a string are sent as they are.
+    /// Runs one turn in which the model makes all of these calls, in batches that one step can run. Returns the results
+    /// in order. String arguments are sent unchanged.
     async fn call_all(&self, calls: Vec<Call>, args: &[&str]) -> (Vec<String>, Output) {
-        // More calls of one answer are not run, and longer arguments are not read.
+        // Further calls of one response are not run, and longer arguments are not read.
         const AT_ONCE: usize = 64;
         const BYTES_AT_ONCE: usize = 512 << 10;
         let (count, calls) = (calls.len(), Arc::new(calls));
@@ -337,14 +340,14 @@ impl World {
         (told, output)
     }
 
-    /// The same where there is a folder to work on and everything that can be allowed is allowed.
+    /// Like [`call_all`](Self::call_all), with a project folder and every permission.
     async fn call_all_in_project(&self, calls: Vec<Call>) -> Vec<String> {
         let (told, output) = self.call_all(calls, &["-C", &self.mount(), "--on-interrupt", "approve"]).await;
         output.exits(0);
         told
     }
 
-    /// Makes sure that the daemon serves the next request as if nothing had happened.
+    /// Asserts that the daemon serves the next request normally.
     #[track_caller]
     fn still_serves(&self) -> impl Future<Output = ()> + '_ {
         let caller = std::panic::Location::caller();
@@ -355,14 +358,14 @@ impl World {
         }
     }
 
-    /// With this folder of its home on a small disk. None where nobody may mount one.
+    /// Starts with this folder of its home on a small disk. `None` if mounting is not permitted.
     async fn on_disk(folder: &str, size: &str) -> Option<Self> {
         let (model, home) = TempHome::with_server().await;
         let command = on_small_disk(&home, folder, size)?;
         Some(Self { daemon: TempDaemon::start_with(home, command).await, model })
     }
 
-    /// A run whose questions are answered elsewhere, and the first that it raises.
+    /// Starts a run whose questions are answered elsewhere. Returns it with its first question.
     async fn raises(&self, args: &[&str]) -> (Running, Value) {
         let waits = ["--on-interrupt", "wait", "--output", "stream-json"];
         let mut running = self.daemon.spawn_agentctl(["run"].iter().chain(args).chain(&waits));
@@ -395,11 +398,11 @@ fn trusting(project: &Path) -> SessionChoice {
     })
 }
 
-/// Streams of events, whatever they belong to.
+/// A stream of events, of any kind.
 trait Events {
     async fn event(&mut self) -> Option<Event>;
 
-    /// The stored events up to and with the one that fits.
+    /// The stored events up to and including the first matching one.
     async fn stored_until(&mut self, fits: impl Fn(&EventKind) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.event().await {
@@ -433,8 +436,8 @@ impl Events for TurnStream {
     }
 }
 
-/// Answers with the first reply whose words the model has not yet been told by a tool, as a model would that works
-/// through a list: a crash or a restart in between changes nothing.
+/// Makes the model give the first reply whose texts are not yet in a tool result, as if it worked through a list. A
+/// crash or restart in between makes no difference.
 fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply)>, last: Reply) {
     let steps = Arc::new(steps);
     model.respond_with(move |request| {
@@ -444,29 +447,29 @@ fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply
     });
 }
 
-/// What tools have told the model so far.
+/// Concatenated tool results in a request.
 fn tool_texts(request: &Recorded) -> String {
     let texts = request.messages().iter().filter(|message| message["role"] == "tool");
     texts.filter_map(|message| message["content"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A call that is no repetition of the last ones.
+/// A call that differs from the previous ones.
 fn another_call(request: &Recorded) -> Reply {
     let called = request.messages().iter().filter(|message| message["role"] == "tool").count();
     let zone = ["UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York"][called % 4];
     Reply::tool_call("now", json!({ "timezone": zone }))
 }
 
-/// What a person says who wants many calls.
+/// Input that starts the calls of [`World::call_all`].
 const ALL_OF_IT: &str = "Do all of it.";
 
-/// What the model was told of each call since the person said so, in the order of the calls.
+/// Results of all calls since that input, in the order of the calls.
 fn told_of_each(request: &Recorded) -> Vec<String> {
     let messages = request.messages();
     let said = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(ALL_OF_IT));
     let begin = messages.iter().rposition(|message| message["role"] == "user" && said(message)).unwrap();
     let turn = || messages[begin..].iter();
-    // Those that only look run at once, and end in any order.
+    // Read-only calls run concurrently, and end in any order.
     let results = turn().filter(|message| message["role"] == "tool");
     let results: HashMap<&str, &str> =
         results.filter_map(|result| Some((result["tool_call_id"].as_str()?, result["content"].as_str()?))).collect();
@@ -474,25 +477,25 @@ fn told_of_each(request: &Recorded) -> Vec<String> {
     calls.filter_map(|call| results.get(call["id"].as_str()?).map(|text| (*text).to_owned())).collect()
 }
 
-/// Returns whether a subagent asks the model.
+/// Returns true if the request comes from a subagent.
 fn is_subagent(request: &Recorded) -> bool {
     request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent"))
 }
 
-/// The warnings of a run with `--output stream-json` that have this code.
+/// Warnings with this code, of a run with `--output stream-json`.
 fn warnings(output: &Output, code: &str) -> Vec<String> {
     let lines = output.json_lines();
     let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
     said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
 }
 
-/// The verdicts of calls under the rules of now and under those that are tried.
+/// Verdicts of calls under the current rules and under the tried ones.
 fn verdicts(said: &Value) -> Vec<(&str, &str)> {
     let calls = said["calls"].as_array().unwrap().iter();
     calls.map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap())).collect()
 }
 
-/// All of these words are in the text.
+/// Asserts that all of these texts are contained.
 #[track_caller]
 fn has_all(text: &str, words: &[&str]) {
     for words in words {
@@ -500,13 +503,13 @@ fn has_all(text: &str, words: &[&str]) {
     }
 }
 
-/// The texts that the objects of a list have under this key.
+/// The texts under this key in a list of objects.
 #[track_caller]
 fn texts<'v>(list: &'v Value, key: &str) -> Vec<&'v str> {
     list.as_array().unwrap().iter().map(|entry| entry[key].as_str().unwrap()).collect()
 }
 
-/// An object has these values under these keys.
+/// Asserts that an object has these values.
 #[track_caller]
 fn holds(found: &Value, expected: Value) {
     for (key, value) in expected.as_object().unwrap() {
@@ -514,7 +517,7 @@ fn holds(found: &Value, expected: Value) {
     }
 }
 
-/// None of these words are in the text.
+/// Asserts that none of these texts are contained.
 #[track_caller]
 fn has_none(text: &str, words: &[&str]) {
     for words in words {
@@ -522,7 +525,7 @@ fn has_none(text: &str, words: &[&str]) {
     }
 }
 
-/// The names of the tools that a request shows, in their order.
+/// Names of the tools that a request offers, in order.
 fn tool_names(request: &Recorded) -> Vec<String> {
     let tools = request.body["tools"].as_array().into_iter().flatten();
     tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()

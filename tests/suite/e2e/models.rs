@@ -1,11 +1,11 @@
-//! Models that a server has: listed, chosen, kept; and their windows, which nobody configured.
+//! Models of a server: listed, selected, stored; and their context windows, without configuration.
 
 use super::*;
 
 /// An arrow key, as a terminal sends it.
 const DOWN: &str = "\u{1b}[B";
 
-/// A daemon whose server has three models, the first of which it asks where nobody chose.
+/// A daemon whose server has three models. The first one is the default.
 async fn world() -> World {
     let model = ModelServer::start().await;
     model.lists([
@@ -57,7 +57,7 @@ async fn models_and_windows_are_told_with_where_they_come_from() {
 async fn what_is_piped_fills_the_window_that_the_server_tells() {
     let world = world().await;
     world.model.default_reply(Reply::text("Read."));
-    // Too much for the window that is assumed where nobody tells one.
+    // Too much for the window that is assumed if it is unknown.
     let long: String = (0..3500).map(|n| format!("line {n} of the change that is piped in\n")).collect();
     let output = world.agentctl_with(["run", "Review this"], long.as_bytes()).await.exits(0);
     assert!(!output.stderr.contains("stored as"), "{}", output.stderr);
@@ -86,7 +86,7 @@ async fn a_model_is_chosen_in_scripts_and_kept() {
     world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["could mean several models"]);
     assert_eq!(asked(&world).len(), 4, "nothing was begun");
 
-    // A script lists them, each in a line.
+    // A script lists them, one per line.
     let listed = world.agentctl_with(["chat"], b"/model\n/model second\n/model\n").await.exits(0);
     let marked: Vec<&str> = listed.stdout.lines().filter(|line| line.starts_with('›')).collect();
     let names: Vec<&str> = marked.iter().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
@@ -106,10 +106,10 @@ async fn a_server_that_lists_nothing_leaves_the_slots() {
 async fn a_model_is_chosen_from_a_list() {
     let world = world().await;
     world.model.default_reply(Reply::text("Here I am."));
-    // The first look-up may take longer than a greeting waits for it.
+    // The first lookup may take longer than a greeting waits for it.
     world.ok(["models", "--available"]).await;
     let mut terminal = Terminal::open(&world.daemon, &["-C", "none"]);
-    // Which it is, and no word for a model without a name.
+    // It names the model, and has no placeholder for an unnamed one.
     let greeting = terminal.prompt();
     assert!(greeting.contains("first") && !greeting.contains("default"), "{greeting:?}");
     terminal.says_for("/model", "Models (type to search");
@@ -119,7 +119,7 @@ async fn a_model_is_chosen_from_a_list() {
     terminal.presses_last("\r", "model: lab/second-large");
     terminal.hears("Who are you?", "Here I am.");
     terminal.hears("/current", "model     lab/second-large (slot base)");
-    // The mark stands at the current one; Esc leaves it.
+    // The marker is at the current one; Esc leaves it.
     terminal.says("/model");
     // `› `, as bytes.
     terminal.answers("\u{e2}\u{80}\u{ba} lab/second-large  current", DOWN);

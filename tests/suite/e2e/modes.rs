@@ -1,4 +1,4 @@
-//! The modes of a session at a terminal and for scripts: what runs unasked, and that it is told.
+//! The modes of a session at a terminal and for scripts: which calls run unasked, and that this is reported.
 
 use super::*;
 
@@ -14,14 +14,14 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.sees_last("\u{1b}]2;agentd");
-    // Keys that come together are all taken, and the line stays.
+    // Several keys at once are all handled, and the line is unchanged.
     terminal.presses(&format!("wri{SHIFT_TAB}te"));
     terminal.sees_all(&["accept-edits", "write"]);
     world.model.reply(writes("outputs/a.txt")).reply(says("It stands there."));
     terminal.presses_last("\r", "It stands there.");
     assert_eq!(world.model.requests()[0].last_user(), "write");
 
-    // While a turn runs, the key holds for its next call.
+    // While a turn runs, the key affects its next call.
     world.model.reply(
         Reply::deltas(["One.\n\n", "Two."])
             .delay_ms(700)
@@ -37,7 +37,7 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
     terminal.hears("/mode ask", "mode: ask");
     world.model.reply(writes("outputs/c.txt"));
     terminal.says_for("once more", "wants to use write_file");
-    // Whoever is asked is called.
+    // A question rings the terminal bell.
     terminal.control('c');
     terminal.prompt();
     terminal.leaves();

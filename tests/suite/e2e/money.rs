@@ -1,4 +1,4 @@
-//! Money of whole sessions, beside what their servers have counted: of each request, whatever came of it.
+//! Costs of whole sessions, compared with the servers' own figures for each request, whatever its outcome.
 
 use std::sync::Mutex;
 
@@ -6,14 +6,13 @@ use agentd_testkit::proxy::{ProxyMood, TestProxy};
 
 use super::*;
 
-/// Prices of a token in millionths of a dollar, as whole numbers: input, out of the cache, into it, into it for an hour,
-/// answer.
+/// Prices per token in micro-dollars: input, cache read, cache write, cache write for an hour, output.
 const USUAL: [u64; 5] = [10, 1, 12, 25, 50];
-/// The same of requests above the border.
+/// Prices for requests above the threshold.
 const LONG: [u64; 5] = [20, 2, 24, 50, 75];
 const BORDER: u64 = 200_000;
 
-/// Counts of one request, as its server has them.
+/// Token counts of one request, as its server reports them.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     fresh: u64,
@@ -34,7 +33,7 @@ impl Counts {
         tokens.iter().zip(prices).map(|(tokens, price)| tokens * price).sum()
     }
 
-    /// The counts in the names of Messages, or in those of chat completions, which Responses is rendered from.
+    /// The counts with the names of Messages, or of chat completions, from which Responses is rendered.
     fn usage(self, wire: &str) -> Value {
         let Self { fresh, cached, written, hour, answer } = self;
         if wire == "anthropic" {
@@ -51,7 +50,7 @@ impl Counts {
     }
 }
 
-/// Everything that a server has charged, and the kinds of requests among it.
+/// Everything that a server has charged, and the kinds of requests.
 #[derive(Debug, Default)]
 struct Bill {
     money: u64,
@@ -72,7 +71,7 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
     } else if text.contains("Have it done") && !has_kind("call") {
         ("call", Reply::tool_call("delegate_task", json!({"task": "Look at each thing"})))
     } else if text.contains("Break off") && !has_kind("broken") {
-        // Over Responses a count comes with a failure; over the others it is there, and then the stream ends.
+        // Over Responses, a failure includes the counts. Over the others, they come before the stream ends.
         let end = if wire == "responses" { "failed" } else { "" };
         ("broken", Reply::text("Half an answer").finish(end).without_done())
     } else if text.contains("A long one") && !has_kind("long") {
@@ -80,9 +79,9 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
     } else {
         ("plain", Reply::text("Done."))
     };
-    // More than any guess: no server looks as if it had cut a request.
+    // More than any estimate, so that no server seems to have truncated a request.
     let fresh = if kind == "long" { BORDER } else { 30_000 + 70 * number };
-    // Only Messages has counts of an hour, and what it counts at the beginning has one token of the answer.
+    // Only Messages counts cache writes for an hour, and its initial count includes one output token.
     let hour = if wire == "anthropic" { 30 + number } else { 0 };
     let answer = if wire == "anthropic" && kind == "broken" { 1 } else { 20 + number };
     let counts = Counts { fresh, cached: 300 + number, written: 200 + number, hour, answer };
@@ -219,12 +218,13 @@ async fn openrouter_is_sent_marks_for_claude_and_its_charge_is_the_money() {
         messages.filter(|(_, message)| is_marked(message)).map(|(at, _)| at).collect()
     };
     assert_eq!((marked(&requests[0]), requests[0].body["usage"]["include"] == true), (vec![0, 1], true));
-    // The second one has the marks of the first, and one behind the result.
+    // The second one has the markers of the first, and one after the result.
     assert_eq!(marked(&requests[1]), [0, 1, 3], "{:#}", requests[1].body);
     assert_eq!(requests[1].last_role(), "tool");
     daemon.ok(["models", "show", "base"]).await.shows(&["in $3, cached $0.3, out $15", "its server"]);
 
-    // No mark for other models, and neither marks nor the question for other servers, whose word for money is not taken.
+    // No markers for other models, and neither markers nor the request for costs for other servers, whose costs are not
+    // trusted.
     for (slot, asks, cost) in [("code", true, Some(12_346)), ("chat", false, Some(26_730 + 300))] {
         model.reply(Reply::text("Done.").with_usage(
             UsagePlace::LastChunk,

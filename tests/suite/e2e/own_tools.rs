@@ -1,4 +1,4 @@
-//! The tools of the conversation itself, through the real daemon: what a person's rules say of them holds.
+//! Tools for the conversation itself, through the real daemon: the user's rules apply to them.
 
 use super::*;
 

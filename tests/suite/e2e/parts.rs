@@ -1,4 +1,4 @@
-//! Parts that a client hands over with an input, through the real daemon: pictures, files and selections.
+//! Parts that a client adds to an input, through the real daemon: pictures, files and selections.
 
 use agentd_core::{
     error::ErrorKind,
@@ -11,10 +11,10 @@ use agentd_proto::{
 
 use super::{Events as _, *};
 
-/// 40 × 20 pixels.
+/// A picture of 40 × 20 pixels.
 pub(super) const RED: &[u8] = include_bytes!("fixtures/red.png");
 
-/// A daemon whose slot `vision` has a model of its own.
+/// A daemon with a separate model in the slot `vision`.
 pub(super) async fn with_eyes() -> World {
     World::prepared(|home| home.set("MODEL_MULTIMODAL_ID", "eyes")).await
 }
@@ -57,7 +57,7 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
     let told = request.body["messages"].to_string();
     assert_eq!(told.matches("data:image/png;base64,").count(), 1);
     assert!(told.contains("[Selection: src/main.rs, lines 10 to 12]") && told.contains("the needle is blue"), "{told}");
-    // It stands among the items, and outlives the daemon.
+    // It is stored in an item, and survives the daemon.
     world.daemon.crash().await;
     world.ok(["run", "Sure?", "--session", &session]).await;
     let before = request.messages();
@@ -85,7 +85,7 @@ async fn a_start_that_is_refused_late_leaves_no_files() {
     let names: Vec<_> = uploads.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["notes.txt"], "the first one's, which was taken");
     assert_eq!(world.read(&format!("data/workspace/{session}/uploads/notes.txt")), "first");
-    // The next turn is told of nothing that was refused.
+    // The next turn has nothing of what was rejected.
     client.turn(turn(existing(), "And now?")).await.unwrap().to_the_end().await;
     let told = world.model.requests().pop().unwrap().body["messages"].to_string();
     assert!(told.contains("first") && !told.contains("second") && !told.contains("picture.png"), "{told}");
@@ -106,7 +106,7 @@ async fn parts_that_make_no_sense_are_refused_with_a_hint() {
     check(vec![file("a", vec![7; (8 << 20) + 1])], "at most 8 MiB").await;
     check(vec![selection("a.rs", Some((0, 2)), "x")], "which are none").await;
     check(vec![selection("a.rs", None, &"x".repeat(70_000))], "at most 64 KiB").await;
-    // One of a kind that is not known here is not left out in silence.
+    // An unknown kind is not skipped silently.
     let start = v1::turn_request::Start {
         text: Some("Hi".to_owned()),
         parts: vec![v1::InputPart { part: None }],
@@ -115,7 +115,7 @@ async fn parts_that_make_no_sense_are_refused_with_a_hint() {
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };
     let refused = super::bad_input::frames(&world, vec![frame]).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
-    // Words in parts are the input.
+    // Text in parts is the input.
     let words = |text: &str| v1::InputPart { part: Some(input_part::Part::Text(text.to_owned())) };
     let start = v1::turn_request::Start { parts: vec![words("one"), words("two")], ..Default::default() };
     let frame = v1::TurnRequest { command: Some(v1::turn_request::Command::Start(start)) };

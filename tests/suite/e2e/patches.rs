@@ -1,4 +1,4 @@
-//! Patches of real turns: both forms, all or nothing, and answer for the model of one that does not fit.
+//! Patches in real turns: both forms, all or nothing, and a helpful error for the model if one does not fit.
 
 use super::*;
 
@@ -71,7 +71,7 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
     let fits = "--- a/project/list.txt\n+++ b/project/list.txt\n@@ -3,2 +3,2 @@\n three\n-four\n+4\n";
     let code = "--- a/project/src/code.rs\n+++ b/project/src/code.rs\n";
     let made = "*** Add File: /project/made.txt\n+made\n*** Delete File: /project/gone.txt\n";
-    // The file before it fits, its own first hunk fits, and nothing of all that is done.
+    // The previous file and the first hunk fit, but none of it is applied.
     let cases = [
         (
             patch(format!(
@@ -106,7 +106,7 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
         ),
         (begin_patch(&format!("{made}*** Delete File: /project/none.txt\n")), vec!["/project/none.txt is not there"]),
         (begin_patch(&format!("{made}*** Add File: /project/list.txt\n+x\n")), vec!["which is there already"]),
-        // The file that it makes first is in the way of the folder that it needs then: found out only while it writes.
+        // The new file is in the way of a folder that the patch needs, which is only discovered while writing.
         (
             begin_patch(&format!("{made}*** Add File: /project/made.txt/deep.txt\n+x\n")),
             vec!["1 file changed before it had their content given back"],
@@ -128,17 +128,17 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
 async fn white_space_may_differ_and_nothing_else() {
     let world = World::start().await;
     let old = "alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nend";
-    // What a model wrote of that file, with one line exchanged, and what the file is then: nothing, if it is refused.
+    // A model's version of that file with one line changed, and the expected content: `None` if it is rejected.
     let cases: [(&str, Option<&str>); 15] = [
-        // As it stands.
+        // Unchanged white space.
         (" alpha  \n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
-        // White space at line ends and in front, in lines that stay and in the one that goes.
+        // Different white space at line ends and starts, in kept lines and in the removed one.
         (" alpha\n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
         (" alpha\n-\tbeta one  \n+\tBETA\n Gamma(1, 2) \n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
         (" alpha\n-    beta one\n+    BETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
         ("-Gamma(1, 2)\n+Gamma(3)\n \t\n \"delta\"\n", Some("alpha  \n\tbeta one\nGamma(3)\n\n\"delta\"\nend")),
         (" \"delta\"\n-end\n+END\n", Some("alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nEND")),
-        // Anything else.
+        // Any other difference.
         (" alpha\n-\tbeta two\n+\tBETA\n", None),
         (" alpha\n-\tbeta One\n+\tBETA\n", None),
         (" alpha\n-\tbetaone\n+\tBETA\n", None),

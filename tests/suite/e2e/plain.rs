@@ -1,11 +1,11 @@
-//! A terminal that obeys nothing: all words are there, and no escape is sent.
+//! A terminal without support for escapes: all text is shown, and no escape is sent.
 
 use super::*;
 
-/// The bytes of `› `, which are not taken for UTF-8 here.
+/// The bytes of `› `. The terminal library does not decode non-ASCII characters.
 const PROMPT: &str = "\u{e2}\u{80}\u{ba} ";
 
-/// A terminal, with all that was sent to it until now.
+/// A terminal, with all output so far.
 struct Plain(Terminal, String);
 
 impl Plain {
@@ -17,7 +17,7 @@ impl Plain {
         }
     }
 
-    /// Says a line, which the terminal shows by itself, and sees what comes of it.
+    /// Enters a line, which the terminal echoes, and waits for the output.
     #[track_caller]
     fn says(&mut self, line: &str, all: &[&str]) {
         self.0.presses(&format!("{line}\r"));
@@ -39,16 +39,16 @@ async fn a_conversation_without_a_single_escape() {
         };
         world.model.reply(write("outputs/a.txt")).reply(Reply::deltas(["# Done\n\n", "It is written."]));
         plain.says("Write it", &["I will **write** it.", "Now.", "brand new", "y yes, once"]);
-        // A line of words is no answer, whatever it begins with.
+        // A line of text is not an answer, whatever it begins with.
         plain.says("no, wait", &["no answer: it is said to the turn", "y yes, once"]);
         plain.says("y", &["approved", "write_file outputs/a.txt", "# Done", "It is written.", PROMPT]);
         assert!(world.model.requests().last().unwrap().body.to_string().contains("no, wait"));
 
-        // A refusal with its reason, which is a line, too.
+        // A rejection with its reason, which is also a line.
         world.model.reply(write("outputs/b.txt")).reply(Reply::deltas(["As you like."]));
         plain.says("Another", &["y yes, once"]);
         plain.says("no", &["reason"]);
-        // What the model is told to do instead is not for people.
+        // The instruction for the model is not shown.
         plain.says("not that file", &["rejected", "refused: not that file \u{c2}\u{b7}", "As you like.", PROMPT]);
         plain.says("/resume", &["  1  ", "number, or words to search"]);
         plain.0.presses("\r");

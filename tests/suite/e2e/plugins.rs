@@ -1,11 +1,11 @@
-//! Plugins: added with consent, used at once, bound to their files, and removed with all that they brought.
+//! Plugins: added with consent, used at once, bound to their files, and removed completely.
 
 use super::*;
 
 const TAX: &str = "---\nname: tax\ndescription: Works out taxes\n---\nRun sh skills/tax/scripts/sum.sh.\n";
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
 
-/// A plugin with one of each.
+/// A plugin with one part of each kind.
 fn kit(home: &TempHome, version: &str) -> String {
     let server = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py")).unwrap();
     home.write("kit/servers/fake.py", server);
@@ -30,7 +30,7 @@ async fn listed(world: &World) -> Vec<Value> {
     plugin(world, &["list", "--json"]).await.exits(0).json().as_array().unwrap().clone()
 }
 
-/// Folders in the daemon's place for plugins.
+/// Folders where the daemon stores plugins.
 fn copies(world: &World) -> Vec<String> {
     let entries = fs::read_dir(world.data().join("plugins")).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -42,7 +42,7 @@ fn last_request(world: &World) -> String {
     world.model.requests().last().unwrap().body.to_string()
 }
 
-/// Waits until the fake server has said which tools it has.
+/// Waits until the fake server's tools are known.
 async fn server_is_known(world: &World) {
     until("the tools of the plugin's server are known", || async {
         let servers = world.json(["mcp", "list"]).await;
@@ -51,7 +51,7 @@ async fn server_is_known(world: &World) {
     .await;
 }
 
-/// Uses each part that models can use, and checks what comes of it.
+/// Uses each part that models can use, and checks the result.
 async fn all_is_used(world: &World) {
     server_is_known(world).await;
     let calls = vec![
@@ -91,7 +91,7 @@ async fn audited(world: &World) -> Vec<String> {
 async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
     let mut world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
-    // Nobody is there to agree.
+    // There is no terminal to give consent.
     let refused = plugin(&world, &["add", &folder]).await.exits(2);
     refused.says(&[
         "python3 ${PLUGIN_ROOT}/servers/fake.py plain",
@@ -144,7 +144,7 @@ async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
     let server = world.data().join("plugins").join(copy).join("servers/fake.py");
     let text = fs::read_to_string(&server).unwrap();
     fs::write(&server, format!("{text}\n# edited\n")).unwrap();
-    // Before anybody has looked at the list, too.
+    // Even before the list was checked.
     world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["are not those that you agreed to"]);
     plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
     no_part_is_told(&world).await;
@@ -278,7 +278,7 @@ async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
         ],
     );
     all_is_used(&world).await;
-    // Its own word on what is harmless counts for nothing.
+    // Its own rating of harmless tools is ignored.
     let (told, _) =
         world.call_all(vec![("mcp_allowed_act", json!({"text": "now"}))], &["--on-interrupt", "deny"]).await;
     assert!(told[0].contains("E_DENIED"), "{told:?}");
@@ -312,7 +312,7 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
     assert_eq!(hidden["usable"], false, "{hidden}");
     assert!(hidden["problems"].to_string().contains("has this name already"), "{hidden}");
 
-    // Of two plugins, the one that was added first has the name.
+    // If two plugins use a name, the one that was added first has it.
     let other = world.path().join("apple").display().to_string();
     world.write("apple/plugin.json", json!({"name": "apple"}).to_string());
     world.write("apple/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the first\n---\nx\n");
@@ -393,7 +393,7 @@ async fn a_plugin_of_a_repository_is_fetched_with_git() {
     plugin(&world, &["add", "file:///no/such/place", "--yes"]).await.exits(2).says(&["could not fetch"]);
 }
 
-/// What decides which program runs is before the person's eyes, whichever way it is decided.
+/// The consent shows everything that decides which program runs, however it is decided.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_consent_shows_what_decides_which_code_runs() {
     let world = World::start().await;

@@ -1,8 +1,8 @@
-//! The rules of what may run, through the real daemon: enforced, explained, tried before they are adopted, read again.
+//! Rules through the real daemon: enforced, explained, tried before they are adopted, reloaded.
 
 use super::*;
 
-/// A person's own file: one command is never run, one asks, one runs.
+/// A user's own file: one command is never run, one asks, one runs.
 const RULES: &str = "tools:
   run_bash_command:
     deny: ['frobnicate', 'git push']
@@ -16,7 +16,7 @@ async fn with_rules(rules: &str) -> World {
 }
 
 impl World {
-    /// Lets the model call for this command once, and says what the tool told it.
+    /// Makes the model call this command once, and returns the result.
     async fn told_of(&self, command: &str, extra: &[&str]) -> String {
         self.model.reply(Reply::tool_call("run_bash_command", json!({ "command": command })).when("Do it"));
         self.model.reply(Reply::text("I see."));
@@ -52,20 +52,21 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
     for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would keep: run_bash_command: git commit"] {
         assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
     }
-    // In quotes, as README has it, and behind `--` it is the same.
+    // Quoted as in the README and after `--`, it is the same.
     let quoted = world.ok(["policy", "explain", "rm -rf build"]).await;
     let words = world.ok(["policy", "explain", "--", "rm", "-rf", "build"]).await;
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
     assert_eq!(quoted.stdout, words.stdout);
     let output = world.ok(["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#]).await;
     has_all(&output.stdout, &["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"]);
-    // A session's own settings count.
+    // A session's own settings apply.
     let session = &world.agentctl(["run", "Hi", "--output", "json"]).await.session();
     let args = ["policy", "explain", "--session", &session[..13], "--json", "--", "touch x"];
     assert_eq!(world.ok(args).await.json()["explanation"]["verdict"], "ask");
 }
 
-/// A model that learned other tools writes their arguments: what is judged, shown, audited and run is what they mean.
+/// A model trained for other tools uses their arguments. They are translated before they are judged, shown, audited and
+/// run.
 #[tokio::test]
 async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
     let world = with_rules(RULES).await;
@@ -96,7 +97,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
     assert_eq!(args[1], json!({"path": "outputs/.envrc", "content": "x"}));
     assert_eq!(args[2], json!({"command": "echo a > outputs/b", "timeout_s": 120}));
 
-    // A person is asked about what it means, and what is explained is the same.
+    // The user is asked about the translation, and the explanation is the same.
     world.model.reply(Reply::tool_call("write_file", hidden.clone())).reply(Reply::text("No."));
     let mut running = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
@@ -152,7 +153,7 @@ async fn a_file_of_rules_is_tried_before_it_is_adopted() {
     assert_eq!(world.explained("git push").await["explanation"]["verdict"], "deny");
     world.ok(["policy", "test", tried]).await.says(&[]);
 
-    // A mistake is shown with its place.
+    // An error is shown with its position.
     let check = async |text: &str, words: &[&str]| {
         world.write("wrong.yaml", text);
         let path = world.path().join("wrong.yaml");
@@ -177,7 +178,7 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
     }
     let tried = world.write("new.yaml", "tools: {run_bash_command: {deny: [deploy], patterns: {high_risk: []}}}\n");
     let tried = tried.to_str().unwrap();
-    // To ask what rules would say makes no folder, for none of the sessions.
+    // Trying rules creates no folder for any session.
     let workspaces = world.data().join("workspace");
     for session in fs::read_dir(&workspaces).unwrap() {
         fs::remove_dir_all(session.unwrap().path()).unwrap();

@@ -1,14 +1,14 @@
-//! Projects that bring instructions, agents, skills and commands along, used only where the person trusts them.
+//! Projects that include instructions, agents, skills and commands, used only if the user trusts them.
 
 use super::*;
 
 const COOK: &str = "---\nname: cook\ndescription: Cooks meals.\ntools: Read, Grep\n---\nYou cook.\n";
 const DEPLOY: &str = "---\nname: deploy\ndescription: How we deploy\n---\nSteps of ours.\n";
 
-/// Words of the project that a request may or may not have.
+/// Texts of the project that a request may contain.
 const WORDS: [&str; 3] = ["Speak like a pirate.", "transfer_to_cook", "How we deploy"];
 
-/// A project with one of each.
+/// A project with one part of each kind.
 fn with_project(home: &TempHome, name: &str) -> String {
     home.write(&format!("{name}/AGENTS.md"), "Run make check.");
     home.write(&format!("{name}/.agentd/instructions.md"), "Speak like a pirate.\n");
@@ -30,7 +30,7 @@ async fn trust(world: &World, project: &str) {
     world.ok(["project", "trust", project]).await;
 }
 
-/// Which of the project's words the last request has.
+/// The texts of the project in the last request.
 fn told(world: &World) -> Vec<&'static str> {
     let request = world.model.requests().last().unwrap().body.to_string();
     WORDS.into_iter().filter(|words| request.contains(words)).collect()
@@ -70,12 +70,12 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     let store = fs::metadata(world.path().join("data/projects/trusted.json")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&store.permissions()) & 0o777, 0o600);
 
-    // It outlives the daemon, however that ends.
+    // Trust survives the daemon, however it ends.
     world.daemon.crash().await;
     run(&world, &project).await;
     assert_eq!(told(&world), WORDS);
 
-    // Any byte of any file.
+    // Any changed byte of any file revokes it.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY.replace("ours", "0urs"));
     let output = run(&world, &project).await;
     output.says(&["changed since you trusted it (1 file;", "nothing of it is used"]);
@@ -85,7 +85,7 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
     assert_eq!(found["changes"], json!([{"path": "skills/deploy/SKILL.md", "kind": "changed"}]));
     world.ok(["project", "show", &project]).await.shows(&["~ skills/deploy/SKILL.md", "changed since you trusted it"]);
 
-    // As it was, it is what was trusted.
+    // Restoring the file restores it.
     world.write("app/.agentd/skills/deploy/SKILL.md", DEPLOY);
     run(&world, &project).await;
     assert_eq!(told(&world), WORDS);
@@ -183,7 +183,7 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
         .await
         .shows(&["`researcher` is not used, because the configuration has an agent of this name"]);
 
-    // A session that works as an agent of a project does nothing once that is not trusted.
+    // A session with an agent of a project stops once the project is not trusted any more.
     world.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
     world.model.respond_with(|request| match tool_texts(request) {
         told if told.contains("no agent") => Reply::text("Nobody cooks."),
@@ -193,7 +193,7 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
     assert!(!world.model.requests().last().unwrap().body.to_string().contains("poison"));
 }
 
-/// Whatever the mode, a model neither trusts a project nor writes what would be trusted, unless a person lets it.
+/// In any mode, a model can neither trust a project nor write files that would be trusted, unless a user allows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_trusts_nothing_by_itself() {
     let world = World::start().await;
@@ -212,7 +212,7 @@ async fn a_model_trusts_nothing_by_itself() {
     let args = ["-C", &writable, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
     let (told, output) = world.call_all(calls, &args).await;
     assert!(told[..3].iter().all(|told| told.starts_with("E_DENIED")), "{told:#?}");
-    // A command in the sandbox runs, and finds no such file.
+    // A command in the sandbox runs, and does not find such a file.
     assert!(!told[3].contains("exit code 0"), "{told:#?}");
     assert!(output.json()["denials"].as_array().unwrap().len() >= 3);
     let after = (show(&world, &project).await["hash"].clone(), fs::read(&store).unwrap());
@@ -267,7 +267,7 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     assert!(!world.model.requests().last().unwrap().body.to_string().contains("hunter2"));
     let found = show(&world, &project).await;
     assert_eq!(found["commands"][0], json!({"name": "alias", "text": "Ship it.\n"}));
-    // What is left out is no part of the hash, and becomes one when it can be used.
+    // Skipped files are not part of the hash, and become one when they are usable.
     fs::remove_file(agentd.join("instructions.md")).unwrap();
     assert_eq!(show(&world, &project).await["trust"], "trusted");
     world.write("app/.agentd/instructions.md", "Speak like a pirate.");

@@ -1,8 +1,8 @@
-//! Servers that demand what others do not: ids of their own form, signatures, thoughts. Each is spoken to by a whole daemon.
+//! Servers with special requirements: their own form of IDs, signatures, reasoning. Each is used by a whole daemon.
 
 use super::*;
 
-/// Providers that take tools.
+/// Providers that support tools.
 fn with_tools() -> Vec<Provider> {
     Provider::ALL.into_iter().filter(|provider| provider.takes_tools()).collect()
 }
@@ -20,7 +20,7 @@ fn slot(name: &str, provider: Provider, server: &ModelServer) -> String {
     format!("{name}: {{base_url: \"{url}\", wire: {wire}, id: {id}, echo_reasoning: {echo}}}\n")
 }
 
-/// A daemon whose models are those of the servers, in the base slot and in that of code.
+/// A daemon with these servers' models in the slots `base` and `code`.
 struct Conversation {
     daemon: TempDaemon,
     session: Option<String>,
@@ -58,7 +58,7 @@ fn reads(names: &[&str]) -> Reply {
     names.iter().fold(Reply::default(), call)
 }
 
-/// The messages of a request, byte for byte but for marks of the cache, up to the last words: more may be added to those.
+/// The messages of a request without cache markers, up to the last text, which may be extended later.
 pub(super) fn messages(request: &Recorded) -> String {
     let text = request.text.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
     let begin = ["\"messages\":[", "\"input\":["].iter().find_map(|begin| text.find(begin)).unwrap();
@@ -70,7 +70,7 @@ pub(super) fn messages(request: &Recorded) -> String {
     after[..end].trim_end_matches(['"', '}', ']']).to_owned()
 }
 
-/// Each request begins with all of the one before it.
+/// Asserts that each request begins with all of the previous one.
 #[track_caller]
 pub(super) fn only_grows(server: &ModelServer) {
     let requests = server.requests();
@@ -80,7 +80,7 @@ pub(super) fn only_grows(server: &ModelServer) {
     }
 }
 
-/// The results that a request holds, by the words that the calls before them ask for.
+/// The results in a request, each with the text that its call asks for.
 pub(super) fn answered(request: &Recorded) -> Vec<(String, String)> {
     let body = request.sent();
     let messages = || body["messages"].as_array().into_iter().flatten();
@@ -178,7 +178,7 @@ async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
         let asked = server.requests().len();
         let running = talk.daemon.spawn_agentctl(["run", "Read more.", "--session", &session]);
         server.wait_until(|counts| counts.requests == asked + 2).await;
-        // The next request may be on its way before the result is on the disk.
+        // The next request may be sent before the result is stored.
         until("the result is stored", || async {
             let shown = talk.daemon.ok(["sessions", "show", &session, "--json"]).await.stdout;
             (shown.matches("\"tool_result\"").count() >= 3).then_some(())
@@ -202,7 +202,7 @@ async fn another_model_of_the_same_server_gets_nothing_of_the_first() {
     talk.turn(&server, "base", "Read.", vec![reads(&["a"]), Reply::text("Done.")]).await;
     let session = talk.session.clone().unwrap();
     server.reply(Reply::text("Done."));
-    // It refuses changed ids of its own calls; only this looks at what the other model is sent.
+    // It rejects changed IDs of its own calls. Only this test checks what the other model receives.
     server.lenient();
     talk.daemon.ok(["run", "And now?", "--session", &session, "--model", "=the-other"]).await;
     let requests = server.requests();

@@ -1,4 +1,4 @@
-//! Lists of sessions that fit, and the removal of many.
+//! Filtered lists of sessions, and the removal of many.
 
 use super::*;
 
@@ -37,7 +37,7 @@ async fn sessions_are_filtered_and_removed_together() {
     world.agentctl(["sessions", "list", "--status", "asleep"]).await.exits(2);
     world.agentctl(["sessions", "list", "--since", "soon"]).await.exits(2);
 
-    // One waits, and one is pinned: they stay whatever is asked for.
+    // A waiting and a pinned session are never removed.
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a\n"})));
     let waiting = world.spawn_agentctl(["run", "Write it", "--on-interrupt", "wait"]);
     until("it waits", async || (world.titles(&["--status", "waiting"]).await == ["Write it"]).then_some(())).await;

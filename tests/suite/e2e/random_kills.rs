@@ -1,10 +1,11 @@
-//! The daemon is killed at random while several clients are at work, again and again. After each kill everything that it had
-//! acknowledged is looked for: events, effects of commands, files, forks, compactions, what undoing needs, questions and deletions.
+//! The daemon is repeatedly killed at random while several clients are active. After each kill, everything that it had
+//! acknowledged is checked: events, effects of commands, files, forks, compactions, undo data, questions and deletions.
 //!
-//! - [`work`]: the clients and the model that they talk to. [`ledger`]: the acknowledgements, and the check against them.
-//!   [`holdings`]: what stands beside the events and has to fit them.
+//! - [`work`]: the clients and their model. [`ledger`]: the acknowledgements, and the check against them. [`holdings`]:
+//!   data stored outside the events that has to match them.
 //!
-//! `make test` kills a few times. `make soak` kills [`KILLS`] times; [`SEED`] repeats a run as far as scheduling lets it.
+//! `make test` kills a few times. `make soak` kills [`KILLS`] times; [`SEED`] repeats a run as far as scheduling
+//! allows.
 
 mod holdings;
 mod ledger;
@@ -22,19 +23,19 @@ use futures_util::future::join_all;
 
 use self::ledger::{At, Ledger};
 
-/// Names how often the daemon is killed.
+/// Variable with the number of kills.
 const KILLS: &str = "AGENTD_SOAK_KILLS";
 
-/// Names the seed.
+/// Variable with the seed.
 const SEED: &str = "AGENTD_SOAK_SEED";
 
-/// Clients at work at the same time.
+/// Number of concurrent clients.
 const CLIENTS: usize = 4;
 
-/// The longest time that the daemon lives, in milliseconds.
+/// Maximum lifetime of the daemon, in milliseconds.
 const LONGEST_LIFE: u64 = 1_500;
 
-/// Sessions of earlier rounds that are checked again after each kill.
+/// Number of sessions of earlier rounds that are checked again after each kill.
 const CHECKED_AGAIN: usize = 3;
 
 fn number(name: &str) -> Option<u64> {

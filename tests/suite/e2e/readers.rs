@@ -26,7 +26,7 @@ async fn a_reader_that_stops_reading_stalls_nobody_and_loses_no_stored_event() {
     let session = turn.session_id().to_string();
     let mut stalled = slow.subscribe(&session, 0, true).await.unwrap();
     assert!(stalled.event().await.is_some());
-    // From here on nobody reads `stalled` until the turn is over.
+    // From here on, `stalled` is not read until the turn has ended.
     let seen = turn.to_the_end().await;
     assert!(answer(&seen).is_some_and(|text| text == fast_text(DELTAS)), "every byte is right");
 
@@ -41,7 +41,7 @@ async fn a_reader_that_stops_reading_stalls_nobody_and_loses_no_stored_event() {
     }
     assert_eq!(caught_up, seen[1..], "what is stored comes in order and without a gap");
     assert!(deltas < DELTAS, "what nobody read was not kept for ever");
-    // And whoever comes late is told the same.
+    // Late subscribers get the same events.
     let late = slow.subscribe(&session, 0, true).await.unwrap().to_the_end().await;
     assert_eq!(late, seen);
 }
@@ -108,7 +108,7 @@ async fn attach_shows_the_live_turn_in_a_second_terminal() {
     let attached = attached.output(Vec::new()).await.exits(0);
     assert!(attached.stdout.contains("One two three four"), "{attached:?}");
     running.output(Vec::new()).await.exits(0);
-    // Where none runs, it ends at once.
+    // If no turn is running, it ends at once.
     let attached = world.ok(["attach", session]).await;
     assert_eq!(attached.stdout, "");
     attached.says(&["no turn is running"]);

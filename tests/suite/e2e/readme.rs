@@ -1,32 +1,32 @@
-//! The commands and the picture of `README.md`, as they are printed: a command that does not work fails here, and so does a new
-//! one that nobody has tried, and a picture that is not what one gets.
+//! The commands and the picture of `README.md`, taken literally: a command that does not work fails here, as does a new
+//! one without a trial, and an outdated picture.
 
 const PAGE: &str = include_str!("../../../README.md");
 const MAKEFILE: &str = include_str!("../../../Makefile");
 
-/// The terminal in which the picture is made.
+/// Size of the terminal for the picture.
 const ROWS: u16 = 70;
 const COLUMNS: u16 = 100;
 
-/// How a line of the page is tried.
+/// The way in which a line of the page is tested.
 #[derive(Clone, Copy)]
 enum Trial {
-    /// As it is; standard output and standard error have these words.
+    /// Run unchanged; the output contains this text.
     Runs(&'static str),
-    /// The same, with these words of it put in place of others: what a person would write there.
+    /// Run with these replacements, as a user would make them; the output contains this text.
     With(&'static [(&'static str, &'static str)], &'static str),
-    /// At a terminal, where a conversation opens.
+    /// Run at a terminal, where a chat opens.
     Chat,
-    /// By make: the target is there.
+    /// A make target, which exists.
     Made(&'static str),
-    /// Not at all: why.
+    /// Not run, for this reason.
     Untried(&'static str),
 }
 use Trial::{Chat, Made, Runs, Untried, With};
 
 use super::*;
 
-/// All lines of the page's blocks of commands, in their order.
+/// All command lines of the page, in order.
 const LINES: [(&str, Trial); 19] = [
     ("git clone … agentd && cd agentd", Untried("it is where this test is from")),
     ("make chat", Made("chat")),
@@ -52,19 +52,19 @@ const LINES: [(&str, Trial); 19] = [
     ("agentctl sessions list; agentctl doctor", Runs("all sessions can be read")),
 ];
 
-/// The lines of the page's blocks of commands, without what they say behind a `#`.
+/// The command lines of the page, without comments.
 fn commands() -> Vec<String> {
     let blocks = PAGE.split("\n```").skip(1).step_by(2).filter(|block| !block.starts_with("text\n"));
     let lines = blocks.flat_map(|block| block.lines().skip(1));
     lines.map(|line| line.split(" # ").next().unwrap().trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
-/// The page's picture.
+/// The picture of the page.
 fn picture() -> &'static str {
     PAGE.split_once("\n```text\n").unwrap().1.split("\n```").next().unwrap()
 }
 
-/// Somebody who reads the page, in the folder of a small program.
+/// A reader of the page, in the folder of a small program.
 struct Reader {
     model: ModelServer,
     home: TempHome,
@@ -83,7 +83,7 @@ impl Reader {
         self.home.path().join("greeter")
     }
 
-    /// Makes the folder a repository, with a change that is not committed.
+    /// Makes the folder a repository with an uncommitted change.
     async fn with_changes(&self) {
         self.types(
             "git init --quiet . && git add . && git -c user.name=me -c user.email=me@example.org commit --quiet -m x && \
@@ -93,7 +93,7 @@ impl Reader {
         .exits(0);
     }
 
-    /// Types a line of shell in the folder.
+    /// Runs a line of shell in the folder.
     async fn types(&self, line: &str) -> Output {
         let mut command = self.home.command("sh");
         let programs = program("agentctl").parent().map(Path::to_owned).unwrap();
@@ -103,7 +103,7 @@ impl Reader {
         Running::spawn(command).output(Vec::new()).await
     }
 
-    /// Leaves a question open, in a session whose id is returned.
+    /// Leaves a question pending, and returns the ID of its session.
     async fn asked(&self) -> String {
         let line = "agentctl run 'Write it' -C .:rw --detach";
         let session = self.types(line).await.exits(0).stdout.trim().to_owned();
@@ -165,7 +165,7 @@ async fn every_command_of_the_page_works() {
         let said = reader.types(&format!("SESSION={session}\n{typed}")).await;
         let all = format!("{}{}", said.stdout, said.stderr);
         assert_eq!(said.code, Some(0), "{typed}\n{all}");
-        // As JSON, or as it is.
+        // Escaped as JSON, or unchanged.
         assert!(
             all.contains(words) || all.contains(&words.replace('"', "\\\"")),
             "{typed}: {words:?} is not in\n{all}"
@@ -181,7 +181,7 @@ async fn every_command_of_the_page_works() {
     }
 }
 
-/// A line that is typed in the folder, with the programs of this build.
+/// A shell line that runs in the folder, with the programs of this build.
 fn in_folder(folder: &Path, line: &str) -> String {
     let programs = program("agentctl").parent().map(Path::to_owned).unwrap();
     format!("cd '{}' && export PATH='{}':\"$PATH\" && {line}", folder.display(), programs.display())
@@ -215,7 +215,7 @@ async fn the_picture_is_what_one_gets() {
     assert!(!differ(), "README.md shows something else than this, which is what one gets:\n\n{shown}\n");
 }
 
-/// A line in which every number and unit of time is the same.
+/// Replaces all numbers and units of time in a line.
 fn without_numbers(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line.trim_end();
@@ -223,7 +223,7 @@ fn without_numbers(line: &str) -> String {
         out.push_str(&rest[..at]);
         let is_of_number = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | ',');
         let end = rest[at..].find(|letter| !is_of_number(letter)).map_or(rest.len(), |end| at + end);
-        // A sentence may end behind a number.
+        // A sentence may end after a number.
         let end = end - (rest[at..end].len() - rest[at..end].trim_end_matches(['.', ',']).len());
         out.push('#');
         rest = &rest[end..];
@@ -232,12 +232,12 @@ fn without_numbers(line: &str) -> String {
     out + rest
 }
 
-/// Returns whether what went before a rest ended there.
+/// Returns true if a word ended before this rest.
 fn ends_word(rest: &&str) -> bool {
     !rest.starts_with(char::is_alphanumeric)
 }
 
-/// A terminal with all that stands on it.
+/// A terminal with its screen content.
 struct Screen {
     terminal: Terminal,
     parser: vt100::Parser,
@@ -248,7 +248,7 @@ impl Screen {
         Self { terminal, parser: vt100::Parser::new(ROWS, COLUMNS, 0) }
     }
 
-    /// Waits for words, and takes in what came with them. Both come as bytes that are not taken for UTF-8.
+    /// Waits for a text, and processes all output up to it. Non-ASCII characters are not decoded.
     #[track_caller]
     fn sees(&mut self, words: &str) {
         let before = self.terminal.sees(words);
@@ -256,7 +256,7 @@ impl Screen {
         self.parser.process(&bytes);
     }
 
-    /// Waits for the prompt, and answers where its cursor is.
+    /// Waits for the prompt, and reports the cursor position.
     #[track_caller]
     fn prompt(&mut self) {
         self.sees("\u{1b}[6n");
@@ -270,7 +270,7 @@ impl Screen {
         self.terminal.presses(keys);
     }
 
-    /// What stands on it, down to the last row that is not empty.
+    /// The rows of the screen up to the last one that is not empty.
     fn rows(&self) -> String {
         let rows: Vec<String> = self.parser.screen().contents().lines().map(|row| row.trim_end().to_owned()).collect();
         rows.join("\n").trim_end().to_owned()

@@ -1,10 +1,10 @@
-//! Recordings: made of sessions, played without a model, without tools and without a network, and held to expectations.
+//! Recordings: made from sessions, replayed without a model, tools and network, and compared with expectations.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;
 
-/// A turn that reads a file, edits it after being asked, and runs a command.
+/// A turn that reads a file, edits it after approval, and runs a command.
 async fn recorded() -> (World, PathBuf) {
     let world = World::start().await;
     world.write("project/notes.txt", "old words\n");
@@ -58,7 +58,7 @@ async fn a_recorded_turn_is_played_without_a_model_and_changes_nothing() {
 #[tokio::test]
 async fn another_daemon_plays_it_and_a_changed_prompt_is_shown() {
     let (_world, file) = recorded().await;
-    // Another machine: nothing answers at the address of its model.
+    // Another machine, where the model's address is unreachable.
     let other = TempDaemon::start("http://127.0.0.1:9/v1").await;
     other.write("project/AGENTS.md", "Be brief.\n");
     let folder = other.path().join("project").display().to_string();
@@ -138,7 +138,7 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
     assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
 }
 
-/// The file of a test may be a stranger's: it names what it needs, and the command line permits it.
+/// A test file may come from someone else: it names what it needs, and the command line permits it.
 #[tokio::test]
 async fn a_live_test_gets_no_more_than_the_command_line_permits() {
     let (world, file) = recorded().await;
@@ -167,7 +167,7 @@ async fn a_live_test_gets_no_more_than_the_command_line_permits() {
     assert_eq!((notes("project"), notes("tests/fixture")), ("old words\n".to_owned(), "old words\n".to_owned()));
     test("fixture", &["--approve", "--writable"]).await;
     assert_eq!(notes("tests/fixture"), "new words\n");
-    // A recording is in the folder of its test, whatever leads to another one.
+    // A recording must be in the folder of its test, and links do not change that.
     symlink(&file, folder.join("far.jsonl")).unwrap();
     world.write("tests/far.yaml", "{}\n");
     let output = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
@@ -210,7 +210,7 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
         let is_subagent = is_subagent(request);
         let all = request.messages().iter().map(ToString::to_string).collect::<String>();
         match (is_subagent, request.last_role()) {
-            // It is asked for more.
+            // It is asked for more detail.
             (true, _) if all.contains("second part") && !all.contains("Short.") => Reply::text("Short."),
             (true, _) => Reply::text(report.clone()),
             (false, "tool") => Reply::text("All parts are done."),
@@ -273,7 +273,7 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
     world.ok(["run", "--replay", path]).await.shows(&["Noted."]);
 }
 
-/// The examples of the documentation pass, with a daemon that has no model.
+/// The examples of the documentation pass, with a daemon without a model.
 #[tokio::test]
 async fn the_examples_of_the_documentation_pass() {
     let daemon = TempDaemon::start("http://127.0.0.1:9/v1").await;
@@ -288,7 +288,7 @@ async fn the_examples_of_the_documentation_pass() {
     assert!(page.contains("agentctl test docs/testing"));
 }
 
-/// A recording is a file from anywhere: what it says of files is done to none.
+/// A recording can come from anywhere, so its changes to files are not applied.
 #[tokio::test]
 async fn a_recorded_undo_touches_no_file() {
     let world = World::start().await;

@@ -1,8 +1,8 @@
-//! Parts of requests that a server refuses, in whatever words: tried once without, told, remembered.
+//! Parts of requests that a server rejects, in any wording: left out for one attempt, reported, remembered.
 
 use super::{wires::RED, *};
 
-/// Wordings of servers, and one that nobody could know.
+/// Error messages of servers, including one that cannot be anticipated.
 const WORDS: [(u16, &str); 9] = [
     (400, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
     (404, "No endpoints found that support image input"),
@@ -15,7 +15,7 @@ const WORDS: [(u16, &str); 9] = [
     (400, "Zażółć gęślą jaźń"),
 ];
 
-/// A daemon whose model can be exchanged for another one on the same server.
+/// A daemon whose model can be replaced by another one of the same server.
 struct World {
     model: ModelServer,
     daemon: TempDaemon,
@@ -30,7 +30,7 @@ impl World {
         Self { model, daemon, wire }
     }
 
-    /// Uses the model of that id from now on.
+    /// Uses the model with that ID from now on.
     async fn choose(&self, id: &str) {
         let url = self.model.base_url();
         let base =
@@ -49,7 +49,7 @@ impl World {
         self.daemon.agentctl(args.iter().chain(more)).await
     }
 
-    /// The requests of this turn.
+    /// Runs a turn, and returns its requests.
     async fn asked(&self, text: &str, more: &[&str]) -> (Output, Vec<Recorded>) {
         let before = self.model.requests().len();
         let output = self.run(text, more).await.exits(0);
@@ -66,7 +66,7 @@ impl World {
     }
 }
 
-/// A picture is in the request.
+/// Returns true if the request contains a picture.
 fn shows(request: &Recorded) -> bool {
     ["iVBORw0KGgo", "/9j/"].iter().any(|start| request.text.contains(start))
 }
@@ -94,16 +94,16 @@ async fn pictures(wire: &'static str) {
             shows(&asked[0]) && !shows(asked.last().unwrap()) && !tools(asked.last().unwrap()).is_empty(),
             "{words}"
         );
-        // The file stays, and is named; the session goes on without it.
+        // The file is kept and mentioned, and the session continues without the picture.
         let (output, asked) = world.asked("Sure?", &["--session", &output.session()]).await;
         assert!(asked.len() == 1 && !shows(&asked[0]) && asked[0].text.contains("red.png"), "{words}");
         assert!(warnings(&output, "pictures_not_shown").is_empty() && warnings(&output, "model_retry").is_empty());
     }
-    // Another model on the same server sees.
+    // Another model of the same server accepts pictures.
     world.choose("sees").await;
     let (_, asked) = world.asked("Which colour?", &["--file", &red]).await;
     assert!(asked.len() == 1 && shows(&asked[0]));
-    // What was refused once is remembered by itself, and after two of them the model sees none.
+    // A single rejected picture is remembered individually. After two of them, the model gets no pictures.
     world.choose("m-8").await;
     world.kept("without_pictures").await;
     world.restart().await;
@@ -165,7 +165,7 @@ async fn tools_that_are_refused_at_first_stand_in_the_text() {
         world.restart().await;
         let (_, asked) = world.asked("What time is it?", &[]).await;
         assert!(asked.len() == 2 && asked.iter().all(|request| tools(request).is_empty()), "{wire}");
-        // Another model on the same server, whose server fails by itself, is tried and asked again as ever.
+        // Another model of the same server, with unrelated server errors, is retried as usual.
         world.choose("fails").await;
         world.model.respond_with(|_| Reply::refusal(500, "out of memory"));
         let failed = world.run("What time is it?", &[]).await;
@@ -203,7 +203,7 @@ async fn one_tool_that_is_refused_is_left_out_alone() {
             assert_eq!(tools(&asked[1]).len() + 1, tools(&asked[0]).len(), "{wire} {form}");
             let told = warnings(&output, "tool_left_out");
             assert!(told.len() == 1 && told[0].contains("read_file"), "{wire} {form}: {told:?}");
-            // Refused twice, it is remembered; and that is not said again.
+            // After the second rejection, it is remembered, and not reported again.
             for requests in [2, 1] {
                 let (output, asked) = world.asked("Hello", &[]).await;
                 assert_eq!((asked.len(), warnings(&output, "tool_left_out").len()), (requests, 0), "{wire} {form}");

@@ -1,4 +1,4 @@
-//! Room that is made in the middle of a session, as a person and a script learn of it.
+//! Space freed in the middle of a session, as reported to users and scripts.
 
 use super::*;
 
@@ -16,7 +16,7 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
     for part in ["a", "b", "c"] {
         world.model.reply(Reply::tool_call("read_file", json!({"path": format!("/project/{part}.txt")})));
     }
-    // By the server's count the window is nearly full behind that.
+    // After that, the window is nearly full, as counted by the server.
     let usage = json!({"prompt_tokens": 28_500, "completion_tokens": 2, "total_tokens": 28_502});
     world.model.reply(Reply { usage: Some(usage), ..Reply::text("Read.") });
     let first = world.ok(["run", "Read them.", "-C", &project, "--output", "json"]).await.json();
@@ -31,7 +31,7 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
     let told = tool_texts(&world.model.requests().pop().unwrap());
     assert!(told.contains("[Moved to a file to make room:") && told.contains("fact a"), "{told}");
 
-    // What was moved is read as any file, and taken back it is seen again.
+    // The moved result can be read like any file, and is visible again after an undo.
     let path = told.split("all of them in ").nth(1).and_then(|rest| rest.split(';').next()).unwrap().to_owned();
     world.model.reply(Reply::tool_call("grep", json!({"path": path, "pattern": "fact"})));
     world.model.reply(Reply::text("There."));

@@ -1,10 +1,10 @@
-//! What the model saw, word for word, at the points that matter. A change of these snapshots changes what every model is
-//! told: look at it as at code.
+//! Snapshots of what the model saw, in full, at important points. A changed snapshot changes the input of every model:
+//! review it like code.
 
 use super::{Events as _, *};
 
-/// A request as people read it: what is the same in every one (the tools' texts) by name, what is another each time
-/// (ids, times) not at all.
+/// A request in readable form. Constant parts (tool descriptions) are reduced to names, and variable ones (IDs, times)
+/// are removed.
 fn readable(request: &Recorded, session: &str) -> String {
     let tools = request.body["tools"].as_array().into_iter().flatten();
     let names: Vec<&str> = tools.filter_map(|tool| tool["function"]["name"].as_str()).collect();
@@ -27,7 +27,7 @@ fn readable(request: &Recorded, session: &str) -> String {
     without_time(&text.replace(session, "SESSION"))
 }
 
-/// Times that tell when this ran, and nothing else.
+/// Removes times that only depend on when the test ran.
 fn without_time(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -39,12 +39,12 @@ fn without_time(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Says something, and hands back the session and the requests that the model saw meanwhile.
+/// Sends a message. Returns the session and the requests to the model.
 async fn says(world: &World, session: SessionChoice, text: &str) -> (String, Vec<Recorded>) {
     asks(world, turn(session, text)).await
 }
 
-/// The same with all that a client may ask for.
+/// Like [`says`], with all options of a client.
 async fn asks(world: &World, start: StartRequest) -> (String, Vec<Recorded>) {
     let before = world.model.requests().len();
     let mut events = world.client().await.turn(start).await.unwrap();
@@ -80,7 +80,7 @@ async fn what_the_model_sees() {
     ));
     world.ok(["compact", &session]).await;
     insta::assert_snapshot!("asked_for_a_summary", readable(world.model.requests().last().unwrap(), &session));
-    // Most of the window is taken, as the server says.
+    // Most of the window is used, as reported by the server.
     let usage = json!({"prompt_tokens": 26_000, "completion_tokens": 10, "total_tokens": 26_010});
     world.model.reply(Reply { usage: Some(usage), ..Reply::text("Sentence 8 is written.") });
     let (_, requests) = says(&world, on(), "Write sentence 8").await;
@@ -102,7 +102,7 @@ async fn what_the_model_sees_when_no_step_is_left() {
     insta::assert_snapshot!("last_request_of_a_turn", readable(&requests[1], &session));
 }
 
-/// What people wrote for models, what they handed over, and what they add while a turn waits for them.
+/// Guides of users, uploaded files, and text added while a turn waits for an answer.
 #[tokio::test]
 async fn what_the_model_sees_of_files_that_people_wrote_and_of_words_that_are_added() {
     let world = World::start().await;
@@ -131,13 +131,13 @@ async fn what_the_model_sees_of_files_that_people_wrote_and_of_words_that_are_ad
     insta::assert_snapshot!("with_memory_skills_and_uploads", without_home(&world, &readable(&requests[0], &session)));
     insta::assert_snapshot!("with_words_that_were_added", without_home(&world, &readable(&requests[1], &session)));
 
-    // In the next turn all of it is sent again, in the same place, but for what is only true now.
+    // The next turn sends all of it again, in the same place, except what was only true then.
     world.model.reply(Reply::text("In blue."));
     let (_, requests) = says(&world, on(), "Which ink was it?").await;
     insta::assert_snapshot!("in_the_turn_behind_them", without_home(&world, &readable(&requests[0], &session)));
 }
 
-/// The same wherever the test's home is.
+/// Replaces the path of the test's home.
 fn without_home(world: &World, text: &str) -> String {
     let home = world.path().display().to_string();
     let text = text.replace(&home, "HOME");

@@ -1,4 +1,5 @@
-//! Coming back at a terminal: the list of sessions, a new one beside the old, and what was used last in a folder.
+//! Resuming at a terminal: the list of sessions, a new session in addition to the old one, and the last session of a
+//! folder.
 
 use super::*;
 
@@ -18,7 +19,7 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
     let mut terminal = Terminal::open(&world.daemon, &["-C", &view]);
     terminal.sees_last("last here: Mend the roof");
     terminal.says("/resume");
-    // Those of this folder come first, though another was used later.
+    // Sessions of this folder come first, although another one was used later.
     let list = terminal.sees("Sail away");
     let (roof, barn) = (list.find("Mend the roof").unwrap(), list.find("Paint the barn").unwrap());
     assert!(roof < barn, "{list}");
@@ -32,7 +33,7 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
     let request = world.model.requests().last().unwrap().body.to_string();
     assert!(request.contains("Paint the barn") && !request.contains("Mend the roof"), "{request}");
 
-    // Nothing is chosen by Esc; a new session knows nothing of the one before, which is kept.
+    // Esc selects nothing. A new session knows nothing of the previous one, which is kept.
     terminal.says_for("/resume", "leaves)");
     terminal.presses("\u{1b}");
     terminal.prompt();

@@ -1,18 +1,18 @@
-//! What nobody has used for long is removed, by command and through crashes; and what takes how much room.
+//! Removal of data that was unused for long, by command and across crashes; and the disk usage.
 
 use super::*;
 
-/// Sessions that are old after a second.
+/// Settings with which sessions are old after a second.
 const SOON: &str = "sessions: {idle_unload: 50ms}
 retention: {every: never, workspaces: 1s, outputs: 1s, results: 1s, undo: 1s}
 ";
 
-/// A daemon whose model writes a report when it is asked for one.
+/// A daemon whose model writes a report on request.
 async fn world() -> World {
     World::configured(SOON).await
 }
 
-/// A session with a report, and where that is.
+/// A session with a report, and the path of the report.
 async fn reported(world: &World) -> (String, PathBuf) {
     world.model.respond_with(|request| match request.last_role() {
         "user" if request.last_user().contains("report") => {
@@ -34,7 +34,7 @@ fn parts(report: &Value) -> Vec<&str> {
     report["parts"].as_array().unwrap().iter().map(|part| part["part"].as_str().unwrap()).collect()
 }
 
-/// Returns when so many sessions have something that is old enough.
+/// Waits until that many sessions have data that is old enough.
 async fn old_enough(world: &World, sessions: u64) {
     until("it is old enough", || async {
         let report = clean(world, &["--dry-run"]).await;
@@ -64,13 +64,13 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
     let again = world.ok(["clean"]).await.stdout;
     assert!(again.contains("nothing is old enough to be removed"), "{again}");
 
-    // The history tells people and the model, and is whole.
+    // The history shows the removal to the user and the model, and is complete.
     let shown = world.ok(["sessions", "show", &id]).await.stdout;
     assert!(shown.contains("files of it were removed to save space: outputs/ (1 file)"), "{shown}");
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
     world.ok(["run", "--session", &id, "Go on"]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["outputs/ (1 file)"]);
-    // It has its files again as soon as it needs some.
+    // The session gets its files again when it needs some.
     world.ok(["run", "--session", &id, "Another report", "--on-interrupt", "approve"]).await;
     assert_eq!(fs::read_to_string(&report).unwrap(), "the report\n");
 
@@ -98,7 +98,7 @@ async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
     old_enough(&world, 1).await;
     let cleaned = clean(&world, &[]).await;
     assert!(!third.exists() && report.exists() && other.exists(), "{cleaned}");
-    // That one waits is known without asking it.
+    // A waiting session is recognised without loading it.
     assert_eq!(cleaned["kept_sessions"], 1, "{cleaned}");
     assert_eq!(world.json(["interrupts"]).await.as_array().unwrap().len(), 1);
 
@@ -119,7 +119,7 @@ async fn a_crash_in_the_middle_harms_nothing() {
         }
         old_enough(&world, 1).await;
         let cleaning = world.spawn_agentctl(["clean"]);
-        // Somewhere in it: each round a little later.
+        // At some point during the removal, a little later in each round.
         let left = 300 - 80 * round as usize;
         until("it has begun, or is over", || async {
             let files = fs::read_dir(&folder).map_or(0, Iterator::count);
@@ -141,7 +141,7 @@ async fn a_crash_in_the_middle_harms_nothing() {
     world.still_serves().await;
 }
 
-/// Killed in the middle of a deletion, the daemon has no half of the session, and nothing of its files after the next start.
+/// Killed during a deletion, the daemon has no partial session, and none of its files after the next start.
 #[tokio::test]
 async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
     let mut world = world().await;
@@ -183,7 +183,7 @@ async fn an_audit_log_whose_end_was_cut_is_told_also_without_its_head_file() {
     world.agentctl(["audit", "verify"]).await.exits(1).shows(&["missing"]);
     has_all(&world.log(), &["WARN", "the audit log is not as it was left: lines "]);
 
-    // What is wrong with it stays wrong, whatever follows.
+    // A damaged log stays damaged, whatever follows.
     world.daemon.restart().await;
     world.agentctl(["audit", "verify"]).await.exits(1);
 }
@@ -202,7 +202,7 @@ async fn a_log_that_removes_its_oldest_files_holds() {
     let after = world.json(["audit", "verify"]).await;
     let files = |report: &Value| report["files"].as_array().unwrap().len();
     assert!(files(&after) < files(&before) && after["lines"].as_u64() < before["lines"].as_u64(), "{after}");
-    // Whoever takes one more away is found out.
+    // Removing another file is detected.
     fs::remove_file(world.data().join(after["files"][0].as_str().unwrap())).unwrap();
     world.agentctl(["audit", "verify"]).await.exits(1);
 }

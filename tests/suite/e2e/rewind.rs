@@ -1,4 +1,4 @@
-//! Going back to before a turn: files, talk, or both; what somebody changed since is left alone, and nothing is lost.
+//! Going back to before a turn: files, conversation, or both. External changes are kept, and nothing is lost.
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn files_and_talk_go_back_together_and_the_session_keeps_all() {
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(asked.contains("Did one") && !asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
 
-    // Files come back, too.
+    // Files can be restored, too.
     world.ok(["rewind", &old, "--to", "2", "--files", "--redo", "--yes"]).await;
     assert_eq!(
         (read(&world, "notes.txt").unwrap().as_str(), read(&world, "made.txt").as_deref()),

@@ -1,7 +1,7 @@
-//! What comes from outside and is no input: a disk that takes nothing any more, processes that are stopped and go on, clients
-//! that vanish by the thousand, many starts at once, and a crash while very many questions wait.
+//! Adverse conditions other than input: a disk that rejects writes, stopped and continued processes, thousands of
+//! vanishing clients, many concurrent starts, and a crash while very many questions are pending.
 //!
-//! `make test` does the long ones with small numbers, `make soak` with those that [`CLIENTS`] and [`QUESTIONS`] say.
+//! `make test` runs the long ones with small numbers, `make soak` with those in [`CLIENTS`] and [`QUESTIONS`].
 
 use std::{
     collections::BTreeSet,
@@ -27,21 +27,21 @@ use serde_json::json;
 
 use super::{Events as _, World, tool_texts, turn};
 
-/// Names how many clients vanish.
+/// Variable with the number of vanishing clients.
 const CLIENTS: &str = "AGENTD_SOAK_CLIENTS";
 
-/// Names how many questions wait.
+/// Variable with the number of pending questions.
 const QUESTIONS: &str = "AGENTD_SOAK_QUESTIONS";
 
 fn number(name: &str, usual: usize) -> usize {
     std::env::var(name).map_or(usual, |value| value.parse().expect("a number"))
 }
 
-/// Files that nobody can change, root included, until this is dropped.
+/// Files that cannot be changed, even by root, until this is dropped.
 struct Unchangeable(Vec<PathBuf>);
 
 impl Unchangeable {
-    /// None where the file system or the person cannot do that.
+    /// Returns `None` if the file system or the user does not support that.
     fn make(files: Vec<PathBuf>) -> Option<Self> {
         let made = geteuid().is_root() && chattr("+i", &files);
         if !made {
@@ -62,7 +62,7 @@ fn chattr(how: &str, files: &[PathBuf]) -> bool {
     done.is_ok_and(|status| status.success())
 }
 
-/// The state of a process, such as `T` for one that is stopped.
+/// State of a process, such as `T` for a stopped one.
 fn state(pid: u32) -> char {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit(')').next().unwrap().trim_start().chars().next().unwrap()
@@ -72,7 +72,7 @@ async fn stopped(pid: u32) {
     until("it is stopped", || async { (state(pid) == 'T').then_some(()) }).await;
 }
 
-/// What of all sessions is stored: how many of what the model said.
+/// Number of stored model answers in all sessions.
 async fn answers(client: &Client) -> usize {
     let mut count = 0;
     for session in client.sessions(100).await.unwrap() {
@@ -95,7 +95,7 @@ async fn what_cannot_be_stored_is_not_acknowledged_and_the_daemon_goes_on_when_i
     }
     let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
     assert!(doctor.contains("agentd.db") && doctor.contains("store anything"), "{doctor}");
-    // What is there can be read.
+    // Existing data can be read.
     assert_eq!(answers(&world.client().await).await, 1);
     drop(locked);
     world.daemon.agentctl(["run", "third"]).await.exits(0);
@@ -139,7 +139,7 @@ async fn a_daemon_that_was_stopped_goes_on_with_its_turn() {
     running.event("item_delta").await;
     world.daemon.signal(Signal::SIGSTOP);
     stopped(world.daemon.pid()).await;
-    // Who comes meanwhile is told, and has waited for some seconds before.
+    // Clients get an error meanwhile, after waiting for some seconds.
     world.daemon.agentctl(["status"]).await.exits(3).says(&["does not answer"]);
     world.daemon.signal(Signal::SIGCONT);
     let (_, before) = running.event("turn_ended").await;
@@ -151,7 +151,7 @@ async fn a_daemon_that_was_stopped_goes_on_with_its_turn() {
 #[tokio::test]
 async fn a_client_that_was_stopped_holds_up_nobody_and_hears_of_all_when_it_goes_on() {
     let world = World::start().await;
-    // Much more than what fits between the two.
+    // Much more than fits into the buffers between the two.
     let text: String = (0..60_000).map(|number| format!("{number} ")).collect();
     world.model.reply(Reply::deltas(["begun. ".to_owned(), text.clone()]).delay_ms(300).when("Count"));
     let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
@@ -170,12 +170,12 @@ async fn a_client_that_was_stopped_holds_up_nobody_and_hears_of_all_when_it_goes
     running.output(Vec::new()).await.exits(0);
 }
 
-/// The descriptors that a process has open.
+/// Number of open descriptors of a process.
 fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// The memory of a process, in KiB.
+/// Memory of a process, in KiB.
 fn memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -184,9 +184,9 @@ fn memory(pid: u32) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_vanish_leave_nothing_behind_and_harm_no_turn() {
-    /// Within what a process may have open.
+    /// Below the limit of open files of a process.
     const AT_ONCE: usize = 200;
-    /// What the memory may have grown by, in KiB: caches that fill once.
+    /// Permitted growth of the memory, in KiB: caches that fill once.
     const ROOM: u64 = 24 << 10;
     let count = number(CLIENTS, 1000);
     let world = World::start().await;
@@ -260,7 +260,7 @@ async fn of_many_daemons_that_start_at_once_one_stays_and_the_others_say_so() {
     assert_eq!(ended.code(), Some(0));
 }
 
-/// The ids of all that waits for an answer.
+/// IDs of all pending questions.
 async fn waiting(client: &Client) -> BTreeSet<InterruptId> {
     client.interrupts(None).await.unwrap().iter().map(|interrupt| interrupt.id).collect()
 }
@@ -297,7 +297,7 @@ async fn questions_that_wait_survive_a_kill_and_are_each_answered_once() {
     let all: Vec<InterruptId> = before.into_iter().collect();
     let (first, second) = (&one, &other);
     for some in all.chunks(AT_ONCE) {
-        // Two clients answer at the same time: one is heard.
+        // Two clients answer at the same time: one of them is accepted.
         let answered = some.iter().map(|id| async move {
             let (approved, rejected) =
                 tokio::join!(first.answer(*id, &Answer::Approve, "one"), second.answer(*id, &Answer::Approve, "other"));

@@ -1,4 +1,4 @@
-//! Routes of what agentd asks over the network: this machine directly, all else as the variables of proxies say.
+//! Network routes: this machine is reached directly, everything else through the configured proxies.
 
 use agentd_testkit::{
     collector::Collector,
@@ -40,7 +40,7 @@ async fn this_machine_is_never_asked_through_a_proxy() {
         model.default_reply(Reply::text("Hello"));
         assert_eq!(daemon.ok(["run", "Hi", "--model", slot]).await.stdout.trim(), words, "{slot}");
     }
-    // Whether this name is known is the system's business; what is asked is never a proxy.
+    // The name may or may not resolve, but the request never goes to a proxy.
     let failed = daemon.agentctl(["run", "Hi", "--model", "reasoning"]).await;
     assert!(failed.code == Some(0) || failed.stderr.contains("directly"), "{}", failed.stderr);
     daemon.ok(["mcp", "test", "here"]).await;
@@ -71,7 +71,7 @@ async fn what_is_elsewhere_goes_through_the_proxy_and_errors_name_it() {
     assert!(shown.contains(&route) && !shown.contains("s3cret"), "{shown}");
     drop(daemon);
 
-    // A proxy that refuses is named by all who are refused.
+    // All errors name the proxy that rejects requests.
     let refusing = TestProxy::start(ProxyMood::Refuses).await;
     let route = format!("through the proxy http://{}", refusing.place());
     let mut home = behind(&refusing);

@@ -1,8 +1,8 @@
-//! The choice of models: by what a turn is about, and where a server does not answer.
+//! Selection of models: by the subject of a turn, and as a fallback if a server does not respond.
 
 use super::*;
 
-/// The model and the rule of each choice in the lines of a run.
+/// The model and the rule of each selection in the lines of a run.
 fn choices(lines: &[Value]) -> Vec<(String, String)> {
     let chosen = lines.iter().filter(|line| matches!(line["type"].as_str(), Some("turn_started" | "model_chosen")));
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -47,7 +47,7 @@ async fn a_turn_about_code_goes_to_the_code_model_and_says_why() {
 #[tokio::test]
 async fn where_a_provider_is_down_or_out_of_money_the_next_model_answers() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
-    // A call first, so that the turn is under way when its server breaks.
+    // A call first, so that the turn is running when its server breaks.
     base.reply(Reply::tool_call("list_dir", json!({"path": "."})));
     base.default_reply(Reply::refusal(402, "Insufficient balance"));
     spare.default_reply(Reply::text("Spare here."));

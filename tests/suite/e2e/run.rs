@@ -1,4 +1,4 @@
-//! `agentctl run` as scripts rely on it.
+//! `agentctl run`, as scripts rely on it.
 
 use super::{Events as _, *};
 
@@ -17,7 +17,7 @@ const RESULT_KEYS: [&str; 12] = [
     "usage",
 ];
 
-/// The keys of every result; a failed one has its error beside them.
+/// Asserts the keys of every result; a failed one also has its error.
 #[track_caller]
 fn check_result(result: &Value, stop_reason: &str) {
     let mut found = keys(result);
@@ -48,7 +48,7 @@ async fn the_answer_is_on_standard_output_and_nothing_else() {
     }
 }
 
-/// Checks a whole stream and hands back the types of its lines.
+/// Checks a whole stream, and returns the types of its lines.
 #[track_caller]
 fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
     let mut lines = output.json_lines();
@@ -97,7 +97,7 @@ async fn the_result_comes_also_when_the_turn_failed() {
     let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(1);
     check_stream(&output, "failed");
     check_result(&world.daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json(), "failed");
-    // Also where no turn could be started at all.
+    // Even if no turn could be started.
     let output = world.agentctl(["run", "Hi", "--session", "ffff", "--output", "stream-json"]).await.exits(2);
     let lines = output.json_lines();
     assert_eq!(lines.len(), 1);
@@ -144,7 +144,7 @@ async fn wrong_usage_is_two() {
     world.agentctl(["run", "Hi", "--file", "/none"]).await.exits(2).says(&["/none", "hint:"]);
     world.agentctl(["run", "Hi", "--on-interrupt", "ask"]).await.exits(2).says(&["terminal", "hint:"]);
     world.agentctl(["run", "Hi", "--session", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
-    // Programs get a result all the same.
+    // Programs get a result anyway.
     for wrong in [["--model", "huge"], ["--max-steps", "0"], ["--session", "ffff"]] {
         let output = world.agentctl([&["run", "Hi", "--output", "json"][..], &wrong].concat()).await.exits(2);
         let result = output.json();
@@ -185,13 +185,13 @@ async fn five_where_an_approval_was_needed() {
     let failed = world.agentctl(["run", "Write", "--on-interrupt", "fail", "--output", "json"]).await.exits(5).json();
     check_result(&failed, "denied");
     assert_eq!(failed["denials"][0]["tool"], "write_file");
-    // Where nobody can be asked, it is denied, and the model is told.
+    // Without a user to ask, it is denied, and the model is notified.
     world.model.reply(write()).reply(Reply::text("Then not."));
     let denied = world.agentctl(["run", "Write", "--output", "json"]).await.exits(5).json();
     check_result(&denied, "completed");
     assert_eq!((&denied["text"], &denied["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
     assert!(tool_texts(world.model.requests().last().unwrap()).contains("refused"));
-    // And with a yes beforehand it is done.
+    // With approval in advance, it runs.
     world.model.reply(write()).reply(Reply::text("Written."));
     let approved = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.json();
     assert_eq!(approved["files"], json!([{"path": "outputs/a.txt", "change": "created"}]));
@@ -229,7 +229,7 @@ async fn one_hundred_and_thirty_where_it_is_cancelled() {
     let lines = output.json_lines();
     check_result(lines.last().unwrap(), "cancelled");
     assert_eq!(lines[lines.len() - 2]["type"], "turn_ended");
-    // The model is not kept busy for nobody.
+    // The model does not keep working for nothing.
     world.model.wait_until(|counts| counts.dropped == 1).await;
     world.still_serves().await;
 }
@@ -249,7 +249,8 @@ async fn a_reader_that_has_enough_is_no_failure() {
     .await;
 }
 
-/// What `--if-busy` asks for while a turn of the session waits for an answer: the outputs of that one and of the other.
+/// Effect of `--if-busy` while a turn of the session waits for an answer. Returns the outputs of that turn and of the
+/// other.
 async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
     let world = World::start().await;
     let which = Reply::tool_call("ask_human", json!({"question": "Which one?"}));
@@ -316,7 +317,7 @@ async fn a_command_that_failed_is_told_as_such_wherever_it_is_shown() {
     }
 }
 
-/// The value of this key, wherever it is.
+/// The value of this key at any depth.
 fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields.get(key).or_else(|| fields.values().find_map(|inner| find(inner, key))),
@@ -333,7 +334,7 @@ async fn what_runs_in_the_background_is_waited_for() {
     world.ok(["run", "More", "--session", &session, "--if-busy", "queue", "--detach"]).await;
     let waited = world.ok(["wait", &session]).await;
     assert_eq!(waited.stdout, "Three.\n", "{}", waited.stderr);
-    // What has ended is told again, after the next start of the daemon, too.
+    // The result of a completed run can be read again, even after a restart of the daemon.
     world.daemon.crash().await;
     let result = world.json(["wait", "last"]).await;
     holds(&result, json!({"text": "Three.", "session_id": session}));
@@ -342,7 +343,7 @@ async fn what_runs_in_the_background_is_waited_for() {
     world.ok(["run", "Hang", "--session", &session, "--detach"]).await;
     let before = world.followers();
     let waiting = world.spawn_agentctl(["wait", &session]);
-    // One that is stopped before it listens has lost the daemon, and says that instead.
+    // A run that is stopped before it listens reports that the daemon is gone.
     until_true("it listens", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
@@ -357,7 +358,7 @@ async fn a_session_for_one_turn_has_a_title_and_is_gone_behind_it() {
     let sessions = async || world.json(["sessions", "list"]).await;
     world.ok(["run", "Hello", "--title", "The first"]).await;
     assert_eq!(sessions().await[0]["title"], "The first");
-    // Also where the turn fails.
+    // Even if the turn fails.
     for reply in [Reply::text("Gone."), Reply::refusal(400, "no")] {
         world.model.reply(reply);
         world.agentctl(["run", "Hello", "--ephemeral"]).await;

@@ -1,5 +1,5 @@
-//! Commands of real turns are locked in: what they cannot reach, what they still can, whose environment they see, and
-//! what is left of them.
+//! Commands of real turns in the sandbox: what they cannot reach, what they still can, which environment they see, and
+//! what they leave behind.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const SECRET: &str = "the launch code is 0000";
 
-/// A world whose project can be written.
+/// A world with a writable project.
 pub(super) async fn world(agentd_yaml: &str) -> World {
     let world = World::configured(agentd_yaml).await;
     fs::create_dir_all(project(&world)).unwrap();
@@ -19,7 +19,7 @@ pub(super) fn project(world: &World) -> PathBuf {
 }
 
 impl World {
-    /// The model asks for this command and then says that it is over.
+    /// Makes the model run this command and then end the turn.
     pub(super) fn will_run(&self, command: &str) {
         self.will_call(json!({"command": command, "timeout_s": 60}));
     }
@@ -28,7 +28,7 @@ impl World {
         self.will(Reply::tool_call("run_bash_command", arguments.clone()));
     }
 
-    /// What the last tool told the model.
+    /// The last tool result sent to the model.
     pub(super) fn told(&self) -> String {
         let requests = self.model.requests();
         let last = requests.last().unwrap().messages().last().unwrap();
@@ -36,12 +36,12 @@ impl World {
         last["content"].as_str().unwrap().to_owned()
     }
 
-    /// Runs a turn in a new session, which is allowed everything that can be allowed.
+    /// Runs a turn in a new session with every permission.
     pub(super) async fn turn(&self) -> Output {
         self.ok(["run", "Do it", "-C", &self.mount(), "--on-interrupt", "approve"]).await
     }
 
-    /// What becomes of a command.
+    /// Runs a command, and returns its result.
     pub(super) async fn sh(&self, command: &str) -> String {
         self.will_run(command);
         self.turn().await;
@@ -54,7 +54,7 @@ impl World {
         told
     }
 
-    /// The command fails, and says nothing of the secret.
+    /// Asserts that the command fails, and reveals nothing of the secret.
     pub(super) async fn barred(&self, command: &str) -> String {
         let told = self.sh(command).await;
         let failed = told.starts_with("exit code ") && !told.starts_with("exit code 0");
@@ -63,7 +63,7 @@ impl World {
     }
 }
 
-/// Processes that have this among their arguments, seen from outside.
+/// Number of processes with this argument, seen from outside.
 pub(super) fn named(word: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
@@ -73,7 +73,7 @@ pub(super) fn named(word: &str) -> usize {
     processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())).count()
 }
 
-/// Children of the daemon, whatever they have become.
+/// Children of the daemon, whatever program they run now.
 pub(super) fn children(daemon: u32) -> Vec<String> {
     fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"))
         .unwrap_or_default()
@@ -86,7 +86,7 @@ pub(super) fn children(daemon: u32) -> Vec<String> {
 async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
     let (model, mut home) = TempHome::with_server().await;
     let folder = home.path().display().to_string();
-    // The whole home is listed: what is secret in it stays hidden all the same.
+    // The whole home is listed, but its secrets remain hidden.
     home.write("config/agentd.yaml", format!("sandbox: {{read: ['{folder}']}}\n"));
     home.write(".ssh/id_ed25519", SECRET);
     home.write(".netrc", SECRET);
@@ -124,7 +124,7 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
     assert_eq!(fs::read_to_string(outside.path().join("diary")).unwrap(), SECRET);
     assert!(!outside.path().join("new").exists() && !world.path().join("new").exists());
     assert_eq!(world.read("notes.txt"), "plain");
-    // What is its own can be changed, and is there afterwards.
+    // Its own files can be changed, and the changes persist.
     world.allowed("echo made > \"$PROJECT/made\" && echo made > /outputs/made").await;
     assert_eq!(fs::read_to_string(project(&world).join("made")).unwrap(), "made\n");
     world.still_serves().await;
@@ -142,7 +142,7 @@ async fn there_is_no_network_unless_it_is_allowed() {
     let open = world("sandbox: {network: true}").await;
     open.allowed(&command).await;
     assert!(listener.accept().is_ok());
-    // Rules decide before the settings do.
+    // Rules take precedence over settings.
     open.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
     open.client().await.reload().await.unwrap();
     open.barred(&command).await;
@@ -151,7 +151,7 @@ async fn there_is_no_network_unless_it_is_allowed() {
     assert_eq!(status["sandbox"]["network"], false, "{status:#}");
     open.daemon.write("config/hitl_rules.yaml", "{}\n");
     open.client().await.reload().await.unwrap();
-    // The daemon is behind a socket of this machine, and no command can ask it anything.
+    // The daemon listens on a local socket, which no command can use.
     let ask = format!("'{}' status", program("agentctl").display());
     open.barred(&format!("AGENTD_SOCKET='{}' {ask}", open.daemon.socket().display())).await;
 }
@@ -199,7 +199,7 @@ async fn nothing_that_a_model_writes_opens_it() {
     }
 }
 
-/// What a client sends in its environment, and what its commands may see of it.
+/// Runs a command for a client with these variables.
 async fn run_as(world: &World, session: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = world.agentctl_command(["run", "Do it", "--on-interrupt", "approve", "--output", "json"]);
     command.args(session).envs(variables.iter().copied());
@@ -232,7 +232,7 @@ async fn each_client_lends_its_own_environment() {
     for seen in ["LANG=de_DE.UTF-8", "TZ=Asia/Tokyo", "COLOUR=red", &format!("PATH={path}"), "HOME=", "WORKSPACE="] {
         assert!(told.lines().any(|line| line.starts_with(seen)), "{seen} is missing in {told}");
     }
-    // Long values: the names of temporary folders are random, and hold any two letters now and then.
+    // Long values, since the random names of temporary folders may contain short ones.
     let values = ["secret-token-value", "secret-key-value", "other-client-value", "value-of-the-daemon"];
     let names = ["OTHER", "LD_PRELOAD", "SSH_AUTH_SOCK", "BASH_ENV", "MODEL_BASIC", "AGENTD_"];
     for unseen in values.iter().chain(&names) {
@@ -249,7 +249,7 @@ async fn each_client_lends_its_own_environment() {
     assert!(!told.contains("Tokyo") && !told.contains("COLOUR"), "{told}");
 }
 
-/// A daemon for which the kernel lacks these.
+/// A daemon on a kernel without these features.
 async fn weak(lacking: &str, agentd_yaml: &str) -> World {
     let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", agentd_yaml);
@@ -269,7 +269,7 @@ async fn doctor(world: &World) -> (Output, Value) {
 
 #[tokio::test]
 async fn where_the_kernel_offers_less_the_settings_decide() {
-    // What holds everything else: nothing is told to be weak.
+    // With full confinement, no weakness is reported.
     let strong = world("").await;
     let (_, check) = doctor(&strong).await;
     assert!(check["message"].as_str().unwrap().contains("enforce: Landlock"), "{check}");
@@ -290,7 +290,7 @@ async fn where_the_kernel_offers_less_the_settings_decide() {
         assert_eq!(check["state"], "warn", "{lacking}: {check}");
     }
 
-    // Without namespaces files and network are kept all the same.
+    // Without namespaces, files and network are still confined.
     let narrow = weak("namespaces", "").await;
     let secret = narrow.daemon.write("secret.txt", SECRET).display().to_string();
     narrow.barred(&format!("cat '{secret}'")).await;
@@ -300,7 +300,7 @@ async fn where_the_kernel_offers_less_the_settings_decide() {
     assert_eq!(check["state"], "warn", "{check}");
     assert!(check["message"].as_str().unwrap().contains("no namespaces"), "{check}");
 
-    // What only looks asks where nothing would hold it to that, and runs where the kernel does.
+    // A read-only command asks if nothing would enforce that, and runs if the kernel does.
     for (agentd_yaml, asks) in [("", false), ("sandbox: {mode: 'off'}", true)] {
         let asking = world(agentd_yaml).await;
         asking.will_run("ls");
@@ -317,7 +317,7 @@ async fn where_the_kernel_offers_less_the_settings_decide() {
     assert!(check["message"].as_str().unwrap().contains("off"), "{check}");
 }
 
-/// Returns whether a program is there, where commands look for it.
+/// Returns true if a program is in the search path of commands.
 fn installed(name: &str) -> bool {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(name).exists())
 }
@@ -325,7 +325,7 @@ fn installed(name: &str) -> bool {
 #[tokio::test]
 async fn ordinary_work_goes_on() {
     let (model, mut home) = TempHome::with_server().await;
-    // Tools of whoever runs the tests are outside of this home, wherever they are.
+    // Tools of the user who runs the tests are outside this home, wherever they are.
     let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {
         let folder = std::env::var_os(name).map_or_else(|| own.join(usual), PathBuf::from);
@@ -360,7 +360,7 @@ async fn ordinary_work_goes_on() {
             assert!(told.starts_with("exit code 0") && told.contains(expected), "{command}: {told}");
         }
     }
-    // What it makes can be used by others as if the person had made it.
+    // Its files have the same permissions as if the user had created them.
     let made =
         world.allowed("cd \"$PROJECT\" && umask && mkdir new && touch new/file && stat -c %a new new/file").await;
     assert!(made.contains("0022\n755\n644"), "{made}");
@@ -372,7 +372,7 @@ async fn a_command_names_the_project_as_tools_do() {
     let world = world("").await;
     world.allowed("echo x > /project/made && cmp made \"$PROJECT/made\" && test \"$PWD\" = /project").await;
     assert!(Path::new(&project(&world)).join("made").exists());
-    // The last command is fine, and so is the exit code: what went wrong is said all the same.
+    // The last command and the exit code are fine, but the error is reported anyway.
     let told = world.allowed("echo x > outputs/made; true").await;
     assert_eq!(told.matches("[commands start in the project").count(), 1, "{told}");
     let told = world.allowed("echo x > /outputs/made; cat /project/missing || true").await;

@@ -1,9 +1,9 @@
-//! Searches read what `read_file` reads, and say of all else that they did not; a path that a model is shown is the path of
-//! that file, whatever its name has in it.
+//! Searches read what `read_file` reads, and report everything that they skipped. A path that is shown to a model
+//! identifies its file, whatever characters its name has.
 
 use super::*;
 
-/// Lines in encodings that nothing names, made by another program.
+/// Lines in encodings without a declaration, produced by another program.
 const JAPANESE: &[u8] = b"// \x95\xcf\x8dX\x82\xb7\x82\xe9\x91O\x82\xc9\x81A\x82\xdc\x82\xb8\x90\xe0\x96\xbe\x8f\x91\x82\xf0\x93\xc7\x82\xf1\x82\xc5\x82\xad\x82\xbe\x82\xb3\x82\xa2\x81B\nfn of_tokyo() {}\n";
 const CHINESE: &[u8] = b"// \xc7\xeb\xd4\xda\xd0\xde\xb8\xc4\xd6\xae\xc7\xb0\xcf\xc8\xd4\xc4\xb6\xc1\xcb\xb5\xc3\xf7\xa3\xac\xc8\xbb\xba\xf3\xd4\xd9\xcc\xe1\xbd\xbb\xa1\xa3\nfn of_beijing() {}\n";
 const STRAY: &str = "pub fn before_it() {}\n// a stray \0 of some editor\npub fn needle_after() {}\n";
@@ -12,7 +12,7 @@ fn wide(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-/// Calls on a path that a test knows.
+/// A call with a path.
 fn on(tool: &'static str, path: &str, more: Value) -> (&'static str, Value) {
     let mut arguments = json!({ "path": path });
     arguments.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
@@ -147,7 +147,7 @@ async fn texts_and_archives_of_a_folder_are_searched_like_its_documents() {
     assert!(!told[0].contains("f.rs") && !told[0].contains("skills/"), "{}", told[0]);
 }
 
-/// Names that are easily taken for `a b.txt`, or for something that the daemon says.
+/// Names that are easily mistaken for `a b.txt`, or for a message of the daemon.
 const ODD: [&str; 8] = [
     "a\u{a0}b.txt",
     "a\u{202f}b.txt",

@@ -1,8 +1,8 @@
-//! `agentctl service`: the units that it writes, what it has systemd do, and a daemon that its socket starts.
+//! `agentctl service`: its units, its calls of systemd, and a daemon started by its socket.
 
 use super::*;
 
-/// A home with a systemd that only takes notes.
+/// A home with a fake systemd that only records calls.
 struct Home(TempHome);
 
 impl Home {
@@ -28,7 +28,7 @@ impl Home {
         self.0.path().join(".config/systemd/user").join(name)
     }
 
-    /// What systemd was told to do since it was last asked for, but for questions.
+    /// Calls of systemd since the last check, except queries.
     fn told(&self) -> Vec<String> {
         let all = self.0.read("calls");
         let _ = fs::remove_file(self.0.path().join("calls"));
@@ -49,7 +49,7 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
     let service = fs::read_to_string(home.unit("agentd.service")).unwrap();
     assert!(service.contains("/agentd\"\n") && service.contains("AGENTD_DATA_DIR="), "{service}");
 
-    // Again, nothing is written, and a daemon at work goes on.
+    // The second time, nothing is written, and a running daemon is not restarted.
     let again = home.0.ok(["service", "install"]).await;
     assert!(again.stderr.contains("unchanged") && !again.stderr.contains("wrote"), "{}", again.stderr);
     assert_eq!(home.told(), [reload, enabled]);
@@ -66,7 +66,7 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
     home.0.ok(["service", "install", "--force"]).await;
     assert_eq!(fs::read_to_string(home.unit("agentd.service")).unwrap(), service);
     assert_eq!(home.told(), [reload, restart, enabled]);
-    // Another socket takes the place of the first.
+    // Another socket replaces the first.
     let other = home.0.path().join("other.sock").display().to_string();
     home.0.ok(["service", "install", "--socket", &other]).await;
     assert_eq!(home.told(), [reload, stop, enabled]);
@@ -151,7 +151,7 @@ async fn without_systemd_it_says_so() {
     home.ok(["service", "uninstall", "--force"]).await.says(&["only the files are removed"]);
 }
 
-/// Programs of systemd that some machines do not have.
+/// Returns true if a program of systemd is installed, which some machines lack.
 fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
@@ -170,7 +170,7 @@ async fn systemd_takes_the_units() {
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{}", output.stdout);
 }
 
-/// Value of a line of a unit.
+/// Value of a key in a unit.
 fn value(unit: &Path, key: &str) -> String {
     let text = fs::read_to_string(unit).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{key}="))).unwrap();

@@ -1,4 +1,4 @@
-//! The listing commands, for people and for programs.
+//! The listing commands, for users and for programs.
 
 use super::{damage::spoil, *};
 
@@ -63,7 +63,7 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
     daemon.agentctl(["sessions", "show", "4"]).await.exits(2).says(&["there is no session", "hint:"]);
     let output = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
     output.says(&["could mean several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
-    // People are shown what can be named, and a place is no name for what is gone for good.
+    // Users are shown names that work. An index is not accepted for a permanent deletion.
     let listed = daemon.ok(["sessions", "list"]).await.stdout;
     let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();
     assert!(row.starts_with("3 ") && row.contains(&end(&ids[0])) && !row.contains(&ids[0]), "{listed}");
@@ -74,7 +74,7 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
     daemon.agentctl(["sessions", "show", &ids[0]]).await.exits(2);
 }
 
-/// As after a clock that was put back: what was used before it stands in the future.
+/// As after a clock that was set back: sessions used before that are in the future.
 #[tokio::test]
 async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_clock_says() {
     let mut world = World::start().await;
@@ -105,7 +105,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
     assert_eq!(models[0]["model"]["base_url"], world.model.base_url());
 
     let tools = daemon.json(["tools"]).await;
-    // Those of language servers are there where this machine has one.
+    // Tools of language servers exist if this machine has one.
     let of_servers = ["definition", "diagnostics", "references", "rename_symbol"];
     let names = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
     let names: Vec<&str> = names.filter(|name| !of_servers.contains(name)).collect();

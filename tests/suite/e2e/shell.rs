@@ -1,21 +1,21 @@
-//! What the environment of a shell says of models that the daemon was not started with, and the configuration that holds: said
-//! where a person looks, and with no secret in it.
+//! Variables of a shell for models that the daemon was not started with, and the configuration in force: reported to
+//! the user, without any secret.
 
 use super::*;
 
-/// What the greeting of a chat says, down to the prompt.
+/// The greeting of a chat, up to the prompt.
 fn greeting(home: &TempHome) -> String {
-    // Wide enough that no sentence is broken.
+    // Wide enough that no sentence is wrapped.
     let mut terminal = Terminal::around(home, "stty rows 40 cols 300 && exec \"$@\"", &["chat", "-C", "none"]);
     let said = terminal.prompt();
     terminal.leaves();
     said
 }
 
-/// A daemon that was started with nothing set.
+/// A daemon that was started without any variables.
 async fn bare() -> TempDaemon {
     let mut daemon = TempDaemon::start_in(TempHome::new()).await;
-    // Of a terminal that a person sits at.
+    // Set in every user's terminal.
     daemon.set("LC_ALL", "C.UTF-8");
     daemon
 }
@@ -43,7 +43,7 @@ async fn variables_that_the_daemon_lacks_are_named_until_it_has_them() {
     let json = daemon.json(["status"]).await;
     assert_eq!(json["environment"][0]["variables"], json!(["MODEL_BASIC_BASE_URL", "MODEL_BASIC_API_KEY"]), "{json:#}");
 
-    // The next daemon has them, and another value is another matter.
+    // The next daemon has them. A changed value is reported again.
     daemon.ok(["stop"]).await;
     daemon.ok(["start"]).await;
     for said in [greeting(&daemon), status(&daemon).await.stdout] {

@@ -1,8 +1,8 @@
-//! What is approved is what was shown: all of it, every character, also after an edit, and to everybody.
+//! Approved calls are those that were shown: completely, every character, even after an edit, and to every client.
 
 use super::*;
 
-/// A turn that waits for an approval, and the interrupt.
+/// A turn that is waiting for approval, and the interrupt.
 async fn waiting(world: &World) -> (Running, Value) {
     let mut running = world.spawn_agentctl(["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"]);
     let (raised, _) = running.event("interrupt_raised").await;
@@ -13,7 +13,7 @@ fn id(value: &Value) -> &str {
     value["id"].as_str().unwrap()
 }
 
-/// What a terminal would obey, or a person not see.
+/// Returns true for characters that a terminal would interpret, or that are invisible.
 fn is_hidden(letter: char) -> bool {
     letter != '\n' && agentd_core::visible::is_hidden(letter)
 }
@@ -49,7 +49,7 @@ async fn nothing_is_approved_unseen() {
     world.ok(["answer", id(&interrupt), "reject"]).await;
     running.output(Vec::new()).await;
 
-    // In the chat the question counts what it has no room for, and `v` shows it.
+    // In the chat, the question counts the lines that do not fit, and `v` shows them.
     world.daemon.set("PAGER", "cat");
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(write).reply(Reply::text("It is written."));
@@ -57,7 +57,7 @@ async fn nothing_is_approved_unseen() {
     let question = terminal.sees("view all");
     let counted = question.split_once(" more lines").unwrap().0.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap();
     let rows = question.matches("+line ").count();
-    // Three lines stand above those of the file.
+    // Three lines come before those of the file.
     assert_eq!(counted + rows, 901, "{question}");
     terminal.presses("v");
     terminal.sees_all(&["+line 900", "+rm -rf ~/hidden", "view all"]);
@@ -90,7 +90,7 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
     let shown = world.ok(["sessions", "show", session]).await.stdout;
     assert!(shown.contains(r#"{"command":"echo edited > outputs/a"} (edited)"#), "{shown}");
 
-    // Whoever answers from elsewhere is told the same, or only that.
+    // An answer from another client shows the same text. With `--preview`, it only shows that.
     world.model.reply(command).reply(Reply::text("It is done."));
     let (running, interrupt) = waiting(&world).await;
     let edit = ["edit", "--args", r#"{"command": "echo again\u001b[2J > outputs/b"}"#];
@@ -140,7 +140,7 @@ async fn every_character_that_would_run_is_seen_by_everybody() {
 
 #[tokio::test]
 async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
-    // A control of the second set, an override of the direction, and a blank without width.
+    // A C1 control, a direction override, and a zero-width space.
     let (unseen, seen) = ("a\u{9b}b\u{202e}c\u{200b}d", r"a\u{9b}b\u{202e}c\u{200b}d");
     let (model, home) = TempHome::with_server().await;
     let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py");
@@ -152,7 +152,7 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
         assert!(shown.contains(seen) && !shown.contains(is_hidden), "{shown:?}");
     }
 
-    // What a file held, where an undo is foreseen.
+    // Content of a file in an undo preview.
     let content = format!("first\n{unseen}\n");
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}));
     world.model.reply(write).reply(Reply::text("Written."));
@@ -166,7 +166,7 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     check(&json.stdout, r"a\u009bb\u202ec\u200bd");
     assert!(json.json()["files"][0]["diff"].as_str().unwrap().contains(unseen), "{}", json.stdout);
 
-    // The title, wherever it stands: in lists, and in a question of the session.
+    // The title, wherever it appears: in lists, and in a question of the session.
     world.ok(["sessions", "rename", session, unseen]).await;
     check(&world.daemon.ok(["sessions", "list"]).await.stdout, seen);
     check(&world.daemon.ok(["sessions", "show", session]).await.stdout, seen);
@@ -179,7 +179,7 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     let shown = world.ok(["interrupts", id(interrupt)]).await.stdout;
     check(&shown, &format!("in \"{seen}\""));
 
-    // What another program would be told, which has no preview of its own.
+    // A question as sent to another program, without a separate preview.
     check(&shown, &format!("\"text\": \"{seen}\""));
     check(&world.daemon.ok(["interrupts"]).await.stdout, seen);
     assert_eq!(interrupt["args"]["text"], unseen);
@@ -189,7 +189,7 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
     check(&world.daemon.ok(["audit", "--session", session]).await.stdout, seen);
 }
 
-/// A pipe may lead to a terminal, and a terminal need not say that it is one.
+/// A pipe may lead to a terminal, and a terminal may not be recognised as one.
 #[tokio::test]
 async fn no_output_steers_a_terminal_wherever_it_goes() {
     let world = World::start().await;
@@ -211,7 +211,7 @@ async fn no_output_steers_a_terminal_wherever_it_goes() {
     }
 }
 
-/// What the pager got.
+/// Content that the pager received.
 async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String {
     let (seen, whole) = (world.path().join("seen"), world.path().join("whole"));
     let _ = fs::remove_file(&whole);
@@ -262,7 +262,7 @@ async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
     let seen = paged(&world, &mut terminal, "/show").await;
     assert!(seen.contains("result:\nFirst.\n\nAnd this") && !seen.contains("{\""), "{seen}");
 
-    // What is removed is said to be.
+    // Removed content is reported as such.
     fs::remove_dir_all(folder.join("large_tool_results")).unwrap();
     let seen = paged(&world, &mut terminal, "/show 3").await;
     assert!(seen.contains("line 1\n") && seen.contains("was removed") && !seen.contains("line 1000\n"), "{seen}");

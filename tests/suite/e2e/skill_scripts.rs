@@ -1,4 +1,4 @@
-//! Scripts that lie in a skill's folder run like any other command: asked for, judged and locked in.
+//! Scripts in a skill's folder run like any other command: with questions, rules and the sandbox.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use super::{
 
 const SECRET: &str = "the launch code is 0000";
 
-/// A session with a skill's folder, whose script does what these lines say.
+/// A session with a skill whose script consists of these lines.
 async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
     world.model.respond_with(|_| Reply::text("hello"));
     let session = world.ok(["run", "Hello", "-C", &world.mount(), "--output", "json"]).await.session();
@@ -20,7 +20,7 @@ async fn session_with_script(world: &World, lines: &str) -> (String, PathBuf) {
     (session, skill)
 }
 
-/// Lets the model run the skill's script, and gives what it was told of it.
+/// Makes the model run the skill's script, and returns the result.
 async fn run_script(world: &World, session: &str, answer: &str) -> String {
     world.will(Reply::tool_call("run_bash_command", json!({"command": "sh skills/report/scripts/make.sh"})));
     world.agentctl(["run", "Do it", "--session", session, "--on-interrupt", answer]).await;
@@ -61,7 +61,7 @@ async fn the_script_of_a_skill_is_locked_in() {
     assert!(listener.accept().is_err(), "nobody came");
     assert_eq!(children(world.daemon.pid()), before);
     assert_eq!(fs::read_to_string(project(&world).join("report")).unwrap(), "made\n");
-    // What it changed in the project is taken back like every other change.
+    // Its changes in the project can be undone like any others.
     world.ok(["undo", &session]).await;
     assert!(!project(&world).join("report").exists());
 }

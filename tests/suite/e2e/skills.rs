@@ -1,4 +1,4 @@
-//! Skills: brought into sessions when something is about them, checked, added, and their packages installed with consent.
+//! Skills: loaded when they are relevant, checked, added, and their packages installed with consent.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -71,7 +71,7 @@ async fn a_mention_and_a_file_bring_a_skill() {
     let file = world.path().join("2025.tax");
     let handed = world.ok(["run", "See", "--file", file.to_str().unwrap(), "--output", "json"]).await.json();
     assert!(skills(&handed) && tail(&world).contains("For work on uploads/2025.tax"), "{}", tail(&world));
-    // Changed since: the next mention brings it as it is now.
+    // Changed since: the next mention loads the current version.
     world.write("config/skills/tax/reference/rates.md", "Twenty of a hundred, from now on.\n");
     let session = mentioned["session_id"].as_str().unwrap();
     world.ok(["run", "Again @tax", "--session", session]).await;
@@ -114,7 +114,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     }
     let table = world.ok(["skills", "list"]).await.stdout;
     assert!(!table.contains('\u{1b}') && table.contains("cannot be used"), "{table}");
-    // What cannot be used is not offered.
+    // Unusable skills are not offered.
     world.ok(["run", "Hello"]).await;
     let sent = world.model.requests().last().unwrap().body.to_string();
     assert!(
@@ -177,7 +177,7 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
         assert_eq!(is_listed, skill["shown"] != "none", "{name}");
     }
     world.ok(["skills", "list", "--session", "last"]).await.shows(&["shortened", "when mentioned"]);
-    // Own skills that are too many for the catalogue: the person hears it at once.
+    // Own skills that exceed the catalogue: the user is notified at once.
     for number in 0..90 {
         let front = format!("---\nname: b{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
         world.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
@@ -267,7 +267,7 @@ async fn bundled_skills_are_there_when_they_are_called() {
     assert!(told[0].contains("scripts/") && told[1].contains("exit code 0"), "{told:#?}");
 }
 
-/// An index of packages on loopback, with one that says hello.
+/// A package index on loopback, with one package that prints a greeting.
 struct Index(Child);
 
 impl Index {
@@ -322,15 +322,15 @@ async fn packages_are_installed_with_consent_and_used_by_every_session() {
     .await;
     let command = json!({"command": "python skills/hello/scripts/hi.py", "timeout_s": 60});
     let asks = command.clone();
-    // Reminders stand behind results.
+    // Reminders come after results.
     world.model.respond_with(move |request| match tool_texts(request).is_empty() {
         false => Reply::text("over"),
         true => Reply::tool_call("run_bash_command", asks.clone()),
     });
-    // Refused: nothing is installed and nothing runs.
+    // Denied: nothing is installed and nothing runs.
     world.agentctl(["run", "Hi", "--on-interrupt", "deny"]).await;
     assert!(!world.path().join("data/skill_environments").exists());
-    // Asked once, for the packages and the command together, also where commands ask nobody.
+    // Asked once, for the packages and the command together, even if commands run without questions.
     let client = world.client().await;
     let free = NewSession { confirm_exec: Some(false), ..NewSession::default() };
     let mut events = client.turn(turn(SessionChoice::New(free), "Say hi with @hello")).await.unwrap();
@@ -343,7 +343,7 @@ async fn packages_are_installed_with_consent_and_used_by_every_session() {
     events.to_the_end().await;
     let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains("hello from the package"), "{told}\n{}", world.log());
-    // Another session uses it, and nobody is asked for packages again.
+    // Another session uses it, without a question about packages.
     let free = NewSession { confirm_exec: Some(false), ..NewSession::default() };
     let mut events = client.turn(turn(SessionChoice::New(free), "Hi again")).await.unwrap();
     let all = events.to_the_end().await;
@@ -376,7 +376,7 @@ async fn an_installation_that_fails_leaves_nothing_and_says_why() {
     world.still_serves().await;
 }
 
-/// Modules that scripts import and nothing brings are asked for when they are missing.
+/// Undeclared modules that scripts import are requested when they are missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_that_a_skill_does_not_declare_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -395,7 +395,7 @@ async fn packages_that_a_skill_does_not_declare_are_asked_for() {
         let command = format!("python skills/tax/scripts/{script}.py");
         ("run_bash_command", json!({"command": command, "timeout_s": 60}))
     };
-    // One after the other, as a model that reads what it is told.
+    // One by one, like a model that reads each result.
     let steps = [run("run"), run("liar"), run("run")];
     world.model.respond_with(move |request| {
         let done = super::told_of_each(request).len();
@@ -404,7 +404,7 @@ async fn packages_that_a_skill_does_not_declare_are_asked_for() {
     world.ok(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await;
     let told = super::told_of_each(world.model.requests().last().unwrap());
     assert!(told[0].contains("No module named") && told[0].contains("Run the same command again"), "{told:#?}");
-    // No script of the skill imports it: what is printed is not believed.
+    // No script of the skill imports it: printed text is not trusted.
     assert!(told[1].contains("evil") && !told[1].contains("Run the same command again"), "{told:#?}");
     assert!(told[2].contains("hello from the package"), "{told:#?}");
 }

@@ -1,4 +1,4 @@
-//! Counters of what happened: by day, after restarts, and in the format of Prometheus.
+//! Counters of events: by day, across restarts, and in the format of Prometheus.
 
 use super::*;
 

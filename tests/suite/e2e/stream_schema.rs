@@ -1,4 +1,4 @@
-//! Every line that a program reads matches the schema in the documentation.
+//! Every line that programs read matches the schema in the documentation.
 
 use jsonschema::Validator;
 
@@ -11,7 +11,7 @@ fn validator() -> Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
-/// Holds lines of a client to the schema.
+/// Validates lines of a client against the schema.
 #[track_caller]
 pub(super) fn check_lines(lines: &[Value]) {
     check(&validator(), lines);
@@ -44,7 +44,7 @@ async fn every_line_of_stream_json_matches_the_schema() {
     assert!(lines.len() > 20, "{}", lines.len());
     check(&validator, &lines);
     let session = lines[0]["session_id"].as_str().unwrap().to_owned();
-    // Room is made, a turn goes on without its client, and one never began.
+    // A compaction, a detached turn, and a turn that never started.
     world.ok(["compact", &session, "--json"]).await;
     let args = ["run", "More", "--session", &session, "--output", "stream-json", "--detach"];
     check(&validator, &world.daemon.ok(args).await.json_lines());
@@ -52,7 +52,7 @@ async fn every_line_of_stream_json_matches_the_schema() {
     let refused = world.agentctl(args).await.json_lines();
     assert_eq!(refused[0]["type"], "result");
     check(&validator, &refused);
-    // It is no schema that lets everything through.
+    // The schema does not accept everything.
     for bad in [json!({}), json!({"type": "item_delta", "seq": 1}), json!({"type": "result", "text": 7})] {
         assert!(!validator.is_valid(&bad), "{bad}");
     }

@@ -1,13 +1,13 @@
-//! A cancel takes back what nothing has answered; what was begun is marked, so that no model continues it unasked.
+//! A cancellation withdraws unanswered input. Started responses are marked, so that no model continues them unasked.
 
 use super::{Events as _, *};
 
-/// All words that a request sends.
+/// All text in a request.
 fn words(request: &Recorded) -> String {
     request.messages().iter().map(|message| message["content"].to_string()).collect()
 }
 
-/// The input and the additions that an end of a turn took back.
+/// The input and the additions that the end of a turn withdrew.
 fn taken_back(events: &[Event]) -> Option<(Option<&str>, Vec<&str>)> {
     events.iter().find_map(|event| match &event.kind {
         EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
@@ -87,7 +87,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     let order = ["count", "I begin", "The person interrupted here", "second thing"].map(|part| told.find(part));
     assert!(order.is_sorted() && order[0].is_some() && !told.contains("drop"), "{told}");
 
-    // Where they ask for it, it is continued.
+    // If the user asks for it, it is continued.
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
     let mut running = client.turn(turn(existing(&session), "ask me")).await.unwrap();
     running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;

@@ -1,10 +1,10 @@
-//! Turns for a collector: made from the journal, each once, whatever becomes of the daemon and of the collector.
+//! Turns for a collector: built from the journal, each sent once, through failures of the daemon and of the collector.
 
 use agentd_testkit::collector::{Collector, CollectorMood, ReceivedSpan};
 
 use super::*;
 
-/// Words that must not leave the machine where nobody asks for it.
+/// Text that must not leave the machine unless requested.
 const SECRET: &str = "zanzibar";
 
 fn counted(reply: Reply, tokens: u64) -> Reply {
@@ -13,7 +13,7 @@ fn counted(reply: Reply, tokens: u64) -> Reply {
     reply.with_usage(UsagePlace::Tail, usage)
 }
 
-/// The main agent gives two tasks away and reads a file that is not there; subagents answer.
+/// The main agent delegates two tasks and reads a missing file; subagents answer.
 fn answers(request: &Recorded) -> Reply {
     match (is_subagent(request), request.last_role()) {
         (true, _) => counted(Reply::text(format!("The {SECRET} was looked at and found in order. ").repeat(10)), 300),
@@ -45,7 +45,7 @@ async fn ask(daemon: &TempDaemon) -> Value {
     daemon.ok(["run", &format!("Have the {SECRET} done"), "--output", "json"]).await.json()
 }
 
-/// Waits until so many turns of people have come, and returns all spans.
+/// Waits until that many turns of users have arrived, and returns all spans.
 async fn turns(collector: &Collector, count: usize) -> Vec<ReceivedSpan> {
     let is_turn = |span: &&ReceivedSpan| span.name == "invoke_agent main";
     until("the turns have come", || async {
@@ -60,7 +60,7 @@ fn sum(spans: &[ReceivedSpan], name: &str) -> f64 {
     calls.filter_map(|span| span.attributes.get(name)).filter_map(Value::as_f64).sum()
 }
 
-/// The spans of a turn are a tree with nothing twice, whose sums are those of the turn's result.
+/// Checks that the spans of a turn are a tree without duplicates, whose sums match the turn's result.
 #[track_caller]
 fn check(spans: &[ReceivedSpan], result: &Value) {
     let ids: BTreeSet<&str> = spans.iter().map(|span| span.id.as_str()).collect();
@@ -126,7 +126,7 @@ async fn spans_of_a_turn_with_subagents_come_once_and_without_content() {
     assert!(chat.attributes["gen_ai.response.time_to_first_chunk"].as_f64().unwrap() >= 0.0);
     assert_eq!(chat.attributes["server.address"], "127.0.0.1");
 
-    // Metrics tell the same sums.
+    // Metrics have the same sums.
     let points = until("the metrics have come", || async {
         Some(collector.points()).filter(|points| points.iter().any(|it| it.name == "gen_ai.invoke_agent.duration"))
     })
@@ -138,7 +138,7 @@ async fn spans_of_a_turn_with_subagents_come_once_and_without_content() {
     assert_eq!(of("gen_ai.execute_tool.duration").map(|point| point.count).sum::<u64>(), 3);
     assert_eq!(of("gen_ai.invoke_agent.duration").map(|point| point.count).sum::<u64>(), 3);
 
-    // The key is sent and told nobody.
+    // The key is sent and never shown.
     let requests = collector.requests();
     assert!(requests.iter().all(|(_, headers)| headers["x-api-key"] == "hushhush+1"), "{requests:#?}");
     assert!(!daemon.log().contains("hushhush"), "{}", daemon.log());
@@ -192,7 +192,7 @@ async fn turns_that_ended_before_a_kill_are_sent_after_it_and_those_that_were_ta
     let spans = turns(&collector, 2).await;
     check(&spans[taken.len()..], &second);
 
-    // A turn that the kill itself cut off is sent as what it is.
+    // A turn that the kill interrupted is sent as such.
     model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = model.requests().len();
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
@@ -235,14 +235,14 @@ async fn nothing_is_sent_to_anyone_where_nobody_asks_for_it() {
     assert_eq!(daemon.sigterm().await, Some(0));
     assert!(collector.requests().is_empty());
 
-    // By the configuration alone, from then on only.
+    // Enabled by the configuration alone, from then on only.
     let home = home(&model, &[]);
     home.write("config/agentd.yaml", format!("telemetry: {{endpoint: \"{endpoint}\"}}\n"));
     let daemon = TempDaemon::start_in(home).await;
     let result = ask(&daemon).await;
     check(&turns(&collector, 1).await, &result);
 
-    // What makes no sense is told, and ends nothing.
+    // Invalid settings are reported, and end nothing.
     let wrong = TempDaemon::start_in(self::home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "hush://hush")])).await;
     ask(&wrong).await;
     let log = wrong.log();
@@ -277,7 +277,7 @@ async fn a_slip_in_a_variable_and_what_the_client_leaves_out() {
     daemon.restart().await;
     assert!(daemon.log().contains("telemetry is off: OTEL_EXPORTER_OTLP_TIMEOUT"), "{}", daemon.log());
     assert_eq!(daemon.sigterm().await, Some(0));
-    // What was due is sent once it is mended.
+    // Pending data is sent once the setting is corrected.
     daemon.set("OTEL_EXPORTER_OTLP_TIMEOUT", "10000");
     daemon.restart().await;
     let spans = turns(&collector, 1).await;

@@ -1,4 +1,4 @@
-//! A person at a terminal, as tests play one.
+//! A simulated user at a terminal.
 
 use rexpect::{
     process::WaitStatus,
@@ -7,22 +7,22 @@ use rexpect::{
 
 use super::*;
 
-/// Words that stand together on the screen, whatever is typed below them.
+/// A reply that appears as contiguous text, whatever is typed below it.
 pub(super) fn says(words: &str) -> Reply {
     Reply::deltas([words])
 }
 
-/// A person at a terminal.
+/// A user at a terminal.
 pub(super) struct Terminal(PtySession);
 
 impl Terminal {
-    /// The chat.
+    /// Opens a chat at a terminal.
     pub(super) fn open(home: &TempHome, args: &[&str]) -> Self {
         let args: Vec<&str> = ["chat"].iter().chain(args).copied().collect();
         Self::around(home, "exec \"$@\"", &args)
     }
 
-    /// The chat, at its first prompt.
+    /// Opens a chat, and waits for its first prompt.
     #[track_caller]
     pub(super) fn ready(home: &TempHome, args: &[&str]) -> Self {
         let mut terminal = Self::open(home, args);
@@ -30,10 +30,10 @@ impl Terminal {
         terminal
     }
 
-    /// A command of agentctl, within a line of a shell in which it is `"$@"`.
+    /// Runs `agentctl` as `"$@"` within a line of shell.
     pub(super) fn around(home: &TempHome, line: &str, args: &[&str]) -> Self {
         let client = home.agentctl_command(args);
-        // A person's terminal shows what is typed, unless a program says otherwise; that of the library does not.
+        // A real terminal echoes input unless a program disables it. The library's does not by default.
         let mut command = Command::new("sh");
         command.args(["-c", &format!("stty echo && {line}"), "sh"]).arg(client.get_program()).args(client.get_args());
         command.env_clear().envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -44,12 +44,12 @@ impl Terminal {
         Self(spawn_command(command, Some(60_000)).unwrap())
     }
 
-    /// Ctrl and a letter.
+    /// Presses Ctrl and a letter.
     pub(super) fn control(&mut self, letter: char) {
         self.0.send_control(letter).unwrap();
     }
 
-    /// Waits for the end of all that runs there.
+    /// Waits for the end of all programs in it.
     #[track_caller]
     pub(super) fn ends(mut self) -> String {
         self.0.exp_eof().unwrap()
@@ -60,18 +60,18 @@ impl Terminal {
         self.0.exp_string(words).unwrap_or_else(|error| panic!("{words:?} does not appear: {error}"))
     }
 
-    /// Waits for the prompt. The line editor asks the terminal first where its cursor is.
+    /// Waits for the prompt. The line editor first queries the cursor position.
     #[track_caller]
     pub(super) fn prompt(&mut self) -> String {
         let before = self.sees("\u{1b}[6n");
         self.0.send("\u{1b}[1;1R").unwrap();
         self.0.flush().unwrap();
-        // The bytes of `› `, which are not taken for UTF-8 here.
+        // The bytes of `› `. The terminal library does not decode non-ASCII characters.
         self.sees("\u{e2}\u{80}\u{ba} ");
         before
     }
 
-    /// Answers the line editor, which asks where the cursor is while it takes its prompt away.
+    /// Reports the cursor position, which the line editor queries while it removes its prompt.
     #[track_caller]
     pub(super) fn loses_prompt(&mut self) {
         for _ in 0..3 {
@@ -85,13 +85,13 @@ impl Terminal {
     pub(super) fn says(&mut self, line: &str) {
         self.0.send(line).unwrap();
         self.0.flush().unwrap();
-        // A terminal sends a carriage return, and the editor takes only what it has shown.
+        // A terminal sends a carriage return, and the editor only accepts what it has shown.
         self.sees(line);
         self.0.send("\r").unwrap();
         self.0.flush().unwrap();
     }
 
-    /// Sees these words, one after the other.
+    /// Waits for these texts, one after the other.
     #[track_caller]
     pub(super) fn sees_all(&mut self, words: &[&str]) {
         for words in words {
@@ -99,42 +99,42 @@ impl Terminal {
         }
     }
 
-    /// Sees these words, and then the prompt.
+    /// Waits for this text, and then the prompt.
     #[track_caller]
     pub(super) fn sees_last(&mut self, words: &str) {
         self.sees(words);
         self.prompt();
     }
 
-    /// Says a line, and sees these words and the next prompt.
+    /// Enters a line, and waits for this text and the next prompt.
     #[track_caller]
     pub(super) fn hears(&mut self, line: &str, words: &str) {
         self.says(line);
         self.sees_last(words);
     }
 
-    /// Says a line, and sees these words.
+    /// Enters a line, and waits for this text.
     #[track_caller]
     pub(super) fn says_for(&mut self, line: &str, words: &str) {
         self.says(line);
         self.sees(words);
     }
 
-    /// Sees these words, and presses these keys.
+    /// Waits for this text, and presses these keys.
     #[track_caller]
     pub(super) fn answers(&mut self, words: &str, keys: &str) {
         self.sees(words);
         self.presses(keys);
     }
 
-    /// Presses keys, and sees these words.
+    /// Presses keys, and waits for this text.
     #[track_caller]
     pub(super) fn presses_for(&mut self, keys: &str, words: &str) {
         self.presses(keys);
         self.sees(words);
     }
 
-    /// Presses keys, and sees these words and the next prompt.
+    /// Presses keys, and waits for this text and the next prompt.
     #[track_caller]
     pub(super) fn presses_last(&mut self, keys: &str, words: &str) {
         self.presses(keys);
@@ -147,7 +147,7 @@ impl Terminal {
         self.0.flush().unwrap();
     }
 
-    /// Leaves with Ctrl-D.
+    /// Leaves the chat with Ctrl-D.
     #[track_caller]
     pub(super) fn leaves(mut self) -> String {
         self.0.send_control('d').unwrap();

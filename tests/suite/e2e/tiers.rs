@@ -1,4 +1,4 @@
-//! Which tools a turn shows, and that nothing else can be called.
+//! The tools that a turn offers, and that no others can be called.
 
 use super::*;
 
@@ -17,7 +17,7 @@ async fn world() -> World {
     .await
 }
 
-/// What is told of one tool.
+/// The entry of one tool.
 fn standing<'a>(tools: &'a Value, name: &str) -> &'a Value {
     tools.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Two chats in one session: each shows what the other does, and both may speak to the turn that runs.
+//! Two chats in one session: each shows the actions of the other, and both may add to the running turn.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn slowly<const N: usize>(words: [&str; N]) -> Reply {
     Reply::deltas(words).delay_ms(500)
 }
 
-/// Two chats, each at its prompt, in a session in which something was said.
+/// Two chats at their prompts, in a session with a message.
 async fn both(world: &World) -> (Terminal, Terminal) {
     let mut first = Terminal::ready(&world.daemon, &[]);
     world.model.reply(says("Hello to you."));
@@ -20,7 +20,7 @@ async fn both(world: &World) -> (Terminal, Terminal) {
 async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
     let world = World::start().await;
     let (mut first, mut second) = both(&world).await;
-    // A line is begun, and kept.
+    // A partial line is kept.
     second.presses_for("in Fren", "in Fren");
     world.model.reply(slowly(["One.\n\n", "Two.\n\n", "Three."])).reply(says("In French: un."));
     first.says("Count to three");
@@ -35,7 +35,7 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
     assert_eq!(said, ["Hi", "Count to three", "in French"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
 
-    // What was only begun stands in the prompt when the turn is over, and a second turn is shown, too.
+    // The partial line is in the prompt after the turn, and a second turn is shown too.
     second.presses_for("half a li", "half a li");
     world.model.reply(says("Four."));
     first.says("And then?");
@@ -63,7 +63,7 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
     second.sees("Go");
     world.model.wait_until(|counts| counts.requests == 2).await;
     second.presses_last("q", "left; the turn continues");
-    // It is not shown again by itself, but a message meets it.
+    // It is not shown again automatically, but a message is added to it.
     second.says("faster, please");
     second.sees_all(&["another client's turn is at work here", "1 message waits"]);
     second.control('c');

@@ -2,7 +2,7 @@
 
 use super::{mcp::installed, *};
 
-/// Text that would end a script, and be obeyed by a terminal.
+/// Text that would end a script, and that a terminal would interpret.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}]0;owned\u{7}\u{202e}";
 
 fn counted(reply: Reply) -> Reply {
@@ -27,7 +27,7 @@ async fn world() -> World {
     World { model, daemon }
 }
 
-/// All spans of a tree of JSON, those of nested turns among them.
+/// All spans of a JSON tree, including those of nested turns.
 fn spans(of: &Value) -> Vec<&Value> {
     let mut all = Vec::new();
     for key in ["spans", "children", "turns"] {
@@ -56,7 +56,7 @@ async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result()
     let tool = all.iter().find(|span| span["name"] == "read_file").unwrap();
     assert_eq!(tool["error"], "E_PATH");
 
-    // For people: everything on lines that the terminal obeys nothing of.
+    // For users: everything in lines without terminal escapes.
     let shown = world.ok(["trace", "--all"]).await;
     has_all(&shown.stdout, &["turn 1", "turn 2", "step 1", "delegate_task", "E_PATH", "subagent", "1000>20"]);
     assert!(!shown.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{}", shown.stdout);
@@ -99,11 +99,11 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
     let asked = all.iter().find(|span| span["kind"] == "interrupt").unwrap();
     assert_eq!((&asked["answer"]["text"], &asked["by"]["client"]), (&json!("yes, do"), &json!("agentctl")));
 
-    // Killed while the model answers.
+    // Killed during the response of the model.
     world.model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = world.model.requests().len();
     let mut run = world.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
-    // The model is asked while the start is stored, and only what is shown is certain to outlive a kill.
+    // The model is queried while the start is being stored, and only published events are certain to survive a kill.
     run.event("turn_started").await;
     let requests = || async { (world.model.requests().len() > asked).then_some(()) };
     until("the model is asked", requests).await;
@@ -111,7 +111,7 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
     world.ok(["trace"]).await.shows(&["interrupted", "Hello"]);
 }
 
-/// The page in a DOM that others wrote, with all keys that it has.
+/// The page in a third-party DOM, with all of its keys.
 #[tokio::test]
 async fn a_page_keeps_text_as_text_finds_and_reaches_every_row() {
     let world = world().await;

@@ -1,8 +1,8 @@
-//! Sessions that travel: out of one daemon and into another, whole or not at all.
+//! Sessions that move from one daemon to another, completely or not at all.
 
 use super::*;
 
-/// A daemon for sessions to come to, which asks the same model.
+/// A daemon to import sessions to, with the same model.
 async fn elsewhere(world: &World) -> TempDaemon {
     TempDaemon::start(&world.model.base_url()).await
 }
@@ -19,7 +19,7 @@ async fn run(world: &World, prompt: &str, args: &[&str], replies: &[Reply]) -> S
     world.ok(all.iter().chain(args)).await.session()
 }
 
-/// Exports to a file in the home of the daemon.
+/// Exports to a file in the daemon's home.
 async fn export(daemon: &TempDaemon, session: &str, name: &str, args: &[&str]) -> PathBuf {
     let file = daemon.path().join(name);
     let all = ["sessions", "export", session, "-o", file.to_str().unwrap()];
@@ -36,7 +36,7 @@ pub(super) async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> 
     daemon.ok(["sessions", "export", session, "--format", "json"]).await.json_lines()
 }
 
-/// All files of workspaces, and folders of what comes in.
+/// All files of workspaces, and folders of running imports.
 fn workspaces(daemon: &TempDaemon) -> Vec<String> {
     let entries = fs::read_dir(daemon.data().join("workspace"));
     let mut names: Vec<String> =
@@ -97,7 +97,7 @@ async fn a_session_is_the_same_on_another_machine() {
     assert_eq!(there["settings"]["project"], Value::Null, "it works nowhere until it is told");
     assert_eq!(there["settings"]["former_project"], json!(project.canonicalize().unwrap()));
     other.ok(["sessions", "show", &id]).await.shows(&["none here; it was", "/app"]);
-    // What tokens a byte takes is learnt from the server again, and the project is not in the instructions any more.
+    // Bytes per token are learnt from the server again, and the project is no longer in the instructions.
     let figures = async |daemon: &TempDaemon| {
         let view = daemon.json(["context", &id]).await;
         let segments = view["segments"].as_array().unwrap().clone().into_iter();
@@ -118,7 +118,7 @@ async fn a_session_is_the_same_on_another_machine() {
     assert_eq!(here.as_array().unwrap().len(), 1, "{here}");
     assert_eq!((&here[0]["path"], &here[0]["size"]), (&there[0]["path"], &there[0]["size"]));
     other.agentctl(["files", "get", &id, "/project/code.txt"]).await.exits(2);
-    // It is found by what was said, goes on, and what it did elsewhere cannot be taken back here.
+    // It is found by its text and can be continued, but changes on the other machine cannot be undone here.
     assert_eq!(other.json(["sessions", "search", "we dig"]).await[0]["session_id"], json!(id));
     other.agentctl(["undo", &id, "--turn", "1"]).await;
     assert_eq!(fs::read_to_string(project.join("code.txt")).unwrap(), "x\n");
@@ -141,7 +141,7 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
     assert_ne!(new, id);
     assert_eq!(world.json(["usage"]).await["total"], before, "a copy is not paid for again");
     assert_eq!(world.ok(["files", "get", new, "outputs/a.txt"]).await.stdout, "a\n");
-    // Each is removed without the other.
+    // Each can be deleted without the other.
     world.ok(["sessions", "delete", &id, "--yes"]).await;
     assert_eq!(world.json(["sessions", "show", new]).await["turns"], json!(1));
     import(&world.daemon, &file, &[]).await;
@@ -171,7 +171,7 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
     assert_eq!(world.model.requests().len(), requests, "nothing of it runs by itself");
     let listed = other.ok(["files", "ls", &id, "outputs"]).await.stdout;
     assert!(!listed.contains("a.txt"), "{listed}");
-    // Also not after a restart; and a person can go on.
+    // Not even after a restart. The user can continue the session.
     let mut other = other;
     other.crash().await;
     assert_eq!(other.json(["interrupts"]).await, json!([]));
@@ -202,7 +202,7 @@ async fn subagents_travel_with_their_session() {
     assert_eq!(events_of(&world.daemon, &id).await, events_of(&other, &id).await);
     let usage = async |daemon: &TempDaemon| daemon.json(["usage", "--by", "session"]).await["groups"].clone();
     assert_eq!(usage(&world.daemon).await, usage(&other).await);
-    // As new, both have new ids, and belong together.
+    // As new ones, both have new IDs and still belong together.
     let new = import(&other, &file, &["--as-new"]).await["session_id"].as_str().unwrap().to_owned();
     let there = other.json(["sessions", "list", "--all"]).await;
     let of_new = there.as_array().unwrap().iter().find(|session| session["parent"] == json!(new)).unwrap();
@@ -277,7 +277,7 @@ async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
     let file = export(&world.daemon, &id, "large.tar.gz", &[]).await;
     let mut other = elsewhere(&world).await;
     let whole = fs::read(&file).unwrap();
-    // Most of it has come, and the rest never does.
+    // Most of it has arrived, and the rest never does.
     let mut command = other.agentctl_command(["sessions", "import", "-"]);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut client = command.spawn().unwrap();
@@ -317,7 +317,7 @@ async fn a_full_disk_takes_nothing_of_an_import() {
     let left: Vec<_> = fs::read_dir(data.join("workspace")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(small.json(["sessions", "list"]).await, json!([]));
-    // There is room for what is smaller.
+    // There is space for a smaller one.
     let id = run(&world, "Again", &[], &[Reply::text("Hi.")]).await;
     let file = export(&world.daemon, &id, "small.tar.gz", &[]).await;
     import(&small, &file, &[]).await;

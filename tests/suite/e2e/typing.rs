@@ -1,4 +1,4 @@
-//! Words typed while the client works: they answer no question, and none of them is lost.
+//! Input typed while the client is busy: it answers no question, and none of it is lost.
 
 use super::*;
 
@@ -29,19 +29,19 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
     let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
     assert_eq!(said, ["slow", "second", "third"]);
 
-    // A turn that is cancelled sends nothing that was typed for what would have followed, and keeps it.
+    // A cancelled turn does not send the messages typed for after it, but keeps them.
     world.model.reply(says("It hangs now").hang_behind("hangs"));
     terminal.presses("th\r");
     world.model.wait_until(|counts| counts.requests == 4).await;
     terminal.presses_for("fifth\t", "1 message waits");
-    // Shown, so that it is the client's before Ctrl-C is, which overtakes what is only on its way.
+    // Echoed first, so that the client has it before Ctrl-C, which overtakes pending input.
     terminal.presses_for("six", "six");
     terminal.control('c');
     terminal.sees_last("cancelling");
     terminal.sees_all(&["fifth", "six"]);
     world.model.reply(says("Both heard."));
     terminal.presses_last("th\r", "Both heard.");
-    // The model is told in front of it that it was interrupted.
+    // The message is preceded by a note to the model that it was interrupted.
     assert!(world.model.requests().last().unwrap().last_user().ends_with("</system_reminder>\n\nfifth\nsixth"));
     terminal.leaves();
 }
@@ -61,7 +61,7 @@ async fn enter_speaks_to_the_turn_that_runs() {
     assert_eq!(said, ["Count", "in Frensh", "and then stop"]);
     assert_eq!(world.json(["sessions", "list"]).await[0]["turns"], 2, "what was said to a turn began none");
 
-    // What waits can be taken back and changed; a command waits for the end by itself.
+    // Queued messages can be withdrawn and edited; commands are queued until the end.
     let slow = Reply::deltas(["Uno.\n\n", "Due.\n\n", "Tre."]).delay_ms(500);
     world.model.reply(slow).reply(says("As changed."));
     terminal.says_for("Again", "Uno.");
@@ -82,20 +82,20 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
     terminal.presses_for("say a year as", "write_file");
     terminal.presses_for(" you may go", "no answer: Enter sends it");
     assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
-    // The question has the keys once the message is out of the way.
+    // The question gets the keys once the message is sent.
     terminal.presses_for("\r", "y yes");
     terminal.presses_for("n", "reason");
     terminal.presses_for("\r", "say a year as you may go\r");
     terminal.sees_last("I heard.");
     assert_eq!(world.model.requests().last().unwrap().last_user(), "say a year as you may go");
 
-    // Words that begin when the keys are taken already are no answer either, nor is what is pasted.
+    // Text that starts after the question has the keys is not an answer either, nor is pasted text.
     world.model.reply(write()).reply(says("Written."));
     terminal.says_for("Write it after all", "y yes");
     for words in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
         terminal.presses_for(words, "no answer: Enter sends it");
         assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])), "{words:?}");
-        // Each line of what was pasted is erased by itself.
+        // Each pasted line is erased separately.
         terminal.presses(&ERASE.repeat(2));
         terminal.sees("y yes");
     }
@@ -108,7 +108,7 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
 async fn a_command_is_seen_at_work_and_its_end_is_told() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
-    // Of these lines, the end shows the last four alone.
+    // In the end, only the last four of these lines are shown.
     let ticks = "for i in 1 2 3 4 5 6; do echo tick-$i; sleep 0.4; done; exit 3";
     world.model.reply(Reply::tool_call("run_bash_command", json!({ "command": ticks }))).reply(says("It failed."));
     terminal.says_for("Run it", "y yes");
@@ -134,7 +134,7 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.presses_for("\r", "approved");
     terminal.sees_last("Dropped.");
 
-    // An edit that is no command stays in its field, and what is pasted behind it answers nothing.
+    // An invalid edit stays in its field, and text pasted after it answers nothing.
     world.model.reply(run("touch a")).reply(says("Touched."));
     terminal.says_for("Touch it", "y yes");
     terminal.presses_for("e", "command:");
@@ -143,14 +143,14 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.presses("\r");
     terminal.sees_all(&["answered with other arguments", "you changed it", "y yes"]);
     terminal.presses_last("y", "Touched.");
-    // What was kept for this session is kept after Enter only.
+    // A rule for this session is only stored after Enter.
     world.model.reply(run("touch c")).reply(says("Kept."));
     terminal.says_for("And another", "y yes");
     terminal.presses_for("a", "for this session? Enter yes");
     assert_eq!(kept_rules(&world).await, json!([]));
     terminal.presses_for("\r", "kept for this session: run_bash_command: touch c");
     terminal.sees_last("Kept.");
-    // A rule by prefix is a digit away, and lets the next command of its kind run.
+    // A rule by prefix is offered under a digit, and lets the next command of its kind run.
     world.model.reply(run("mkdir -p one")).reply(run("mkdir two three")).reply(says("Made."));
     terminal.says("Folders");
     terminal.sees_all(&["2  run_bash_command: mkdir *", "y yes"]);
@@ -183,7 +183,7 @@ async fn a_run_and_an_attached_terminal_tell_what_was_typed_and_sent_to_nobody()
     let line = "stty -g >\"$HOME/before\"; \"$@\"; echo \"code $?\"; stty -g >\"$HOME/after\"";
     for is_attached in [false, true] {
         let world = World::start().await;
-        // Its words come when the terminal is there.
+        // The model's response comes after the terminal is ready.
         world.model.reply(write().delay_ms(1500)).reply(says("Not written."));
         let mut terminal = if is_attached {
             world.ok(["run", "Write it", "--detach"]).await;
@@ -218,7 +218,7 @@ async fn a_message_that_could_not_be_sent_stands_in_the_prompt() {
     world.model.reply(says("You are Ada."));
     terminal.presses_last("\r", "You are Ada.");
 
-    // While a question waits nothing else can be said, and how to come back to it is told.
+    // While a question is pending, no other message can be sent, and the way back to it is shown.
     world.model.reply(write()).reply(says("Not written."));
     terminal.says_for("Write it", "y yes");
     terminal.presses("s");

@@ -1,10 +1,10 @@
-//! What turns do to files is taken back, by whoever wants it, today or after a restart.
+//! File changes of turns are undone, by the user or the model, at once or after a restart.
 
 use std::os::unix::fs::MetadataExt as _;
 
 use super::*;
 
-/// What a turn does here: a file is edited, and a command changes, makes, moves and removes some.
+/// A turn that edits a file, and runs a command that changes, creates, moves and removes some.
 async fn changed() -> (World, Vec<u8>) {
     let world = World::start().await;
     let notes = b"one\r\ntwo \xff\r\n".to_vec();
@@ -71,7 +71,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     world.ok(["undo", "--turn", "1"]).await;
     is_as_it_was(&world, &notes);
 
-    // The model is told.
+    // The model is notified.
     world.model.reply(Reply::text("I know.").when("And now?"));
     world.ok(["run", "--continue", "And now?", "-C", &world.mount()]).await;
     has_all(&format!("{:?}", world.model.requests().last().unwrap().messages()), &["took back what turn 1 had done"]);
@@ -88,7 +88,7 @@ async fn what_somebody_else_changed_since_is_shown_and_left_alone() {
     assert_eq!(project(&world, "edited.txt"), b"old words\n", "the others are restored");
 }
 
-/// Returns whether the daemon has shown that it was alive after this file of its home was written.
+/// Returns true if the daemon's heartbeat is newer than this file of its home.
 pub(super) fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
     let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
     let kept = fs::read_dir(world.data().join("undo")).into_iter().flatten().flatten();
@@ -110,7 +110,7 @@ async fn what_a_command_changed_before_a_kill_can_be_undone() {
     until_true("a sign of life after that", || is_older_than_the_last_sign(&world, "project/b.txt")).await;
     world.daemon.kill9().await;
     drop(running);
-    // What a person does before the next start is no part of what the command did, and undo leaves it alone.
+    // The user's changes before the next start do not belong to the command, and undo skips them.
     world.write("project/mine.txt", "a person's file\n");
     world.write("project/a.txt", "a person's words\n");
     world.daemon.restart().await;
@@ -146,7 +146,7 @@ async fn the_model_can_take_its_own_edit_back() {
     assert_eq!(outcomes(&world.json(["undo", &session]).await), [("outputs/a.txt", "done")]);
     assert_eq!(world.read(&written), "");
 
-    // What is kept goes with its session, and no tool could have reached it.
+    // Undo data is deleted with its session, and no tool could have accessed it.
     assert!(world.data().join("undo").join(&session).exists());
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     assert!(!world.data().join("undo").join(&session).exists());
@@ -155,7 +155,7 @@ async fn the_model_can_take_its_own_edit_back() {
 #[tokio::test]
 async fn the_chat_shows_and_asks_first() {
     let (world, _) = changed().await;
-    // Nobody sits before a script: it is shown what would be done, and nothing is.
+    // A script cannot confirm: it gets a preview, and nothing is changed.
     world
         .agentctl_with(["chat", "--continue", "-C", &world.mount()], b"/undo\n/quit\n".to_vec())
         .await
@@ -164,7 +164,7 @@ async fn the_chat_shows_and_asks_first() {
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
 }
 
-/// Everything in the project: kind, permissions and content, or where a link leads.
+/// Everything in the project: kind, permissions, and content or link target.
 fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left = vec![world.path().join("project")];
@@ -186,7 +186,7 @@ fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     found
 }
 
-/// One turn in the session with this command. Returns what the model was told and the session.
+/// Runs one turn in the session with this command. Returns the result and the session.
 async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
     world.will(Reply::tool_call("run_bash_command", json!({ "command": command })));
     let project = world.mount();
@@ -251,7 +251,7 @@ async fn an_older_turn_gives_way_to_what_came_later() {
     let report = world.agentctl(["undo", &session, "--turn", "1", "--json"]).await.exits(1).json();
     assert_eq!(outcomes(&report), [("/project/a", "conflict"), ("/project/b", "done")]);
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"three\n".to_vec(), b"one\n".to_vec()));
-    // One after the other, the newest first, everything comes back.
+    // One by one, newest first, everything is restored.
     world.ok(["undo", &session, "--turn", "2"]).await;
     world.ok(["undo", &session, "--turn", "1"]).await;
     assert_eq!((project(&world, "a"), project(&world, "b")), (b"one\n".to_vec(), b"one\n".to_vec()));
@@ -299,7 +299,7 @@ async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
     let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
     let names: Vec<&str> = told.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
     assert_eq!(names, ["c", "filler", "more", "freed"], "nothing is half there: {told}");
-    // The rest comes back when there is room.
+    // The rest is restored once there is space.
     world.ok(["undo", &session, "--turn", "2"]).await;
     let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
     assert!(told.contains("800000 a") && told.contains("800000 b") && told.contains("one"), "{told}");

@@ -1,15 +1,16 @@
-//! What a model may not read without asking, no other tool shows it: not by its failures, and not by its name.
+//! A file that a model may not read without a question is not revealed by any other tool: not by its errors, and not by
+//! its name.
 
 use super::*;
 
-/// The person's own rules: one file is never read by a model, and of another they want to be asked.
+/// The user's own rules: one file is never read by a model, and another one asks.
 const RULES: &str = "tools:
   read_file:
     patterns: {high_risk: ['private\\.txt'], medium_risk: ['diary']}
     actions: {high_risk: deny}
 ";
 
-/// What stands in the files, and nobody may be told.
+/// Content of the files, which must not be revealed.
 const SECRETS: [&str; 4] = ["hunter2", "for nobody", "dear diary", "line 2"];
 
 async fn with_secrets() -> World {
@@ -26,7 +27,7 @@ async fn with_secrets() -> World {
 }
 
 impl World {
-    /// Lets the model make these calls, one a step, and says what the tools told it and how the turn ended.
+    /// Makes the model call these, one per step. Returns the results, and the result of the turn.
     async fn is_told(&self, on_interrupt: &str, calls: &[(&str, Value)]) -> (String, Value) {
         for (tool, arguments) in calls {
             self.model.reply(Reply::tool_call(*tool, arguments.clone()));
@@ -77,16 +78,16 @@ async fn an_edit_that_would_fail_tells_nothing_of_a_file_that_may_not_be_read() 
         "/project/private.txt: not all that the patch says of it fits",
         "old_string is not in /project/diary.md; the file may not be read",
     ];
-    // Nobody is asked, for it would fail.
+    // There is no question, since the call would fail.
     let (told, _) = world.is_told("wait", &failing).await;
     tells(&told, &words);
-    // Nor where it runs without a question, for a person has allowed the tool for good.
+    // Nor if it runs without a question, because the user has allowed the tool permanently.
     for rule in ["edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
     }
     let (told, _) = world.is_told("wait", &failing).await;
     tells(&told, &words);
-    // Of all other files what stands there is quoted, so that the next attempt fits.
+    // For all other files, the current text is quoted, so that the next attempt fits.
     let (told, _) = world.is_told("wait", &[edit("/project/plain.md", "plain word?")]).await;
     assert!(told.contains("the nearest place is line 2:\nplain words"), "{told}");
 }
@@ -107,7 +108,7 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
             request.messages().iter().rfind(|message| message["role"] == "tool").unwrap()["content"].to_string()
         }
     };
-    // Once before anybody would be asked, once where it runs.
+    // Once before the question, and once when it runs.
     for on_interrupt in ["wait", "approve"] {
         let told = undo(on_interrupt).await;
         tells(&told, &["/project/diary.md may not be read without asking, so the reason is not shown"]);
@@ -124,12 +125,12 @@ async fn a_file_that_a_search_names_is_judged_as_read() {
     let (told, result) = world.is_told("deny", &[grep("/project/plain.md"), grep("/project")]).await;
     tells(&told, &["/project/plain.md:2: plain words"]);
     assert_eq!(result["denials"], json!([]), "{result:#}");
-    // What is allowed of reading is allowed of searching.
+    // A grant for reading applies to searching.
     world.ok(["grants", "add", "read_file"]).await;
     let (told, _) = world.is_told("deny", &[grep("/project/diary.md"), grep("/project/private.txt")]).await;
     assert!(told.contains("/project/diary.md:2: dear diary") && !told.contains("for nobody"), "{told}");
 
-    // Whoever asks beforehand is told the same.
+    // An explanation in advance gives the same verdict.
     let session = result["session_id"].as_str().unwrap();
     for path in ["/project/private.txt", "/project/plain.md", "project"] {
         let call = |tool: &str| format!("{tool} {}", json!({"path": path, "pattern": "."}));

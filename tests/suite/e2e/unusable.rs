@@ -1,4 +1,5 @@
-//! Answers that are none, cut, broken off, or calls as text, through a whole daemon: how the turn ends, and what is said.
+//! Empty, truncated and interrupted responses, and calls as text, through a whole daemon: the end of the turn, and its
+//! message.
 
 use super::*;
 

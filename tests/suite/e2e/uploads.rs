@@ -1,4 +1,5 @@
-//! What people hand over: short texts told whole, pictures shown to a model that sees, through the real daemon and client.
+//! Files that users attach: short texts included completely, pictures shown to models that support them, through the
+//! real daemon and client.
 
 use agentd_core::files::UploadReceipt;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -9,10 +10,10 @@ use super::{
     *,
 };
 
-/// 2000 × 1000 pixels that are to be turned by a quarter; the file names its camera.
+/// 2000 × 1000 pixels that must be rotated by 90°; the metadata names the camera.
 const TURNED: &[u8] = include_bytes!("fixtures/turned.jpg");
 
-/// The types and the bytes of the pictures that a request shows.
+/// Media types and bytes of the pictures in a request.
 fn shown(request: &Recorded) -> Vec<(String, Vec<u8>)> {
     let parts = request.messages().iter().flat_map(|message| message["content"].as_array().into_iter().flatten());
     let urls = parts.filter_map(|part| part["image_url"]["url"].as_str());
@@ -31,7 +32,7 @@ async fn upload(world: &World, session: &str, name: &str, content: &[u8]) -> Upl
     world.client().await.upload(session, name, content).await.unwrap()
 }
 
-/// A session that has not begun.
+/// A session without turns.
 async fn session(world: &World) -> String {
     world.client().await.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string()
 }
@@ -45,7 +46,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
     assert_eq!((small.media_type.as_str(), small.width, small.height), ("image/png", 40, 20));
     let large = upload(&world, &session, "turned.jpg", TURNED).await.picture.unwrap();
     assert_eq!((large.media_type.as_str(), large.width, large.height), ("image/jpeg", 784, 1568));
-    // It outlives the daemon.
+    // It survives the daemon.
     world.daemon.crash().await;
     let lines = world.ok(["run", "Which colour?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let started = lines.iter().find(|line| line["type"] == "turn_started").unwrap();
@@ -56,7 +57,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
     assert_eq!(pictures.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["image/png", "image/jpeg"]);
     assert_eq!(pictures[1].1.len() as u64, large.bytes);
     assert!(!pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"), "what else the file held stays here");
-    // The next turn repeats it to the byte, and the picture stays where it was.
+    // The next turn repeats it unchanged, with the picture in the same place.
     let lines = world.ok(["run", "Sure?", "--session", &session, "--output", "stream-json"]).await.json_lines();
     let report = lines.iter().find(|line| line["type"] == "usage_updated").unwrap();
     assert_eq!(report["prompt"]["broken_by"], Value::Null);
@@ -98,7 +99,7 @@ async fn what_calls_itself_a_picture_hurts_nobody() {
     let world = with_eyes().await;
     world.model.default_reply(Reply::text("Fine."));
     let session = session(&world).await;
-    // A picture of 60,000 × 60,000 pixels in a few bytes, one that is cut short, and one that is only called so.
+    // A picture of 60,000 × 60,000 pixels in a few bytes, a truncated one, and a file that is not a picture.
     let huge = [&RED[..16], &60_000u32.to_be_bytes(), &60_000u32.to_be_bytes(), &RED[24..]].concat();
     let many = [&RED[..16], &20_000u32.to_be_bytes(), &20_000u32.to_be_bytes(), &RED[24..]].concat();
     for (name, content, says) in [
@@ -134,7 +135,7 @@ async fn a_mention_in_the_chat_hands_the_file_over() {
     let requests = world.model.requests();
     assert_eq!(shown(&requests[0]).len(), 1);
     assert!(body(&requests[0]).contains("the cat is out"), "{}", body(&requests[0]));
-    // What is as it was is not handed over again, and what is hidden not at all.
+    // An unchanged file is not uploaded again, and a hidden one not at all.
     assert_eq!(body(&requests[1]).matches("the cat is out").count(), 1);
     assert!(!body(&requests[1]).contains("hunter2"));
 }

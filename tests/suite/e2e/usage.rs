@@ -1,8 +1,8 @@
-//! Tokens and money: of every model call, once, by whom and when, at the prices of then.
+//! Tokens and costs of every model call: counted once, by model, session, day and slot, at the prices of that time.
 
 use super::*;
 
-/// Money of one answer of the model with prices: 600 tokens that were computed, 400 out of the cache, and 20 of the answer.
+/// Cost of one response of the priced model: 600 uncached tokens, 400 cached ones, and 20 output tokens.
 const CALL: u64 = 600 + 40 + 40;
 
 fn models(base_url: &str, input: f64) -> String {
@@ -45,7 +45,7 @@ impl World {
     }
 }
 
-/// Names of the groups, with calls, calls of unknown price, and money.
+/// Names of the groups, with calls, unpriced calls, and costs.
 fn told(report: &Value) -> Vec<(String, u64, u64, Option<u64>)> {
     let groups = report["groups"].as_array().unwrap().iter();
     let of = |group: &Value| {
@@ -62,7 +62,7 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
     let mut world = world().await;
     world.ok(["usage"]).await.says(&["no model was asked"]);
 
-    // Two calls of the session and one of its subagent, which the result of the turn holds, too.
+    // Two calls of the session and one of its subagent, which are also in the turn's result.
     let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
     let usage = &result["usage"];
     holds(usage, json!({"cost_microusd": 3 * CALL, "calls": 3}));
@@ -97,7 +97,7 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
     table.says(&["days in", "the price of 1 call is not known"]);
     world.ok(["sessions", "show", &second]).await.shows(&["price unknown"]);
 
-    // What was told is there after a kill, once. Other prices are those of later calls.
+    // Reported usage is still there after a kill, once. New prices apply to later calls.
     world.daemon.kill9().await;
     let base_url = world.model.base_url();
     world.write("config/models.yaml", self::models(&base_url, 100.0));
@@ -107,14 +107,14 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
     let after = world.usage(&[]).await;
     assert_eq!(told(&after)[0], ("dear".into(), 4, 0, Some(3 * CALL + 60_080)), "{after:#}");
 
-    // A session that is deleted leaves its numbers, and nothing that names it.
+    // A deleted session leaves its figures, but nothing that identifies it.
     world.ok(["sessions", "delete", &first, "--yes"]).await;
     assert_eq!(world.usage(&[]).await, after);
     let report = world.usage(&["--by", "session"]).await;
     assert_eq!(told(&report), [(second, 2, 1, Some(60_080)), (String::new(), 3, 0, Some(3 * CALL))]);
     assert!(!report.to_string().contains(&first), "{report:#}");
 
-    // A test of a model belongs to no session, and is paid for.
+    // A test of a model belongs to no session, but is counted.
     world.agentctl(["models", "test"]).await;
     assert!(world.usage(&[]).await["total"]["calls"].as_u64() > after["total"]["calls"].as_u64());
 }

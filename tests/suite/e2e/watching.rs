@@ -1,4 +1,4 @@
-//! One stream over all sessions, page after page of what is older, and results as fields: what programs build on.
+//! One stream over all sessions, paging through older items, and structured results: the basis of other programs.
 
 use agentd_core::{ids::SessionId, session::SessionStatus, tool::ToolResult};
 use agentd_proto::{
@@ -15,7 +15,7 @@ async fn next(watch: &mut WatchStream) -> WatchEvent {
     tokio::time::timeout(std::time::Duration::from_secs(30), watch.next()).await.unwrap().unwrap().unwrap()
 }
 
-/// The first event that fits, and those before it.
+/// The first matching event, and those before it.
 async fn until(watch: &mut WatchStream, fits: impl Fn(&WatchEvent) -> bool) -> Vec<WatchEvent> {
     let mut seen = Vec::new();
     loop {
@@ -46,7 +46,7 @@ async fn a_watch_tells_of_turns_questions_settings_and_ends() {
     let Some(WatchEvent::InterruptRaised(interrupt)) = seen.last() else { panic!("{seen:?}") };
     let waiting = |event: &WatchEvent| matches!(event, WatchEvent::SessionChanged(summary) if summary.status == SessionStatus::Waiting);
     until(&mut watch, waiting).await;
-    // Whoever begins to watch now sees what waits.
+    // A new watcher sees what is pending.
     let mut late = client.watch(true, false).await.unwrap();
     let WatchEvent::Snapshot { sessions, interrupts, .. } = next(&mut late).await else { panic!() };
     assert_eq!((sessions.len(), interrupts[0].id), (1, interrupt.id));
@@ -93,7 +93,7 @@ async fn what_a_subagent_asks_is_told_once_and_its_end_only_to_those_who_want_ch
     stream.to_the_end().await;
     client.delete_session(&id.to_string()).await.unwrap();
     for (watch, children) in [(&mut all, 1), (&mut own, 0)] {
-        // The family goes together; what comes behind is the end of it.
+        // Subagents are deleted with their parent. The next event marks the end.
         client.reload().await.unwrap();
         let seen = until(watch, |event| *event == WatchEvent::ConfigReloaded).await;
         let count = |fits: &dyn Fn(&WatchEvent) -> bool| seen.iter().filter(|event| fits(event)).count();
@@ -131,7 +131,7 @@ async fn many_sessions_are_told_of_and_read_page_by_page() {
     assert!(refused.hint.is_some(), "{refused}");
 }
 
-/// A client whose connection has little room for what it does not read.
+/// A client with small receive buffers.
 async fn narrow(socket: &Path) -> DaemonClient<Channel> {
     let socket = socket.to_owned();
     let connect = tower::service_fn(move |_| {
@@ -150,7 +150,7 @@ async fn a_watcher_that_does_not_read_misses_something_and_is_told() {
     let request = v1::WatchRequest { snapshot: true, ..v1::WatchRequest::default() };
     let mut watch = narrow.watch(request).await.unwrap().into_inner();
     let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
-    // The connection holds some of them, and the daemon a thousand more; nobody waits for the watcher.
+    // The connection buffers some of them, and the daemon a thousand more. Nothing waits for the watcher.
     for at in 0..1200 {
         client.rename_session(&id, &format!("name {at} {}", "x".repeat(150))).await.unwrap();
     }
@@ -204,7 +204,7 @@ async fn older_items_are_read_and_results_have_fields() {
     has_all(&details(2).diff.as_ref().unwrap().text, &["-one", "+two"]);
     let long = details(3).stdout.as_ref().unwrap();
     assert_eq!((long.text.len(), long.bytes, long.cut), (16 << 10, 40_000, true));
-    // The model reads the text, and nothing of this.
+    // The model gets the text, and no structured data.
     assert!(!world.model.requests().pop().unwrap().body.to_string().contains("@@ -1"));
     // Older items, page by page.
     let id = stream.session_id().to_string();

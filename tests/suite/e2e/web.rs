@@ -1,4 +1,4 @@
-//! The web through real daemons: what may be asked, how pages are shown, who is asked before anything is sent.
+//! The web through real daemons: permitted requests, the display of pages, and approval before anything is sent.
 
 use std::{
     io::Read as _,
@@ -10,8 +10,8 @@ use agentd_core::interrupt::Ask;
 
 use super::{Events as _, documents::fixture, *};
 
-/// A server on loopback that answers what `answer` says of the first line of a request: the head behind the status line's
-/// version, and the body.
+/// A server on loopback. Its `answer` function maps the first line of a request to the head, after the version in the
+/// status line, and the body.
 struct Site {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -23,7 +23,7 @@ impl Site {
         let address = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Vec<String>>>::default();
         let noting = Arc::clone(&seen);
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let request = read(&stream);
@@ -62,7 +62,7 @@ fn read(mut stream: &TcpStream) -> String {
     }
 }
 
-/// A world whose daemon may ask servers on loopback, and more of `web.yaml`.
+/// A world whose daemon may access loopback, with additional content of `web.yaml`.
 async fn allowed(search: &str, variables: &[(&str, &str)]) -> World {
     World::prepared(|home| {
         variables.iter().for_each(|(name, value)| home.set(name, *value));
@@ -183,7 +183,7 @@ async fn what_sends_anything_is_shown_to_a_person_first() {
     assert_eq!(seen.len(), 1, "{seen:?}");
     assert!(seen[0].starts_with("POST /order HTTP/1.1\r\n") && seen[0].ends_with("{\"whales\":1}"), "{seen:?}");
 
-    // Where nobody is there to ask, nothing is sent.
+    // Without a user to ask, nothing is sent.
     world.model.respond_with(move |request| match tool_texts(request).contains("E_DENIED") {
         true => Reply::text("Then not."),
         false => Reply::tool_call("http_fetch", post.clone()),
@@ -241,7 +241,7 @@ async fn tools_of_the_web_are_offered_where_they_have_something_to_ask_and_are_n
     world.still_serves().await;
     let offered = tool_names(&world.model.requests()[0]).join(" ");
     has_all(&offered, &["http_fetch", "read_url", "web_search"]);
-    // Without an engine a search could only fail, whatever tools.yaml says of it.
+    // Without an engine a search could only fail, whatever tools.yaml contains.
     let home = TempHome::with_model(&world.model.base_url());
     home.write("config/tools.yaml", "optional: {http_fetch: {enabled: false}, web_search: {enabled: true}}");
     let world = World { daemon: TempDaemon::start_in(home).await, model: world.model };

@@ -1,14 +1,14 @@
-//! Requests to models and their answers as they were on the wire: kept, shown and compared.
+//! Requests to models and their responses as sent over the wire: recorded, shown and compared.
 
 use super::*;
 
-/// Keeps the requests of all sessions.
+/// Records the requests of all sessions.
 const ON: &str = "trace: {requests: true}\n";
 
-/// A key, as configurations have them.
+/// An API key, as in configurations.
 const KEY: &str = "key-of-the-test-4711";
 
-/// Text that a terminal would obey.
+/// Text that a terminal would interpret.
 const HOSTILE: &str = "look\u{1b}]0;owned\u{7}\u{202e}";
 
 /// Runs a turn in a new session, and returns the session.
@@ -42,7 +42,7 @@ fn bytes(folder: &Path) -> u64 {
     files(folder).iter().map(|path| path.metadata().unwrap().len()).sum()
 }
 
-/// Each request that came is the one that is shown, and what is new in the later ones is named.
+/// Checks that each received request is shown unchanged, and that the new parts of later ones are marked.
 async fn is_shown_as_it_came(daemon: &TempDaemon, session: &str, wire: &str, requests: &[Recorded]) {
     assert!(requests.len() >= 2, "{requests:#?}");
     for (at, recorded) in requests.iter().enumerate() {
@@ -117,7 +117,7 @@ async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
     let session = world.ok(["run", "Hello", "--detach", "--output", "json"]).await.session();
     let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
     until("the model is asked", requests).await;
-    // While it is under way, it is there without an end.
+    // While it is in flight, it is listed without a response.
     assert_eq!(listed(&world.daemon, &session).await[0]["answer"], Value::Null);
     world.client().await.cancel_turn(&session, None).await.unwrap();
     let ended =
@@ -148,7 +148,7 @@ async fn no_secret_is_kept() {
     let kept = fs::read_to_string(folder(&daemon, &session).join("trace.jsonl")).unwrap();
     assert!(!kept.contains(KEY) && !kept.contains("team-secret"), "{kept}");
     let told = shown(&daemon, &[&session, "--request", "2"]).await;
-    // It is JSON still, and all else is there.
+    // It is still valid JSON with everything else.
     let text = told["request"]["body"].to_string();
     assert!(
         text.contains("My key is") && text.contains("[redacted]") && told["request"]["body"].is_object(),
@@ -172,7 +172,7 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((files(&folder).len(), mode(&folder)), (2, 0o700));
     assert!(files(&folder).iter().all(|path| mode(path) == 0o600));
-    // A request alone may be larger than a file.
+    // A single request may be larger than a file.
     assert!(bytes(&folder) < 600_000, "{}", bytes(&folder));
     let (first, last) = (listed[0]["number"].as_u64().unwrap(), listed.last().unwrap()["number"].as_u64().unwrap());
     assert!(first > 1 && last == 8, "{first} {last}");
@@ -236,7 +236,7 @@ async fn fifty_steps_take_room_for_what_is_new_in_them() {
     let sum = |key: &str| listed.iter().map(|one| one[key]["bytes"].as_u64().unwrap()).sum::<u64>();
     let (sent, received, largest) = (sum("request"), sum("answer"), requests.last().unwrap().text.len() as u64);
     let kept = bytes(&folder(&world.daemon, session));
-    // What is new once, what came, and the facts of each exchange; escapes make it a little more.
+    // New parts once, the responses, and metadata of each exchange. Escapes add a little.
     let linear = 2 * largest + 2 * received + 3000 * listed.len() as u64;
     assert!(kept < linear && kept < sent / 4, "{kept} of {sent}; {linear}");
     let last = shown(&world.daemon, &[session, "--request", &listed.len().to_string()]).await;
@@ -325,10 +325,10 @@ async fn a_disk_that_is_full_costs_the_turn_nothing() {
     let Some(command) = on_small_disk(&home, "data/traces", "16k") else { return };
     let daemon = TempDaemon::start_with(home, command).await;
     model.default_reply(Reply::text("Yes."));
-    // Instructions and tools alone are more than the disk takes.
+    // Instructions and tools alone exceed the disk.
     let session = session_of_turn(&daemon, &["Hello"]).await;
     goes_on(&daemon, &session, "And again").await;
-    // It waits until all is written that can be.
+    // It waits until everything that fits is written.
     daemon.agentctl(["trace", &session, "--requests"]).await.exits(2).says(&["no requests of this session are kept"]);
     let log = daemon.log();
     assert_eq!(log.matches("requests to models cannot be kept").count(), 1, "{log}");

@@ -1,5 +1,5 @@
-//! Conversations over Messages and over Responses, with servers as strict as the real ones: Messages binds thoughts to all that
-//! stands before them, and Responses has thoughts that nobody else can read.
+//! Conversations over Messages and Responses, with servers as strict as the real ones: Messages binds thinking to
+//! everything before it, and Responses has reasoning that only its server can read.
 
 use super::{
     providers::{answered, only_grows},
@@ -23,7 +23,7 @@ impl World {
         Self::with(provider, thinks, "").await
     }
 
-    /// With more settings of the slot, and in `agentd.yaml`.
+    /// Starts with additional settings of the slot, and content of `agentd.yaml`.
     pub(super) async fn with(provider: Provider, slot: &str, agentd_yaml: &str) -> Self {
         let model = ModelServer::start().await;
         model.acts_as(provider);
@@ -37,7 +37,7 @@ impl World {
         Self { model, daemon: TempDaemon::start_in(home).await, session: None }
     }
 
-    /// A turn in the session, with these replies; nothing is refused.
+    /// Runs a turn in the session with these replies. No request is rejected.
     pub(super) async fn turn(&mut self, text: &str, replies: Vec<Reply>) -> Value {
         self.turn_that_exits(0, text, &[], replies).await
     }
@@ -80,20 +80,20 @@ fn reads(names: &[&str]) -> Reply {
     names.iter().fold(Reply::default(), call)
 }
 
-/// A turn of so many steps.
+/// Replies for a turn of that many steps.
 pub(super) fn steps(count: usize) -> Vec<Reply> {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let steps = (0..count).map(|at| reads(&names[at % 8..=at % 8]));
     steps.chain([Reply::text("Done.")]).collect()
 }
 
-/// The messages or items of a request as they were sent.
+/// The messages or items of a request as sent.
 fn sent(request: &Recorded) -> Vec<Value> {
     let body = request.sent();
     ["messages", "input"].iter().find_map(|key| body[*key].as_array().cloned()).unwrap_or_default()
 }
 
-/// The answers of a request: messages of the model, or runs of items that are its own.
+/// The answers in a request: assistant messages, or runs of the model's own items.
 fn answers(request: &Recorded) -> Vec<Vec<Value>> {
     let sent = sent(request);
     if !request.sent()["messages"].is_null() {
@@ -105,14 +105,14 @@ fn answers(request: &Recorded) -> Vec<Vec<Value>> {
     runs.filter(|run| is_own(&run[0])).map(<[Value]>::to_vec).collect()
 }
 
-/// How many answers of a request have thoughts, and how many there are.
+/// Number of answers with thinking in a request, and number of all answers.
 fn thoughtful(request: &Recorded) -> (usize, usize) {
     let thinks = |part: &Value| ["thinking", "redacted_thinking", "reasoning"].iter().any(|kind| part["type"] == *kind);
     let answers = answers(request);
     (answers.iter().filter(|answer| answer.iter().any(thinks)).count(), answers.len())
 }
 
-/// Nothing is lost: each answer has its thoughts.
+/// Asserts that each answer still has its thinking.
 #[track_caller]
 fn all_thoughtful(request: &Recorded) {
     let (with_thoughts, all) = thoughtful(request);
@@ -171,7 +171,7 @@ async fn thoughts_stay_through_steps_turns_and_a_kill() {
     }
 }
 
-/// Each request has a mark of the cache where the one before it ended, and one at its own end.
+/// Checks that each request has a cache marker where the previous one ended, and one at its end.
 fn is_marked_where_the_last_one_ended(requests: &[Recorded]) {
     let marked =
         |message: &Value| message["content"].as_array().unwrap().iter().any(|block| !block["cache_control"].is_null());
@@ -318,7 +318,7 @@ async fn a_window_that_the_answer_fills_is_made_room_in() {
     assert_eq!((&result["text"], &result["compactions"][0]["cause"]), (&json!("All of it."), &json!("overflow")));
 }
 
-/// Another key, another organisation: the real server refuses what it has signed or encrypted itself.
+/// Another key or organisation: the real server rejects what it has signed or encrypted itself.
 #[tokio::test]
 async fn a_session_whose_thoughts_are_refused_is_not_lost() {
     const BOUND: &str = "messages.1.content.0: The block is bound to a different conversation";
@@ -340,7 +340,7 @@ async fn a_session_whose_thoughts_are_refused_is_not_lost() {
         for _ in 0..2 {
             assert_eq!(world.turn("Are you there?", Vec::new()).await["text"], "Here I am.", "{provider:?}");
         }
-        // It is learnt once and not asked again.
+        // This is learned once, and not tried again.
         let old = world.model.requests().iter().filter(|request| has_old(request)).count();
         assert_eq!(old, 3, "two of the first turn, and one that was refused");
         assert!(thoughtful(&world.last()).0 > 0, "new thoughts go back");

@@ -1,8 +1,8 @@
-//! Wishes of a script for one turn, and files that its prompt mentions.
+//! Options of a script for one turn, and files that its prompt mentions.
 
 use super::*;
 
-/// All words that a request sends.
+/// All text in a request.
 fn words(request: &Recorded) -> String {
     request.messages().iter().map(|message| message["content"].to_string()).collect()
 }
@@ -79,7 +79,7 @@ async fn a_question_ends_with_the_time_that_a_subagent_beside_it_takes() {
         system if system.contains("You are a subagent") => Reply::never(),
         _ if request.last_role() == "tool" => Reply::text("Out of time."),
         _ => Reply::tool_call("delegate_task", json!({"task": "Never end"}))
-            // It only looks, so that it is made beside the other, and what it looks for is asked about.
+            // A read-only call, which runs in parallel with the other. The question is about its pattern.
             .and_call("grep", json!({"pattern": "DROP TABLE x"})),
     });
     let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
@@ -104,7 +104,7 @@ async fn lines_come_as_soon_as_they_are_whole() {
     while lines.len() < 3 {
         lines.extend(running.line().await);
     }
-    // The rest hangs, and these are here.
+    // The rest hangs, but these lines are here.
     assert_eq!(lines, ["I look at the time.", "one and two", "three"]);
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
@@ -124,11 +124,11 @@ async fn files_that_a_prompt_mentions_go_along() {
     let all = ["/project/src/a.rs:2-3", "fn two() {}\\nfn three() {}", "the folder /project/src", "/project/src/b.rs"];
     has_all(&sent.replace("\\\\n", "\\n"), &all);
     assert!(!sent.contains("fn one"), "only these lines: {sent}");
-    // Words of a program do not reach out of the project, and what names nothing is said.
+    // A program's prompt does not reach outside the project, and unknown names are reported.
     let said = run("Show me #notes.txt and #none.txt").await.exits(0);
     said.says(&["#notes.txt is no file of the project", "--file", "#none.txt names no file"]);
     assert!(!words(&world.model.requests()[1]).contains("the milk"));
-    // What is piped mentions nothing.
+    // Piped text contains no mentions.
     let piped = world.agentctl_with(["run", "Review!", "-C", "app"], "see #notes.txt").await.exits(0);
     assert!(!piped.stderr.contains("notes.txt"));
     assert!(!words(&world.model.requests()[2]).contains("the milk"));

@@ -1,10 +1,10 @@
-//! Git worktrees of sessions: several agents on one repository, merged one after the other, and nothing lost on the way.
+//! Git worktrees of sessions: several agents on one repository, merged one after the other, without any loss.
 
 use agentd_proto::client::ClientError;
 
 use super::*;
 
-/// Runs git as a person would.
+/// Runs git as a user would.
 #[track_caller]
 fn git(folder: &Path, args: &[&str]) -> String {
     let mut command = Command::new("git");
@@ -48,8 +48,8 @@ impl World {
         fs::read_to_string(self.daemon.data().join("worktrees").join(name)).unwrap_or_default()
     }
 
-    /// A turn of these calls in a session with a worktree of that name; all is approved. Says what the model was told, and the
-    /// session.
+    /// Runs a turn with these calls in a session with a worktree of that name, approving everything. Returns the
+    /// results and the session.
     async fn works_in(&self, name: &str, calls: Vec<(&'static str, Value)>) -> (Vec<String>, String) {
         let (project, worktree) = (self.project().display().to_string(), format!("--worktree={name}"));
         let args = ["-C", &project, &worktree, "--on-interrupt", "approve", "--output", "json"];
@@ -62,8 +62,8 @@ impl World {
         self.daemon.agentctl(["worktree"].iter().chain(args)).await
     }
 
-    /// Kills the daemon so many milliseconds after a worktree is recorded as being in a stage, and starts it again. A stage may be
-    /// over before anybody sees it.
+    /// Kills and restarts the daemon, that many milliseconds after a worktree is recorded in a stage. The stage may be
+    /// over before it is observed.
     async fn killed_during(
         &mut self,
         (name, stage, pause): (&str, &str, u64),
@@ -74,7 +74,7 @@ impl World {
         while !working.is_finished() && !fs::read_to_string(&record).is_ok_and(|text| text.contains(stage)) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // The middle of it is at another place each time.
+        // Interrupts the work at a different point each time.
         tokio::time::sleep(Duration::from_millis(pause)).await;
         self.daemon.kill9().await;
         working.abort();
@@ -135,7 +135,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     let left = git(&project, &["status", "--porcelain"]);
     assert_eq!(left.lines().map(str::trim).collect::<Vec<_>>(), ["M b.txt", "?? new-of-mine.txt"]);
     assert!(world.worktrees().await.iter().all(|one| one["is_merged"] == true));
-    // Again: nothing is left to be done.
+    // The second time, there is nothing left to do.
     world.worktree(&["apply", "two"]).await.exits(0).says(&["has all of the worktree two already"]);
 
     for name in ["one", "two"] {
@@ -165,19 +165,19 @@ async fn a_conflict_is_told_and_changes_nothing() {
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert_eq!((world.main_file("a.txt"), world.main_file("b.txt")), ("from one\n".into(), "alpha\nbeta\n".into()));
     assert_eq!(world.worktree_file("two/a.txt"), "from two\n", "it is all there still");
-    // A file that is changed in the main tree is not overwritten, and those that nobody touched are no reason.
+    // A file with changes in the main tree is not overwritten. Other changed files do not matter.
     world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
     world.worktree(&["apply", "three"]).await.fails().says(&["b.txt", "not committed", "hint:"]);
     assert_eq!(world.main_file("b.txt"), "not committed\n");
     git(&project, &["checkout", "--", "b.txt"]);
-    // A new file that the branch has, too.
+    // A new file that also exists in the branch.
     world.works_in("four", vec![write("/project/extra.txt", "four\n")]).await;
     world.write("project/extra.txt", "mine\n");
     world.worktree(&["apply", "four"]).await.fails().says(&["extra.txt", "hint:"]);
     assert_eq!(world.main_file("extra.txt"), "mine\n");
     world.worktree(&["apply", "three"]).await.exits(0);
-    // By hand, as the hint says.
+    // Manually, as the hint suggests.
     git(&project, &["merge", "--quiet", "-X", "theirs", "agentd/two"]);
     world.worktree(&["remove", "two"]).await.exits(0);
 }
@@ -218,7 +218,7 @@ async fn git_works_in_the_sandbox_and_reaches_nothing_of_the_repository_but_its_
 async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
     let world = in_repository().await;
     let project = world.project();
-    // Where a merge can write, and the making of a worktree.
+    // Where a merge and the creation of a worktree can write.
     let mark = project.join(".git/ran");
     let touch = format!("touch {}; cat", mark.display());
     for key in ["filter.evil.clean", "filter.evil.smudge", "core.fsmonitor", "diff.evil.textconv", "diff.external"] {
@@ -233,7 +233,7 @@ async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     for round in 0..2 {
-        // Lists of settings of even and of odd length.
+        // Lists of settings with even and odd lengths.
         git(&project, &["config", "filler.x", &round.to_string()]);
         git(&project, &["config", &format!("filler.{}", "y".repeat(round + 1)), "1"]);
         let (one, two) = (format!("one{round}"), format!("two{round}"));
@@ -289,7 +289,7 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     let expected = |world: &World| world.worktree_file("one/many/3.txt");
     let wanted = expected(&world);
     assert!(wanted.starts_with("x3\n"));
-    // In the middle of merging.
+    // During a merge.
     let before = git(&project, &["rev-parse", "HEAD"]);
     for (stage, pause) in
         [("committing", 0), ("committing", 10), ("applying", 0), ("applying", 10), ("applying", 25), ("applying", 60)]
@@ -310,7 +310,7 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
     assert_eq!((world.main_file("many/3.txt"), world.main_file("b.txt")), (wanted, "other\n".into()));
     assert_eq!(git(&project, &["status", "--porcelain"]), "");
     assert!(!project.join("many/7.txt").exists() && project.join("many/new.txt").exists());
-    // In the middle of making and removing.
+    // During creation and removal.
     for (number, pause) in [0, 10, 30, 60, 120].into_iter().enumerate() {
         let name = format!("made{number}");
         let client = world.client().await;
@@ -355,7 +355,7 @@ async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
     let project = world.project();
     let (from, to) = (git(&project, &["rev-parse", "HEAD~1"]), git(&project, &["rev-parse", "HEAD"]));
     world.daemon.kill9().await;
-    // As it was when one file was there, one was cut off, one was not begun, and git's lock lay about.
+    // As left by an interruption: one file written, one partially, one not at all, and a stale lock of git.
     git(&project, &["reset", "--quiet", "--hard", &from]);
     world.write("project/a.txt", "A\n");
     world.write("project/n.txt", "");
@@ -446,14 +446,14 @@ async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
         .await
         .shows(&[&format!("worktree  {name} (branch agentd/{name}) of {sub}")]);
     world.ok(["sessions", "list"]).await.shows(&[&format!("[worktree {name}]")]);
-    // A turn goes on there, and a fork as well.
+    // A turn continues there, and so does a fork.
     let fork = world.ok(["sessions", "fork", &session]).await.stdout.trim().to_owned();
     let args = ["--session", &fork, "--on-interrupt", "approve"];
     let (told, _) = world.call_all(vec![("read_file", json!({"path": "/project/c.txt"}))], &args).await;
     assert!(told[0].contains("changed"), "{told:?}");
     world.ok(["undo", &session]).await;
     assert_eq!(world.worktree_file(&file), "deep\n");
-    // Where the session goes, the fork has it.
+    // After the session is deleted, the fork has the worktree.
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     let listed = world.worktrees().await;
     assert_eq!((listed[0]["session"].as_str(), listed[0]["is_orphan"].as_bool()), (Some(fork.as_str()), Some(false)));

@@ -1,4 +1,4 @@
-//! Direction inside crates: rooms stand on floors, and an import never runs up.
+//! Dependency direction inside crates: modules are on floors, and an import never goes up.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::{
     none, root,
 };
 
-/// Files that may import each other in a circle.
+/// Maximum number of files that may import each other in a cycle.
 const MAX_CIRCLE: usize = 2;
 
-/// The rooms of a crate, lowest floor first. Rooms of one floor do not know each other.
+/// The top-level modules of a crate, lowest floor first. Modules of one floor do not import each other.
 type Floors = &'static [&'static [&'static str]];
 
 const ENGINE: Floors = &[
@@ -194,7 +194,7 @@ const CRATES: [(&str, Floors); 17] = [
     ("proto", PROTO),
 ];
 
-/// The room of a file: its folder below the sources, or its own name.
+/// The top-level module of a file: its folder below the sources, or its own name.
 fn room(file: &str) -> &str {
     file.split('/').next().unwrap_or_default().trim_end_matches(".rs")
 }

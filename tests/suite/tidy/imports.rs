@@ -1,5 +1,5 @@
-//! The imports of a crate between its own files, as the compiler resolves them: re-exports are followed to the file that
-//! defines the item, and code for tests alone does not count.
+//! The imports between the files of a crate, as the compiler resolves them. Re-exports are followed to the file that
+//! defines the item, and test code does not count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use syn::{Attribute, Item, UseTree, Visibility, visit::Visit};
 /// A module path below the crate root, like `["turn", "run"]`.
 type Module = Vec<String>;
 
-/// Re-exports are followed at most so often.
+/// Maximum number of re-exports that are followed.
 const MAX_HOPS: usize = 8;
 
 /// One file's use of an item of another file.
@@ -27,17 +27,17 @@ pub(super) struct Import {
     pub(super) name: String,
 }
 
-/// A parsed file and what its names stand for.
+/// A parsed file with its names and paths.
 #[derive(Default)]
 struct Parsed {
     file: String,
-    /// Names that `use` brings in, with the full path behind each.
+    /// Names that `use` imports, with their full paths.
     aliases: BTreeMap<String, Module>,
     /// Absolute paths that the code mentions.
     paths: Vec<Module>,
 }
 
-/// All imports between files of the crate whose sources lie in `source`.
+/// All imports between files of the crate with these sources.
 pub(super) fn imports(source: &Path) -> BTreeSet<Import> {
     let mut modules = BTreeMap::new();
     collect(source, source, &mut modules);
@@ -74,7 +74,7 @@ fn collect(root: &Path, folder: &Path, modules: &mut BTreeMap<Module, Parsed>) {
         let ast = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut parsed = Parsed { file, ..Parsed::default() };
         Reader { module: module.clone(), parsed: &mut parsed, is_offer: false }.visit_file(&ast);
-        // A crate with main.rs and lib.rs has two roots: the library's names are the ones that others import.
+        // A crate with main.rs and lib.rs has two roots. Other files import names from the library.
         let existing = modules.entry(module).or_default();
         let is_root = parsed.file == "main.rs" && existing.file == "lib.rs";
         if existing.file.is_empty() || !is_root {
@@ -83,7 +83,7 @@ fn collect(root: &Path, folder: &Path, modules: &mut BTreeMap<Module, Parsed>) {
     }
 }
 
-/// The file that defines what a path leads to, and the item's name.
+/// Resolves a path to the file that defines the item, and the item's name.
 fn resolve(modules: &BTreeMap<Module, Parsed>, path: &[String], hops: usize) -> Option<(String, String)> {
     let mut depth = 0;
     while depth < path.len() && modules.contains_key(&path[..=depth]) {
@@ -108,12 +108,12 @@ fn resolve(modules: &BTreeMap<Module, Parsed>, path: &[String], hops: usize) -> 
 struct Reader<'a> {
     module: Module,
     parsed: &'a mut Parsed,
-    /// Set if the `use` at hand offers its names to others and imports nothing itself.
+    /// True if the current `use` is a re-export, which is not an import itself.
     is_offer: bool,
 }
 
 impl Reader<'_> {
-    /// The absolute path of one that starts with `crate`, `self` or `super`.
+    /// Resolves a path that starts with `crate`, `self` or `super`.
     fn absolute(&self, segments: &[String]) -> Option<Module> {
         let mut base = match segments.first()?.as_str() {
             "crate" => Vec::new(),
@@ -226,7 +226,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         self.scan(item.tokens.clone());
     }
 
-    // Visibility names the module that may see an item, and doc comments are no code.
+    // Visibility names the module that may see an item, and doc comments are not code.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }
@@ -246,7 +246,7 @@ fn is_for_tests(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }
 
-/// Circles of files that import each other, largest first (Tarjan).
+/// Cycles of files that import each other, largest first (Tarjan).
 pub(super) fn circles(imports: &BTreeSet<Import>) -> Vec<Vec<String>> {
     let mut edges: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for import in imports {

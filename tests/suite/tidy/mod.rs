@@ -1,4 +1,4 @@
-//! The laws of the house (see ARCHITECTURE.md), as far as a program can hold them.
+//! The architectural rules (see ARCHITECTURE.md) that a program can check.
 
 mod floors;
 mod imports;
@@ -11,9 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Lines that a file may have, its unit tests not counted.
+/// Maximum number of lines of a file, without its unit tests.
 const MAX_LINES: usize = 500;
-/// Lines that half of all files must stay under.
+/// Exclusive upper bound of the median number of lines.
 const MEDIAN_LINES: usize = 240;
 
 fn root() -> PathBuf {
@@ -33,7 +33,7 @@ impl Source {
             || self.path.contains("/examples/")
     }
 
-    /// The text up to the unit tests at its end.
+    /// The text without the unit tests at its end.
     fn code(&self) -> &str {
         self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default()
     }
@@ -72,12 +72,12 @@ fn product() -> Vec<Source> {
     files(".rs").into_iter().filter(|source| !source.is_test()).collect()
 }
 
-/// Fails with all offences at once.
+/// Fails with all violations at once.
 fn none(law: &str, offences: Vec<String>) {
     assert!(offences.is_empty(), "{law}:\n  {}", offences.join("\n  "));
 }
 
-/// Lines of product code that hold any of the words, comments aside.
+/// Lines of product code that contain any of the words, outside comments.
 fn mentions(sources: &[Source], words: &[&str]) -> Vec<String> {
     let mut offences = Vec::new();
     for source in sources {
@@ -110,7 +110,7 @@ fn modules_open_with_prose() {
     none("a module opens with a map", product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect());
 }
 
-/// A comment names the thing or says what it does: after a question word each sentence is read twice.
+/// A comment names the thing or states what it does. Sentences that open with a question word have to be read twice.
 #[test]
 fn doc_comments_open_with_a_noun_or_a_verb() {
     let words = ["What ", "Whether ", "Who ", "How "];
@@ -128,7 +128,7 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
     none("a doc comment opens with a noun or a verb", offences);
 }
 
-/// Participles and verbs that do not end in `ed`, and so are listed.
+/// Participles and verbs that do not end in `ed`, listed explicitly.
 const NO_NOUNS: [&str; 28] = [
     "Asking",
     "Begun",
@@ -160,7 +160,7 @@ const NO_NOUNS: [&str; 28] = [
     "Undone",
 ];
 
-/// A type is a noun of the field, or two words: `Found` was ten types, and none said what it had found.
+/// A type is named by a technical noun, or two words: `Found` was ten different types, and no name expressed what was found.
 #[test]
 fn types_are_nouns() {
     let is_no_noun =
@@ -184,7 +184,7 @@ fn types_are_nouns() {
     none("a type is a noun, or two words", offences);
 }
 
-/// Which crates of the house a crate may know, and which libraries are its alone.
+/// The crates of the workspace that each crate may depend on, and libraries that it has exclusively.
 const HOUSE: [(&str, &[&str]); 29] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
@@ -244,7 +244,7 @@ const HOUSE: [(&str, &[&str]); 29] = [
     ),
 ];
 
-/// Libraries whose types stop at the crates that are named.
+/// Libraries whose types must not leave the named crates.
 const WIRES: [(&str, &[&str]); 19] = [
     ("tonic", &["proto", "agentd", "crates/telemetry"]),
     ("prost", &["proto", "agentd", "crates/telemetry"]),
@@ -315,7 +315,7 @@ fn the_environment_is_read_at_the_edge_only() {
     none("no environment reads below agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
 }
 
-/// Files of the engine with a lock on a memo or a record: it is held for one look, never across an await.
+/// Files of the engine with a lock on a memo or a record, which is held for a single access and never across an await.
 const MEMOS: [&str; 4] =
     ["engine/src/agents.rs", "context/src/tokens.rs", "context/src/windows.rs", "turn/call_record.rs"];
 
@@ -381,7 +381,7 @@ fn names_mean_one_thing() {
 
 #[test]
 fn the_product_speaks_of_itself_only() {
-    // Written in two pieces, so that this file does not hold them.
+    // Split in two, so that this file does not contain them.
     let words = [
         concat!("/wo", "rk/"),
         concat!("shar", "ed/"),

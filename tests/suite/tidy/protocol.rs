@@ -1,10 +1,10 @@
-//! The page of the protocol tells of all that the `.proto` files declare: whoever builds on it reads the page.
+//! The page of the protocol documents everything in the `.proto` files, because clients are built from it.
 
 use std::fs;
 
 use super::{files, none, root};
 
-/// What stands behind this word at the beginning of a line of a message or service, once each.
+/// The text after this word at the beginning of lines of a message or service, without duplicates.
 fn declared<'a>(proto: &'a str, word: &str) -> Vec<&'a str> {
     let lines = proto.lines().filter_map(|line| line.trim_start().strip_prefix(word));
     lines
@@ -12,13 +12,13 @@ fn declared<'a>(proto: &'a str, word: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The names of the fields that are declared in this text.
+/// Names of the fields that are declared in this text.
 fn fields(text: &str) -> Vec<&str> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("//") && line.contains(" = "));
     lines.filter_map(|line| line.split(" = ").next()?.split(' ').next_back()).collect()
 }
 
-/// The text between these two, without either.
+/// The text between these two, excluding both.
 #[track_caller]
 fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let behind = text.split(begin).nth(1).unwrap_or_else(|| panic!("{begin} is not there"));

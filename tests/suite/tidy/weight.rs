@@ -1,4 +1,4 @@
-//! Weight: lines and tokens of the code of each crate, without blanks, comments and tests, have a ceiling.
+//! Size limits: the lines and tokens of each crate's code, without blanks, comments and tests, have a ceiling.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,8 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
 use super::{Source, files, none, product, root};
 
-/// Lines and tokens that each crate may have. A crate that shrinks lowers its own; a commit that raises one says why.
+/// Maximum lines and tokens of each crate. A crate that shrinks lowers its own; a commit that raises one states the
+/// reason.
 const CEILINGS: [(&str, usize, usize); 29] = [
     ("agentctl", 25_780, 280_000),
     ("agentd", 10_520, 112_250),
@@ -39,7 +40,7 @@ const CEILINGS: [(&str, usize, usize); 29] = [
     ("proto", 3_630, 38_400),
 ];
 
-/// Code in other languages, and data that programs embed: ending, folders, and the bytes that they may have.
+/// Code in other languages, and data that programs embed: file ending, folders, and maximum bytes.
 const OTHERS: [(&str, &[&str], usize); 6] = [
     (".py", &["clients/", "scripts/", "skills/"], 434_000),
     (".js", &["agentctl/", "clients/"], 66_000),
@@ -49,7 +50,7 @@ const OTHERS: [(&str, &[&str], usize); 6] = [
     (".txt", &["crates/core/", "crates/index/src/", "crates/local/src/"], 96_000),
 ];
 
-/// Percent of a ceiling below which a crate has to lower it.
+/// Percentage of a ceiling below which a crate has to lower it.
 const WORTH: usize = 97;
 
 /// Size of some code.
@@ -57,7 +58,7 @@ const WORTH: usize = 97;
 struct Weight {
     lines: BTreeSet<usize>,
     tokens: usize,
-    /// Modules in files of their own that are for tests alone.
+    /// Modules in separate files that are only for tests.
     test_modules: Vec<String>,
 }
 
@@ -107,7 +108,7 @@ impl Weight {
         self.lines.extend(span.start().line..=span.end().line);
     }
 
-    /// Passes over an item: to its body or its semicolon.
+    /// Skips an item up to the end of its body or its semicolon.
     fn skip_item(&mut self, tokens: &mut impl Iterator<Item = TokenTree>) {
         let mut words = Vec::new();
         for token in tokens {
@@ -123,12 +124,12 @@ impl Weight {
     }
 }
 
-/// Crate of a file.
+/// The crate of a file.
 fn house(path: &str) -> &str {
     path.split_once("/src/").or_else(|| path.rsplit_once('/')).map_or("", |(house, _)| house)
 }
 
-/// Path of a module that a file declares in a file of its own.
+/// Path of a module that a file declares in a separate file.
 fn module_file(declared_in: &str, module: &str) -> String {
     let (folder, name) = declared_in.rsplit_once('/').unwrap_or_default();
     match name {
@@ -160,7 +161,7 @@ fn weights() -> BTreeMap<String, (usize, usize)> {
     crates
 }
 
-/// Why a size and its ceiling do not fit.
+/// Describes how a size violates its ceiling, if it does.
 fn misfit(size: usize, ceiling: usize, what: &str) -> Option<String> {
     match size {
         _ if size > ceiling => Some(format!("{size} {what}, ceiling {ceiling}")),

@@ -1,4 +1,4 @@
-//! A collector of telemetry on loopback, over HTTP and gRPC. It reads messages with types that others wrote, and can hang,
+//! A telemetry collector on loopback, over HTTP and gRPC. It decodes messages with third-party types, and can hang,
 //! refuse and fail.
 
 use std::{
@@ -30,29 +30,29 @@ use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// Attributes by their names.
+/// Attributes, keyed by name.
 pub type Attributes = BTreeMap<String, Value>;
 
-/// A span, as it was received.
+/// A span, as received.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceivedSpan {
-    /// Id of its trace, in hexadecimal digits.
+    /// ID of its trace, in hexadecimal digits.
     pub trace: String,
-    /// Its id.
+    /// ID of the span.
     pub id: String,
-    /// Id of the span above it; empty for none.
+    /// ID of the parent span; empty for a root.
     pub parent: String,
-    /// Its name.
+    /// Name of the span.
     pub name: String,
     /// Number of its kind.
     pub kind: i32,
-    /// Its start and end, in nanoseconds since 1970.
+    /// Start and end, in nanoseconds since 1970.
     pub time: (u64, u64),
-    /// Its attributes.
+    /// Attributes of the span.
     pub attributes: Attributes,
-    /// Its events: names and attributes.
+    /// Its events, by name, with their attributes.
     pub events: Vec<(String, Attributes)>,
-    /// Set if it failed.
+    /// True if it failed.
     pub is_error: bool,
     /// Attributes of the process.
     pub resource: Attributes,
@@ -61,11 +61,11 @@ pub struct ReceivedSpan {
 /// A data point of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceivedPoint {
-    /// The metric.
+    /// Name of the metric.
     pub name: String,
-    /// Its attributes.
+    /// Attributes of the point.
     pub attributes: Attributes,
-    /// The value of a counter, or the sum of a histogram.
+    /// Value of a counter, or sum of a histogram.
     pub value: f64,
     /// Number of values of a histogram; 1 for a counter.
     pub count: u64,
@@ -74,14 +74,14 @@ pub struct ReceivedPoint {
 /// Behaviour of a collector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CollectorMood {
-    /// It takes all.
+    /// Accepts all messages that arrive.
     #[default]
     Takes,
-    /// It never answers.
+    /// Never sends a response.
     Hangs,
-    /// It answers with this status.
+    /// Responds with this status.
     Answers(u16),
-    /// It takes no message of more bytes, over HTTP.
+    /// Rejects messages of more than this many bytes, over HTTP.
     AtMost(usize),
 }
 
@@ -90,13 +90,13 @@ struct Received {
     mood: CollectorMood,
     spans: Vec<ReceivedSpan>,
     points: Vec<ReceivedPoint>,
-    /// Headers of each request, with its path.
+    /// Path and headers of each request.
     requests: Vec<(String, Attributes)>,
 }
 
 type Shared = Arc<Mutex<Received>>;
 
-/// A collector that listens.
+/// A listening collector, stopped when dropped.
 #[derive(Debug)]
 pub struct Collector {
     received: Shared,
@@ -112,10 +112,10 @@ impl Drop for Collector {
 }
 
 impl Collector {
-    /// Listens.
+    /// Starts a collector.
     ///
     /// # Panics
-    /// If there is no port.
+    /// Panics if there is no free port.
     #[expect(clippy::expect_used, reason = "a test cannot go on without its collector")]
     pub async fn start() -> Self {
         let received = Shared::default();
@@ -141,32 +141,32 @@ impl Collector {
         Self { received, http: addresses.0, grpc: addresses.1, servers: [over_http, over_grpc] }
     }
 
-    /// The address over HTTP.
+    /// The URL over HTTP.
     pub fn http(&self) -> String {
         format!("http://{}", self.http)
     }
 
-    /// The address over gRPC, for spans.
+    /// The URL over gRPC, for spans.
     pub fn grpc(&self) -> String {
         format!("http://{}", self.grpc)
     }
 
-    /// Sets its behaviour from here on.
+    /// Sets its behaviour from now on.
     pub fn set_mood(&self, mood: CollectorMood) {
         self.state().mood = mood;
     }
 
-    /// Spans that were taken.
+    /// All spans accepted so far.
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.state().spans.clone()
     }
 
-    /// Data points that were taken.
+    /// All accepted data points.
     pub fn points(&self) -> Vec<ReceivedPoint> {
         self.state().points.clone()
     }
 
-    /// Paths and headers of the requests that came, taken or not.
+    /// Paths and headers of all requests, accepted or not.
     pub fn requests(&self) -> Vec<(String, Attributes)> {
         self.state().requests.clone()
     }
@@ -176,7 +176,7 @@ impl Collector {
     }
 }
 
-/// Notes a request, and says what becomes of it.
+/// Records a request, and returns an error status if it is to be rejected.
 async fn answered(shared: &Shared, path: &str, headers: Attributes, size: usize) -> Result<(), u16> {
     let mood = {
         let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! Real daemons and clients in folders of their own, ended with the test.
+//! Real daemons and clients in temporary folders, ended with the test.
 //!
-//! - [`TempHome`]: the folders and the environment; it runs `agentctl` and leaves no process behind.
-//! - [`TempDaemon`]: a home with a daemon that was started in it, and can be killed, stopped and started again.
-//! - [`Output`]: what a program said and how it ended; [`Running`]: one that is still running.
-//! - [`until`]: how tests wait. Nothing sleeps for something to happen.
+//! - [`TempHome`]: folders and environment; runs `agentctl` and leaves no process behind.
+//! - [`TempDaemon`]: a home with a daemon, which can be killed, stopped and restarted.
+//! - [`Output`]: output and exit code of a program; [`Running`]: a program that is still running.
+//! - [`until`]: waits for a condition. No test sleeps to wait.
 
 use std::{
     ffi::OsStr,
@@ -36,16 +36,16 @@ use crate::{
     model_server::{ModelServer, chat_view},
 };
 
-/// How long anything may take before a test gives up on it. Nothing waits that long when all is well.
+/// Time limit for anything that a test waits for. Successful tests never take that long.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Between two looks at something that is waited for.
+/// Interval between two checks of an awaited condition.
 const GLANCE: Duration = Duration::from_millis(3);
 
-/// Looks again and again until there is something.
+/// Polls until there is a value.
 ///
 /// # Panics
-/// Where that takes longer than [`PATIENCE`].
+/// Panics if that takes longer than [`PATIENCE`].
 #[expect(clippy::panic, reason = "the test has failed")]
 pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
     let start = Instant::now();
@@ -60,22 +60,22 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl 
     }
 }
 
-/// Looks again and again until it is so.
+/// Polls until the condition is true.
 ///
 /// # Panics
-/// Where that takes longer than [`PATIENCE`].
+/// Panics if that takes longer than [`PATIENCE`].
 pub async fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
     until(what, || std::future::ready(is_so().then_some(()))).await;
 }
 
-/// A program of the workspace, built in the same profile as the running test.
+/// Path of a program of the workspace, built in the same profile as the running test.
 ///
 /// # Panics
-/// Where it was not built.
+/// Panics if it was not built.
 #[expect(clippy::panic, reason = "a test cannot go on without its programs")]
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
-    // The test is in `deps`, and the programs are beside that folder.
+    // The test is in `deps`, next to the programs.
     let program = test.parent().and_then(Path::parent).unwrap_or(Path::new("/")).join(name);
     if !program.is_file() {
         panic!("{} is not built; run \"make test\", which builds it first", program.display());
@@ -83,32 +83,32 @@ pub fn program(name: &str) -> PathBuf {
     program
 }
 
-/// What a program said and how it ended.
+/// Output and exit code of a program.
 #[derive(Debug, Clone)]
 pub struct Output {
-    /// The exit code; none where a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// What it wrote to standard output.
+    /// Everything that it wrote to standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Everything that it wrote to standard error.
     pub stderr: String,
 }
 
 impl Output {
-    /// Makes sure that it ended with this code.
+    /// Asserts that it ended with this code.
     ///
     /// # Panics
-    /// Where it did not.
+    /// Panics if it did not.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// Makes sure that standard error holds all of these words.
+    /// Asserts that standard error contains all of these texts.
     ///
     /// # Panics
-    /// Where one is missing.
+    /// Panics if one is missing.
     #[track_caller]
     pub fn says(self, words: &[&str]) -> Self {
         for word in words {
@@ -117,20 +117,20 @@ impl Output {
         self
     }
 
-    /// Makes sure that it ended with an error.
+    /// Asserts that it ended with an error.
     ///
     /// # Panics
-    /// Where it did not.
+    /// Panics if it did not.
     #[track_caller]
     pub fn fails(self) -> Self {
         assert_ne!(self.code, Some(0), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
-    /// Makes sure that standard output holds all of these words.
+    /// Asserts that standard output contains all of these texts.
     ///
     /// # Panics
-    /// Where one is missing.
+    /// Panics if one is missing.
     #[track_caller]
     pub fn shows(self, words: &[&str]) -> Self {
         for word in words {
@@ -142,7 +142,7 @@ impl Output {
     /// Standard output as one JSON value.
     ///
     /// # Panics
-    /// Where it is none.
+    /// Panics if it is not valid JSON.
     #[track_caller]
     #[expect(clippy::panic, reason = "the test has failed")]
     pub fn json(&self) -> Value {
@@ -152,10 +152,10 @@ impl Output {
         }
     }
 
-    /// The id of the session that standard output names, as JSON.
+    /// ID of the session that standard output names, as JSON.
     ///
     /// # Panics
-    /// Where it names none.
+    /// Panics if it names no session.
     #[track_caller]
     #[expect(clippy::panic, reason = "the test has failed")]
     pub fn session(&self) -> String {
@@ -164,10 +164,10 @@ impl Output {
         named.unwrap_or_else(|| panic!("no session is named in:\n{}", self.stdout)).to_owned()
     }
 
-    /// Standard output as one JSON value a line.
+    /// Standard output as one JSON value per line.
     ///
     /// # Panics
-    /// Where a line is none.
+    /// Panics if a line is not valid JSON.
     #[track_caller]
     #[expect(clippy::panic, reason = "the test has failed")]
     pub fn json_lines(&self) -> Vec<Value> {
@@ -179,7 +179,7 @@ impl Output {
     }
 }
 
-/// The folders of one daemon and its clients. Dropping it ends every process that was given them.
+/// The folders of one daemon and its clients. Dropping it kills every process that was started in them.
 #[derive(Debug)]
 pub struct TempHome {
     folder: TempDir,
@@ -193,10 +193,10 @@ impl Default for TempHome {
 }
 
 impl TempHome {
-    /// Empty folders.
+    /// Creates empty folders.
     ///
     /// # Panics
-    /// Where they cannot be made.
+    /// Panics if they cannot be created.
     #[expect(clippy::panic, reason = "a test cannot go on without its folders")]
     pub fn new() -> Self {
         // Not in TMPDIR: a socket's path must be short.
@@ -206,7 +206,7 @@ impl TempHome {
         }
     }
 
-    /// The same, with the model at this address in the slot of all models.
+    /// Like [`new`](Self::new), with the model at this URL in the slot of all models.
     pub fn with_model(base_url: &str) -> Self {
         let mut home = Self::new();
         home.set("MODEL_BASIC_BASE_URL", base_url);
@@ -216,7 +216,7 @@ impl TempHome {
         home
     }
 
-    /// A model server, and a home with it in the slot of all models.
+    /// Starts a model server, and a home that uses it for all models.
     pub async fn with_server() -> (ModelServer, Self) {
         let model = ModelServer::start().await;
         let home = Self::with_model(&model.base_url());
@@ -228,30 +228,30 @@ impl TempHome {
         self.variables.push((name.to_owned(), value.into()));
     }
 
-    /// The folder that holds all others.
+    /// The folder that contains all others.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The socket.
+    /// Path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.path().join("run/agentd.sock")
     }
 
-    /// The data folder.
+    /// Path of the data folder.
     pub fn data(&self) -> PathBuf {
         self.path().join("data")
     }
 
-    /// The configuration folder.
+    /// Path of the configuration folder.
     pub fn config(&self) -> PathBuf {
         self.path().join("config")
     }
 
-    /// Writes a file below the home, with the folders that it needs.
+    /// Writes a file below the home, and creates its parents.
     ///
     /// # Panics
-    /// Where it cannot be written.
+    /// Panics if it cannot be written.
     #[expect(clippy::panic, reason = "a test cannot go on without its files")]
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path().join(path);
@@ -262,17 +262,17 @@ impl TempHome {
         }
     }
 
-    /// What a file below the home holds; nothing where it is not there.
+    /// Content of a file below the home; empty if it is missing.
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path().join(path)).unwrap_or_default()
     }
 
-    /// What daemons logged, started by tests and by clients.
+    /// Logs of daemons started by tests and by clients.
     pub fn log(&self) -> String {
         format!("{}{}", self.read("daemon.log"), self.read("data/logs/agentd.log"))
     }
 
-    /// A program in this home's environment, which holds nothing else but a search path.
+    /// A command in this home's environment, which contains nothing else but a search path.
     pub fn command(&self, program: impl AsRef<OsStr>) -> std::process::Command {
         let mut command = std::process::Command::new(program);
         command
@@ -296,24 +296,24 @@ impl TempHome {
         command
     }
 
-    /// Runs `agentctl` without standard input to its end.
+    /// Runs `agentctl` to its end, without standard input.
     pub async fn agentctl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
         Running::spawn(self.agentctl_command(args)).output(Vec::new()).await
     }
 
-    /// Runs `agentctl` without standard input to its end, which is a good one.
+    /// Runs `agentctl` to its end, without standard input, and asserts success.
     ///
     /// # Panics
-    /// Where it is none.
+    /// Panics if it fails.
     #[track_caller]
     pub fn ok<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Output> {
         succeeds(self.agentctl_command(args), Location::caller())
     }
 
-    /// The same with `--json`: what it tells.
+    /// Like [`ok`](Self::ok) with `--json`: returns its output.
     ///
     /// # Panics
-    /// Where it ends otherwise, or tells no JSON.
+    /// Panics if it fails, or if its output is not valid JSON.
     #[track_caller]
     pub fn json<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> impl Future<Output = Value> {
         let (mut command, caller) = (self.agentctl_command(args), Location::caller());
@@ -321,7 +321,7 @@ impl TempHome {
         async move { succeeds(command, caller).await.json() }
     }
 
-    /// Runs `agentctl` with this on its standard input.
+    /// Runs `agentctl` with this text on standard input.
     pub async fn agentctl_with<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
@@ -330,14 +330,15 @@ impl TempHome {
         Running::spawn(self.agentctl_command(args)).output(stdin.into()).await
     }
 
-    /// Starts `agentctl` without standard input and waits for nothing.
+    /// Starts `agentctl` without standard input, and does not wait for it.
     pub fn spawn_agentctl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Running {
         let mut running = Running::spawn(self.agentctl_command(args));
         running.end_input();
         running
     }
 
-    /// Every process that was given these folders, with what they have started, whatever that made of its environment.
+    /// Every process that was started in these folders, and their descendants, whatever they changed in their
+    /// environment.
     pub fn processes(&self) -> Vec<u32> {
         family::of_home(self.path())
     }
@@ -346,14 +347,14 @@ impl TempHome {
 impl Drop for TempHome {
     fn drop(&mut self) {
         let start = Instant::now();
-        // Again and again, because one that is being started is not there at first.
+        // Repeatedly, because a process that is just starting is not visible at first.
         while start.elapsed() < Duration::from_secs(10) {
             let left = self.processes();
             if left.is_empty() {
                 return;
             }
             for pid in left {
-                // It may be gone by now.
+                // It may already be gone.
                 let _ = send(pid, Signal::SIGKILL);
             }
             std::thread::sleep(GLANCE);
@@ -371,7 +372,7 @@ async fn succeeds(command: std::process::Command, caller: &Location<'_>) -> Outp
     output
 }
 
-/// A program that is running. Dropping it kills it.
+/// A running program, killed when dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -379,10 +380,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it with pipes on all sides.
+    /// Starts a program with pipes for all standard streams.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// Panics if it cannot be started.
     #[expect(clippy::panic, reason = "a test cannot go on without its programs")]
     pub fn spawn(command: std::process::Command) -> Self {
         let mut command = Command::from(command);
@@ -393,7 +394,7 @@ impl Running {
         }
     }
 
-    /// Its process id; 0 once it has ended.
+    /// Its process ID; 0 once it has ended.
     pub fn pid(&self) -> u32 {
         self.child.id().unwrap_or_default()
     }
@@ -401,16 +402,16 @@ impl Running {
     /// Sends it a signal.
     ///
     /// # Panics
-    /// Where it is gone.
+    /// Panics if it has ended.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         assert_eq!(send(self.pid(), signal), Ok(()));
     }
 
-    /// The next line of standard output; none at its end.
+    /// The next line of standard output; `None` at its end.
     ///
     /// # Panics
-    /// Where it does not come.
+    /// Panics if none arrives in time.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn line(&mut self) -> Option<String> {
         if self.lines.is_none() {
@@ -422,10 +423,10 @@ impl Running {
         }
     }
 
-    /// The next line of standard output as JSON; none at its end.
+    /// The next line of standard output as JSON; `None` at its end.
     ///
     /// # Panics
-    /// Where it is no JSON, or does not come.
+    /// Panics if it is not valid JSON, or does not arrive in time.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn json_line(&mut self) -> Option<Value> {
         let line = self.line().await?;
@@ -438,7 +439,7 @@ impl Running {
     /// Writes to its standard input.
     ///
     /// # Panics
-    /// Where nobody reads it any more.
+    /// Panics if its standard input is closed.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn write(&mut self, text: &str) {
         let Some(pipe) = self.child.stdin.as_mut() else { panic!("its standard input was ended") };
@@ -451,15 +452,15 @@ impl Running {
         }
     }
 
-    /// Ends its standard input, for which it may be waiting.
+    /// Closes its standard input, for which it may be waiting.
     pub fn end_input(&mut self) {
         self.child.stdin = None;
     }
 
-    /// The first line of standard output that is an event of this type, and all lines before it.
+    /// Reads standard output up to an event of this type. Returns the event, and all lines before it.
     ///
     /// # Panics
-    /// Where none comes.
+    /// Panics if there is none.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn event(&mut self, name: &str) -> (Value, Vec<Value>) {
         let mut before = Vec::new();
@@ -476,16 +477,16 @@ impl Running {
         panic!("no {name} came, but {before:?}\nstderr:\n{stderr}");
     }
 
-    /// Hands it its standard input and waits for its end.
+    /// Writes its standard input, closes it, and waits for its end.
     ///
     /// # Panics
-    /// Where it does not end.
+    /// Panics if it does not end.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn output(mut self, stdin: Vec<u8>) -> Output {
         let pipe = self.child.stdin.take();
         let write = async move {
             if let Some(mut pipe) = pipe {
-                // It may have had enough before the end.
+                // The program may close its input early.
                 let _ = pipe.write_all(&stdin).await;
             }
         };
@@ -520,7 +521,7 @@ pub struct TempDaemon {
     process: Option<Process>,
 }
 
-/// The daemon's process, waited for at once, so that it is gone when it has ended.
+/// The daemon's process, reaped as soon as it ends.
 #[derive(Debug)]
 struct Process {
     pid: u32,
@@ -529,7 +530,7 @@ struct Process {
 }
 
 impl TempDaemon {
-    /// Starts a daemon whose only model is at this address, and waits until it is ready.
+    /// Starts a daemon whose only model is at this URL, and waits until it is ready.
     pub async fn start(base_url: &str) -> Self {
         Self::start_in(TempHome::with_model(base_url)).await
     }
@@ -541,17 +542,17 @@ impl TempDaemon {
         daemon
     }
 
-    /// Starts a daemon with this command line, and waits until it is ready.
+    /// Starts a daemon with this command, and waits until it is ready.
     pub async fn start_with(home: TempHome, command: std::process::Command) -> Self {
         let mut daemon = Self { home, process: None };
         daemon.launch(command).await;
         daemon
     }
 
-    /// Starts the daemon again. Stops it first if it runs.
+    /// Restarts the daemon, after stopping it if it is running.
     ///
     /// # Panics
-    /// If it does not stop in order.
+    /// Panics if it does not stop cleanly.
     pub async fn restart(&mut self) {
         if self.process.as_ref().is_some_and(|process| process.ended.borrow().is_none()) {
             assert_eq!(self.sigterm().await, Some(0), "{}", self.home.log());
@@ -585,7 +586,7 @@ impl TempDaemon {
         .await;
     }
 
-    /// The daemon's process id.
+    /// The daemon's process ID.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().map_or(0, |process| process.pid)
     }
@@ -593,34 +594,34 @@ impl TempDaemon {
     /// Sends the daemon a signal.
     ///
     /// # Panics
-    /// Where it is gone.
+    /// Panics if it has ended.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         assert_eq!(send(self.pid(), signal), Ok(()), "{}", self.home.log());
     }
 
-    /// Kills the daemon as a power cut would, and waits until it is gone.
+    /// Kills the daemon, like a power cut, and waits until it is gone.
     pub async fn kill9(&self) {
         self.signal(Signal::SIGKILL);
         self.ended().await;
     }
 
-    /// Kills the daemon as a power cut would, and starts it again.
+    /// Kills the daemon, like a power cut, and restarts it.
     pub async fn crash(&mut self) {
         self.kill9().await;
         self.restart().await;
     }
 
-    /// Tells the daemon to stop, waits for its end, and returns its exit code.
+    /// Asks the daemon to stop, waits for its end, and returns its exit code.
     pub async fn sigterm(&self) -> Option<i32> {
         self.signal(Signal::SIGTERM);
         self.ended().await
     }
 
-    /// Waits for the daemon's end and returns its exit code; none where a signal ended it.
+    /// Waits for the daemon's end and returns its exit code; `None` if a signal ended it.
     ///
     /// # Panics
-    /// Where it does not end.
+    /// Panics if it does not end in time.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn ended(&self) -> Option<i32> {
         let Some(process) = &self.process else { return None };

@@ -1,4 +1,4 @@
-//! Which processes come from a home, whatever they made of their environment since.
+//! Finds the processes that were started in a home, even if they changed their environment since.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,27 +6,27 @@ use std::{
     path::Path,
 };
 
-/// A process, as the kernel tells of it.
+/// A process, as listed in `/proc`.
 struct Process {
     parent: u32,
-    /// Its group and its session.
+    /// Its process group and its session.
     bands: [u32; 2],
 }
 
-/// Every process that was given this home, with all that they have started and all that are in a group or a session with
-/// one of them; and those that name it in their command line, with what they have started. By number.
+/// Process IDs of everything that was started with this home, including descendants and members of their groups and
+/// sessions. Processes that name the home in their command line are included with their descendants.
 pub(crate) fn of_home(home: &Path) -> Vec<u32> {
     let living = living();
-    // What we share with those whom we have started, others share, too, who have nothing to do with them.
+    // Groups and sessions that we share with our children also contain unrelated processes.
     let ours = living.get(&std::process::id()).map(|us| us.bands).unwrap_or_default();
     let with = |is_known: &dyn Fn(u32) -> bool| living.keys().copied().filter(|pid| is_known(*pid)).collect();
     let given = family(&living, with(&|pid| was_given(pid, home)), |band| band > 1 && !ours.contains(&band));
-    // Somebody at another terminal may look at our files: that is no reason to end all that runs there.
+    // A user may inspect our files from another terminal, whose other processes must not be killed.
     let named = family(&living, with(&|pid| names(pid, home)), |_| false);
     given.union(&named).copied().collect()
 }
 
-/// These processes with their descendants, and with those of the bands that tie.
+/// These processes with their descendants, and with the members of those groups and sessions for which `ties` is true.
 fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl Fn(u32) -> bool) -> BTreeSet<u32> {
     loop {
         let members = || found.iter().filter_map(|pid| living.get(pid));
@@ -41,13 +41,13 @@ fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl 
     }
 }
 
-/// Returns whether that home stands in its environment.
+/// Returns true if the process has that home in its environment.
 fn was_given(pid: u32, home: &Path) -> bool {
     let given = [b"HOME=", home.as_os_str().as_encoded_bytes()].concat();
     read(pid, "environ").split(|byte| *byte == 0).any(|variable| variable == given)
 }
 
-/// Returns whether that home stands in its command line.
+/// Returns true if the process names that home in its command line.
 fn names(pid: u32, home: &Path) -> bool {
     let home = home.as_os_str().as_encoded_bytes();
     read(pid, "cmdline").windows(home.len()).any(|part| part == home)
@@ -57,7 +57,7 @@ fn read(pid: u32, what: &str) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default()
 }
 
-/// All but the dead whom nobody has buried.
+/// All processes except zombies.
 fn living() -> BTreeMap<u32, Process> {
     let Ok(processes) = fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -65,7 +65,7 @@ fn living() -> BTreeMap<u32, Process> {
 }
 
 fn process(stat: &str) -> Option<Process> {
-    // A program's name may hold anything, also a parenthesis.
+    // A program's name can contain anything, even a parenthesis.
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     let is_dead = matches!(fields.next()?, "Z" | "X");
     let mut next = || fields.next()?.parse().ok();
@@ -100,7 +100,7 @@ mod tests {
             until(how, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
             let all = home.processes();
             let is_fit = all.contains(&running.pid()) && !all.contains(&std::process::id());
-            // Before the one is gone from whom it is known that they are ours.
+            // This must precede the death of the process that links them to us.
             for pid in all.iter().filter(|pid| is_fit && sleeps(pid)) {
                 kill(Pid::from_raw(i32::try_from(*pid).unwrap()), Signal::SIGKILL).unwrap();
             }

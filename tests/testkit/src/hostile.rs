@@ -1,8 +1,8 @@
-//! Hostile commands and paths: the corpora, and what is laid on the disk for the paths that need it.
+//! Hostile commands and paths: the corpora, and the files on disk that the paths need.
 //!
-//! - [`commands`], [`hostile_commands`], [`asking_commands`]: command lines with the verdict that is expected of them.
-//! - [`Trap`]: a session's folders with links, pipes and secrets around them, and the paths that try to get at these.
-//! - [`state`]: everything that a tool could have changed, to be compared.
+//! - [`commands`], [`hostile_commands`], [`asking_commands`]: command lines with their expected verdicts.
+//! - [`Trap`]: a session's folders with links, pipes and secrets around them, and the paths that try to reach these.
+//! - [`state`]: everything that a tool could have changed, for comparison.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test cannot go on without its corpus")]
 
@@ -18,20 +18,21 @@ use std::{
 
 use nix::{sys::stat::Mode, unistd::mkfifo};
 
-/// What is in the file that must not be reached.
+/// Content of the file that must not be reached.
 pub const SECRET: &str = "the launch code is 0000";
-/// What is in all others that must not be reached.
+/// Content of all other files that must not be reached.
 pub const CANARY: &str = "the canary sings";
 
 /// The session's workspace, in the corpus of commands.
 pub const CORPUS_ROOT: &str = "/data/workspace/s";
-/// The folder of the person that it sees, in the corpus of commands.
+/// The user's folder that the session sees, in the corpus of commands.
 pub const CORPUS_PROJECT: &str = "/home/me/project";
 
-/// The entries of a corpus of commands: a mark, a bar, and a command, which is JSON text where the line begins with `%`.
+/// Parses a corpus of commands. Each entry is a mark, a bar, and a command, which is JSON text if the line begins with
+/// `%`.
 ///
 /// # Panics
-/// Where a line is none of that.
+/// Panics if a line has another form.
 pub fn commands(text: &str) -> Vec<(String, String)> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let entries = lines.map(|line| {
@@ -44,42 +45,42 @@ pub fn commands(text: &str) -> Vec<(String, String)> {
     entries.collect()
 }
 
-/// Commands that must never run by themselves, with their marks: `ask` and `critical` for what a person may allow,
-/// `deny` for what nobody can.
+/// Commands that must never run by themselves, with their marks: `ask` and `critical` if the user may allow them,
+/// `deny` if nothing can.
 ///
 /// # Panics
-/// Where the corpus is damaged.
+/// Panics if the corpus is malformed.
 pub fn hostile_commands() -> Vec<(String, String)> {
     commands(include_str!("../../../crates/engine/tests/corpus/hostile_commands.txt"))
 }
 
-/// Commands that must ask wherever asking is on.
+/// Commands that must ask whenever asking is enabled.
 ///
 /// # Panics
-/// Where the corpus is damaged.
+/// Panics if the corpus is malformed.
 pub fn asking_commands() -> Vec<(String, String)> {
     commands(include_str!("../../../crates/engine/tests/corpus/asking_commands.txt"))
 }
 
-/// What the corpus of paths says of a path.
+/// Expected treatment of a path in the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// No tool takes it.
+    /// No tool accepts it.
     Refused,
-    /// No tool writes it.
+    /// No tool writes to it.
     Unwritable,
     /// It may be used, and stays inside.
     Contained,
 }
 
-/// The folders of a session, and what is around them.
+/// The folders of a session, and their surroundings.
 #[derive(Debug, Clone)]
 pub struct Trap {
-    /// The folder above the folder of all workspaces.
+    /// The parent of the folder of all workspaces.
     pub outside: PathBuf,
-    /// The session's workspace.
+    /// The workspace of the session.
     pub root: PathBuf,
-    /// Its project.
+    /// The project of the session.
     pub project: PathBuf,
 }
 
@@ -95,7 +96,7 @@ impl Trap {
     /// The paths of the corpus.
     ///
     /// # Panics
-    /// Where the corpus is damaged.
+    /// Panics if the corpus is malformed.
     pub fn paths(&self) -> Vec<(Class, String)> {
         let outside = self.outside.to_str().unwrap();
         let session = self.root.file_name().unwrap().to_str().unwrap();
@@ -123,10 +124,10 @@ impl Trap {
         paths
     }
 
-    /// Lays links, pipes and whatever else leads elsewhere, and what they lead to.
+    /// Creates links, pipes and other entries that lead outside, and their targets.
     ///
     /// # Panics
-    /// Where the disk does not take it.
+    /// Panics if an entry cannot be created.
     pub fn lay(&self) {
         let outside = self.outside.as_path();
         let others = self.root.parent().unwrap().join("other/uploads");
@@ -201,16 +202,16 @@ impl Trap {
         drop(UnixListener::bind(self.real("uploads/socket")).unwrap());
     }
 
-    /// What must not be reached, beside the workspaces and beside the project.
+    /// The folders around the workspaces and the project, which must not be reached.
     pub fn around(&self) -> [PathBuf; 2] {
         [self.outside.clone(), self.project.parent().unwrap_or(&self.outside).to_owned()]
     }
 }
 
-/// Everything below a folder that a tool could change, but for what is below `but`.
+/// The state of everything below a folder that a tool could change, except below `but`.
 ///
 /// # Panics
-/// Where it cannot be read.
+/// Panics if it cannot be read.
 pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![folder.to_path_buf()];
@@ -238,7 +239,7 @@ pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
     found
 }
 
-/// Reads the escapes of the corpus.
+/// Decodes the escapes of the corpus.
 fn unescaped(line: &str) -> String {
     let mut text = String::new();
     let mut left = line;

@@ -1,4 +1,4 @@
-//! What tests are made with: fakes that keep the real ports' contracts, and real servers on loopback.
+//! Test helpers: fakes that satisfy the contracts of the real ports, and real servers on loopback.
 
 pub mod collector;
 pub mod daemon;

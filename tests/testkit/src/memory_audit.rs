@@ -1,4 +1,4 @@
-//! An audit log that is only remembered, and that can fail or make whoever waits for it wait.
+//! An audit log in memory, which can fail or block its callers.
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -18,11 +18,11 @@ use tokio::sync::{Notify, watch};
 pub struct MemoryAudit {
     entries: Mutex<Vec<AuditEntry>>,
     broken: AtomicBool,
-    /// The next entry that somebody waits for fails.
+    /// True if the next recorded entry fails.
     fails_once: AtomicBool,
-    /// Whether entries that somebody waits for come to the disk.
+    /// True if recorded entries are written; if false, they block.
     open: watch::Sender<bool>,
-    /// How many entries somebody has waited for.
+    /// Number of recorded entries so far, including blocked ones.
     waited: Mutex<usize>,
     asked: Notify,
 }
@@ -49,27 +49,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MemoryAudit {
-    /// From now on nothing can be written, or everything can again.
+    /// Makes all writes fail from now on, or succeed again.
     pub fn break_it(&self, broken: bool) {
         self.broken.store(broken, Ordering::Relaxed);
     }
 
-    /// The next entry that somebody waits for cannot be written; what comes then can.
+    /// Makes the next recorded entry fail. Later ones succeed.
     pub fn fail_next(&self) {
         self.fails_once.store(true, Ordering::Relaxed);
     }
 
-    /// Makes everybody who waits for an entry wait until [`Self::release`].
+    /// Makes callers that record an entry wait until [`Self::release`].
     pub fn hold(&self) {
         self.open.send_replace(false);
     }
 
-    /// Lets everybody go on.
+    /// Releases all waiting callers.
     pub fn release(&self) {
         self.open.send_replace(true);
     }
 
-    /// Returns when that many entries were waited for, or are.
+    /// Waits until that many entries have been recorded, or are waiting to be.
     pub async fn asked(&self, times: usize) {
         loop {
             let again = self.asked.notified();
@@ -80,17 +80,17 @@ impl MemoryAudit {
         }
     }
 
-    /// How many entries somebody has waited for.
+    /// Number of recorded entries so far, including blocked ones.
     pub fn waited(&self) -> usize {
         *lock(&self.waited)
     }
 
-    /// Everything so far.
+    /// All entries so far.
     pub fn entries(&self) -> Vec<AuditEntry> {
         lock(&self.entries).clone()
     }
 
-    /// The decisions so far.
+    /// All decisions so far.
     pub fn decisions(&self) -> Vec<Decision> {
         let decision = |entry: AuditEntry| match entry.fact {
             AuditFact::CallDecided(decision) => Some(*decision),
@@ -99,7 +99,7 @@ impl MemoryAudit {
         self.entries().into_iter().filter_map(decision).collect()
     }
 
-    /// The ends so far.
+    /// All ends of calls so far.
     pub fn ends(&self) -> Vec<CallEnd> {
         let end = |entry: AuditEntry| match entry.fact {
             AuditFact::CallEnded(end) => Some(end),
@@ -122,7 +122,7 @@ impl Audit for MemoryAudit {
         async move {
             *lock(&self.waited) += 1;
             self.asked.notify_waiters();
-            // The sender is our own: it is not dropped meanwhile.
+            // The sender is in `self`, so it is not dropped meanwhile.
             let _ = self.open.subscribe().wait_for(|open| *open).await;
             if self.fails_once.swap(false, Ordering::Relaxed) { Err(full()) } else { self.keep(entry) }
         }

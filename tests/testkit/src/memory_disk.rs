@@ -1,4 +1,4 @@
-//! Files that are only remembered, and the port that records what changes in them.
+//! Files in memory, and the port that records their changes.
 
 use std::{
     collections::BTreeMap,
@@ -16,11 +16,11 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 type Files = BTreeMap<String, String>;
 
-/// Files by path, for all sessions the same. The hash of a content is the content itself.
+/// Files by path, shared by all sessions. The hash of a content is the content itself.
 #[derive(Debug, Default)]
 pub struct MemoryDisk {
     files: Arc<Mutex<Files>>,
-    /// Where links lead.
+    /// Targets of links by path.
     links: Mutex<Files>,
     before: Mutex<BTreeMap<CallId, Files>>,
 }
@@ -34,7 +34,7 @@ impl MemoryDisk {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a file; an empty content removes it.
+    /// Writes a file. Empty content removes it.
     pub fn write(&self, path: &str, content: &str) {
         if content.is_empty() {
             self.files().remove(path);
@@ -43,18 +43,18 @@ impl MemoryDisk {
         }
     }
 
-    /// A file's content, empty where it is not there.
+    /// A file's content, empty if it is missing.
     pub fn read(&self, path: &str) -> String {
         self.files().get(path).cloned().unwrap_or_default()
     }
 
-    /// Makes a path a link to another, in place of the one that it was.
+    /// Makes a path a link to another one, replacing any previous link.
     pub fn link(&self, path: &str, leads_to: &str) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.insert(path.to_owned(), leads_to.to_owned());
     }
 
-    /// Where a path leads, if it is a link.
+    /// The target of a path, if it is a link.
     pub fn leads_to(&self, path: &str) -> Option<String> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }

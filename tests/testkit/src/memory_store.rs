@@ -1,7 +1,7 @@
-//! A journal in memory, for tests of what stands on one.
+//! A journal in memory, for tests of code that uses one.
 //!
-//! It keeps nothing but the events and works out everything else from them at every question: slow, and so plain
-//! that the contract suite ([`crate::store_contract`]) compares two different ways to the same answers.
+//! It stores nothing but the events and derives everything else from them on each query. That is slow, but simple
+//! enough that the contract suite ([`crate::store_contract`]) compares two independent ways to the same results.
 
 mod forking;
 mod spending;
@@ -33,7 +33,7 @@ use agentd_core::{
 };
 use futures_util::{FutureExt, future::BoxFuture};
 
-/// A journal in memory. It answers as the real one does and forgets everything when it is dropped.
+/// A journal in memory. It behaves like the real one and is lost when dropped.
 #[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -42,29 +42,29 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct State {
     sessions: BTreeMap<SessionId, (Timestamp, SessionSettings)>,
-    /// The events of all sessions in the order in which they were stored.
+    /// The events of all sessions, in storage order.
     log: Vec<Arc<Event>>,
-    /// Numbers of items that a cancel took back.
+    /// Numbers of items that were withdrawn by a cancellation.
     withdrawn: HashSet<(SessionId, u64)>,
-    /// What is kept for good: it outlives the events of the session in which it was kept.
+    /// Permanent grants. They outlive the events of the session in which they were given.
     grants: Vec<Grant>,
-    /// How many of a session's events are copies of another's.
+    /// Number of a session's events that are copies of another session's.
     copied: BTreeMap<SessionId, u64>,
-    /// When each session was used last, counted.
+    /// Counter value of the last use of each session.
     used: BTreeMap<SessionId, u64>,
-    /// Removed sessions whose files may still be there.
+    /// Deleted sessions whose files may still exist.
     files_left: BTreeSet<SessionId>,
-    /// Calls that were counted; they outlive their sessions.
+    /// Model calls that were counted. They outlive their sessions.
     calls: Vec<spending::CountedCall>,
     failures: usize,
-    /// Set if no session can be removed.
+    /// True if no session can be deleted.
     keeps_all: bool,
-    /// How many appends are still stored, where those behind them are not.
+    /// Number of further appends that succeed before all others hang.
     passes: Option<usize>,
 }
 
 impl State {
-    /// Returns whether the next append is stored.
+    /// Returns true if the next append is stored.
     fn lets_pass(&mut self) -> bool {
         let Some(passes) = &mut self.passes else { return true };
         let left = passes.checked_sub(1);
@@ -74,7 +74,7 @@ impl State {
 }
 
 impl MemoryStore {
-    /// An empty journal.
+    /// Creates an empty journal.
     pub fn new() -> Self {
         Self::default()
     }
@@ -84,12 +84,12 @@ impl MemoryStore {
         self.state().failures = count;
     }
 
-    /// Makes it refuse from now on to remove sessions, or no longer.
+    /// Makes deletions of sessions fail from now on, or succeed again.
     pub fn keep_all(&self, keeps_all: bool) {
         self.state().keeps_all = keeps_all;
     }
 
-    /// Makes all appends but the next `count` wait for ever, as on a disk that hangs.
+    /// Makes all appends after the next `count` hang forever, as on a broken disk.
     pub fn hold_appends_after(&self, count: usize) {
         self.state().passes = Some(count);
     }
@@ -99,7 +99,7 @@ impl MemoryStore {
         self.state().events_of(session).cloned().collect()
     }
 
-    /// Another journal with that session's first events only, as if the process had been killed right after storing
+    /// Copies the first events of a session to another journal, as if the process had been killed right after storing
     /// them.
     pub fn copy_prefix(&self, session: SessionId, events: usize) -> Arc<Self> {
         let state = self.state();
@@ -184,7 +184,7 @@ impl State {
         outcome.map(|_| ())
     }
 
-    /// Returns whether the event can be the next one of its session.
+    /// Checks that the event can be the next one of its session.
     fn check(&self, event: &Event) -> Result<(), StoreError> {
         let id = event.session_id;
         if !self.sessions.contains_key(&id) {
@@ -227,7 +227,7 @@ impl State {
         Some(StoredInterrupt { interrupt, answer })
     }
 
-    /// Keeps what an answer says is to be kept for good.
+    /// Records the items that an event withdraws.
     fn withdraw(&mut self, event: &Event) {
         if let EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } } = &event.kind {
             self.withdrawn.extend(items.iter().map(|seq| (event.session_id, *seq)));
@@ -261,7 +261,7 @@ impl State {
         })
     }
 
-    /// The session for which that one works.
+    /// The session that the given one works for.
     fn parent(&self, id: SessionId) -> Option<SessionId> {
         self.sessions.get(&id)?.1.parent.as_ref().map(|parent| parent.session)
     }
@@ -427,7 +427,7 @@ fn unknown(id: SessionId) -> StoreError {
     StoreError::new(ErrorKind::NotFound, format!("there is no session {id}"))
 }
 
-/// An answer that is there at once.
+/// A future that is already complete.
 fn ready<'a, T: Send + 'a>(answer: T) -> BoxFuture<'a, T> {
     std::future::ready(answer).boxed()
 }

@@ -1,4 +1,4 @@
-//! Workspaces that are only names, and remember what the daemon keeps in them.
+//! Workspaces without files, with the daemon's own texts in memory.
 
 use std::{
     collections::BTreeMap,
@@ -21,20 +21,20 @@ use tokio::sync::Notify;
 
 use crate::scripted::NoWorkspaces;
 
-/// What was kept, by session and path.
+/// Stored texts, by session and path.
 #[derive(Debug, Default)]
 pub struct MemoryWorkspaces {
     kept: Mutex<BTreeMap<(SessionId, String), Vec<u8>>>,
-    /// Files that were handed over, by path.
+    /// Uploaded files, by path.
     uploads: Mutex<BTreeMap<String, Vec<u8>>>,
     guides: Mutex<Guides>,
     full: AtomicBool,
     gone: AtomicBool,
-    /// Where uploads and removals wait.
+    /// Gate at which uploads and removals wait.
     gate: Mutex<Option<Arc<Gate>>>,
 }
 
-/// Where work on files waits until it is let go on.
+/// Gate at which file operations wait until it is opened.
 #[derive(Debug, Default)]
 pub struct Gate {
     reached: Notify,
@@ -42,12 +42,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Returns when somebody waits there.
+    /// Waits until an operation has reached the gate.
     pub async fn reached(&self) {
         self.reached.notified().await;
     }
 
-    /// Lets the one go on who waits there.
+    /// Lets the waiting operation continue.
     pub fn open(&self) {
         self.open.notify_one();
     }
@@ -58,19 +58,19 @@ impl MemoryWorkspaces {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What people wrote for models, from now on.
+    /// Sets the guides that workspaces return from now on.
     pub fn guide_by(&self, guides: Guides) {
         *self.guides.lock().unwrap_or_else(PoisonError::into_inner) = guides;
     }
 
-    /// From now on each upload and each removal waits at a gate before it does anything.
+    /// Makes each upload and each removal wait at a gate from now on, before it has any effect.
     pub fn hold(&self) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&gate));
         gate
     }
 
-    /// From now on nothing waits.
+    /// Removes the gate, so that nothing waits from now on.
     pub fn hold_nothing(&self) {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -83,32 +83,32 @@ impl MemoryWorkspaces {
         }
     }
 
-    /// From now on the disk is full: of a piece that is added only the first half is written, and an error tells it.
+    /// Simulates a full disk: only the first half of an appended piece is written, and the call returns an error.
     pub fn get_full(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
     }
 
-    /// From now on the person's folder is gone.
+    /// Simulates from now on that the user's folder is missing.
     pub fn lose_folder(&self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Loses what is kept under a path.
+    /// Deletes the texts under a path.
     pub fn lose(&self, path: &str) {
         self.texts().retain(|(_, known), _| known != path);
     }
 
-    /// Files that were handed over, by path.
+    /// Uploaded files, by path.
     pub fn uploads(&self) -> BTreeMap<String, Vec<u8>> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is kept under a path that [`Workspaces::keep`] returned.
+    /// The text under a path that [`Workspaces::keep`] returned.
     pub fn kept(&self, session: SessionId, path: &str) -> Option<Vec<u8>> {
         self.texts().get(&(session, path.to_owned())).cloned()
     }
 
-    /// The paths of all that is kept of a session, sorted.
+    /// The paths of all texts of a session, sorted.
     pub fn kept_paths(&self, session: SessionId) -> Vec<String> {
         self.texts().keys().filter(|(id, _)| *id == session).map(|(_, path)| path.clone()).collect()
     }

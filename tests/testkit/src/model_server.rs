@@ -1,15 +1,16 @@
-//! A model server over real HTTP on loopback, that answers as scripted: well, badly, slowly, or never.
+//! A model server over real HTTP on loopback, with scripted replies: valid, broken, slow, or missing.
 //!
-//! It speaks chat completions (`…/chat/completions`, `…/models`), OpenAI's Responses (`…/responses`), Anthropic's Messages
-//! (`…/messages`) and llama.cpp's `/completion`, and renders the same [`Reply`] in whichever is asked for. As a provider would, it refuses a chat request that breaks a rule of
-//! [`crate::validator`] with 400, and does so before it looks at its script.
+//! It supports chat completions (`…/chat/completions`, `…/models`), OpenAI's Responses (`…/responses`), Anthropic's
+//! Messages (`…/messages`) and llama.cpp's `/completion`, and renders the same [`Reply`] for each of them. Like a
+//! provider, it rejects a chat request that breaks a rule of [`crate::validator`] with 400, before it consults its
+//! script.
 //!
-//! - [`Reply`]: what is answered and how it travels; readable from JSON, for scripts.
-//! - [`providers`]: servers that demand what others do not.
-//! - `chat_view`: requests to Messages and Responses as the other wire would have had them.
-//! - `documents`: the list of models, and what else is told of them.
-//! - `render`: a reply as bytes; `delivery`: the bytes on their way, with pauses, cuts and silence.
-//! - [`Script`]: which reply comes next; [`command`]: the server as a program of its own.
+//! - [`Reply`]: content and delivery of a reply; deserialisable from JSON, for scripts.
+//! - [`providers`]: servers with additional requirements.
+//! - `chat_view`: requests to Messages and Responses, converted to chat completions.
+//! - `documents`: the list of models, and other documents about them.
+//! - `render`: a reply as bytes; `delivery`: sending the bytes, with pauses, cuts and hangs.
+//! - [`Script`]: selects the next reply; [`command`]: the server as a standalone program.
 
 pub(crate) mod chat_view;
 pub mod command;
@@ -61,23 +62,23 @@ pub use self::{
 };
 use crate::validator;
 
-/// The id that the server lists as its only model.
+/// ID of the only model that the server lists by default.
 pub const MODEL_ID: &str = "scripted-model";
 
-/// A request that came.
+/// A request, as recorded.
 #[derive(Debug, Clone)]
 pub struct Recorded {
-    /// Its number, from 0.
+    /// Number of the request, from 0.
     pub number: usize,
-    /// Its path.
+    /// Path of the request.
     pub path: String,
-    /// Its headers, by lower-case name.
+    /// Headers, by lowercase name.
     pub headers: BTreeMap<String, String>,
-    /// Its body; null where it is no JSON.
+    /// The body; null if it is not valid JSON.
     pub body: Value,
-    /// The same, byte for byte.
+    /// The body, byte for byte.
     pub text: String,
-    /// The rule that it broke, for which it was refused.
+    /// The rule that it broke, if it was rejected.
     pub refused: Option<String>,
 }
 
@@ -87,18 +88,18 @@ impl Recorded {
         self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The body as it was sent, also where tests are shown another one.
+    /// The body as it was sent, even if `body` is a view of it.
     pub fn sent(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
-    /// The key that came with it, in the header of its wire; empty where there was none.
+    /// The API key, from the header of its wire; empty if there was none.
     pub fn key(&self) -> &str {
         let sent = self.headers.get("x-api-key").or(self.headers.get("authorization"));
         sent.map(|sent| sent.trim_start_matches("Bearer ")).unwrap_or_default()
     }
 
-    /// The words of the last message of the person, or the prompt of a completion.
+    /// Text of the last user message, or the prompt of a completion.
     pub fn last_user(&self) -> &str {
         let user = self.messages().iter().rev().find(|message| message["role"] == "user");
         let words = user.map_or(&self.body["prompt"], |message| &message["content"]);
@@ -106,24 +107,24 @@ impl Recorded {
         words.as_str().or_else(last_block).unwrap_or_default()
     }
 
-    /// The role of the last message; empty for a completion.
+    /// Role of the last message; empty for a completion.
     pub fn last_role(&self) -> &str {
         self.messages().last().and_then(|message| message["role"].as_str()).unwrap_or_default()
     }
 }
 
-/// How many requests came, and how their answers ended.
+/// Number of requests, and how their responses ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that came.
+    /// Requests that were received.
     pub requests: usize,
-    /// Answers that were sent to their end.
+    /// Responses that were sent completely.
     pub finished: usize,
-    /// Answers that were dropped in the middle, because the client went away.
+    /// Responses that were dropped because the client disconnected.
     pub dropped: usize,
 }
 
-/// A running server. Dropping it ends it.
+/// A running server, stopped when dropped.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
@@ -138,9 +139,9 @@ struct Shared {
     documents: Mutex<Documents>,
     strict: Mutex<Option<StrictServer>>,
     counts: watch::Sender<Counts>,
-    /// Set if requests that break the rules of providers are answered all the same.
+    /// True if requests that break the rules of providers are accepted.
     lenient: AtomicBool,
-    /// Set if requests are answered unread.
+    /// True if request bodies are ignored.
     unread: AtomicBool,
     stop: CancellationToken,
     go_on: Arc<Notify>,
@@ -150,15 +151,15 @@ impl ModelServer {
     /// Starts a server on a free port of loopback.
     ///
     /// # Panics
-    /// Where no port of loopback can be had.
+    /// Panics if there is no free port.
     pub async fn start() -> Self {
         Self::start_with(Script::default()).await
     }
 
-    /// Starts a server that answers by a script.
+    /// Starts a server with a script.
     ///
     /// # Panics
-    /// Where no port of loopback can be had.
+    /// Panics if there is no free port.
     #[expect(clippy::panic, reason = "a test cannot go on without its server")]
     pub async fn start_with(script: Script) -> Self {
         match Self::bind(SocketAddr::from(([127, 0, 0, 1], 0)), script).await {
@@ -170,7 +171,7 @@ impl ModelServer {
     /// Starts a server at an address.
     ///
     /// # Errors
-    /// Where the address cannot be had.
+    /// Returns an error if the address cannot be bound.
     pub async fn bind(address: SocketAddr, script: Script) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -186,19 +187,19 @@ impl ModelServer {
             go_on: Arc::default(),
         });
         let listener = listener.tap_io(|stream| {
-            // Without it, small events would wait for each other; a failure only makes them slower.
+            // Without this, small events are delayed by Nagle's algorithm. A failure only slows them down.
             let _ = stream.set_nodelay(true);
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let task = tokio::spawn(async move {
-            // Serving ends only with its task.
+            // This only returns when its task ends.
             let _ = axum::serve(listener, router).await;
         });
         let server = Self { address, shared, task };
         match chat_view::wire() {
             Some(TestWire::Messages) => {
                 let mut model = providers::thinking_model(MODEL_ID);
-                // As over chat completions, nothing is said of pictures.
+                // As with chat completions, support for images is unspecified.
                 model["capabilities"]["image_input"] = Value::Null;
                 server.acts_as(Provider::Anthropic).lists([model]);
             }
@@ -210,62 +211,62 @@ impl ModelServer {
         Ok(server)
     }
 
-    /// Where chat completions live: the address that goes into `base_url` or `MODEL_BASIC_BASE_URL`.
+    /// Base URL for chat completions, for `base_url` or `MODEL_BASIC_BASE_URL`.
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.root_url())
     }
 
-    /// Where llama.cpp's `/completion` lives.
+    /// Base URL for llama.cpp's `/completion`.
     pub fn root_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Adds a reply behind those that wait.
+    /// Adds a reply after the queued ones.
     pub fn reply(&self, reply: Reply) -> &Self {
         self.script().push(reply);
         self
     }
 
-    /// Answers like this whenever no reply waits.
+    /// Sets the reply for requests when the queue is empty.
     pub fn default_reply(&self, reply: Reply) -> &Self {
         self.respond_with(move |_| reply.clone())
     }
 
-    /// Answers by a function whenever no reply waits.
+    /// Sets a function that replies when the queue is empty.
     pub fn respond_with(&self, respond: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> &Self {
         self.script().respond_with(respond);
         self
     }
 
-    /// Lists these models in place of [`MODEL_ID`].
+    /// Lists these models instead of [`MODEL_ID`].
     pub fn lists(&self, models: impl IntoIterator<Item = Value>) -> &Self {
         self.tells("/v1/models", documents::listing(models))
     }
 
-    /// Has this document at a path, such as `/props`.
+    /// Serves this document at a path, such as `/props`.
     pub fn tells(&self, path: &str, document: Value) -> &Self {
         locked(&self.shared.documents).set(path, Handing::There(document));
         self
     }
 
-    /// Has no document at a path.
+    /// Responds with 404 at a path.
     pub fn lacks(&self, path: &str) -> &Self {
         locked(&self.shared.documents).set(path, Handing::Missing);
         self
     }
 
-    /// Says nothing where it is asked for the document at a path.
+    /// Never responds to requests for the document at a path.
     pub fn is_silent_about(&self, path: &str) -> &Self {
         locked(&self.shared.documents).set(path, Handing::Silence);
         self
     }
 
-    /// The paths of documents that it was asked for, oldest first.
+    /// Paths of requested documents, oldest first.
     pub fn documents_asked(&self) -> Vec<String> {
         locked(&self.shared.documents).asked.clone()
     }
 
-    /// Demands what this provider demands, and answers in its form.
+    /// Enforces the requirements of this provider, and replies in its form.
     pub fn acts_as(&self, provider: Provider) -> &Self {
         if let Some(models) = provider.models() {
             self.tells("/v1/models", models);
@@ -274,48 +275,48 @@ impl ModelServer {
         self
     }
 
-    /// Answers also requests that break the rules of providers, for tests whose requests are none.
+    /// Accepts requests that break the rules of providers, for tests with other kinds of requests.
     pub fn lenient(&self) -> &Self {
         self.shared.lenient.store(true, Ordering::Relaxed);
         self
     }
 
-    /// Answers requests without a look at their bodies, and keeps none of them: for measures, in which the time that it takes
-    /// to read a request would count as somebody's.
+    /// Neither parses nor records request bodies. For benchmarks, in which the time to parse a request would be
+    /// attributed to the client.
     pub fn reads_nothing(&self) -> &Self {
         self.shared.unread.store(true, Ordering::Relaxed);
         self
     }
 
-    /// The rules for which requests were refused, oldest first.
+    /// The rules for which requests were rejected, oldest first.
     pub fn refusals(&self) -> Vec<String> {
         locked(&self.shared.requests).iter().filter_map(|request| request.refused.clone()).collect()
     }
 
-    /// The requests that came, oldest first; questions for the list of models are not among them.
+    /// The recorded requests, oldest first, without those for the list of models.
     pub fn requests(&self) -> Vec<Recorded> {
         locked(&self.shared.requests).clone()
     }
 
-    /// The replies that still wait.
+    /// Number of queued replies.
     pub fn waiting_replies(&self) -> usize {
         self.script().waiting()
     }
 
-    /// Lets a reply that holds go on, or the next one that would.
+    /// Lets a held reply continue, or the next one that would be held.
     pub fn go_on(&self) {
         self.shared.go_on.notify_one();
     }
 
-    /// How many requests came, and how their answers ended.
+    /// Number of requests, and how their responses ended.
     pub fn counts(&self) -> Counts {
         *self.shared.counts.borrow()
     }
 
-    /// Waits until the counts are as wanted.
+    /// Waits until the counts satisfy a condition.
     ///
     /// # Panics
-    /// Where that takes more than 30 seconds.
+    /// Panics if that takes more than 30 seconds.
     #[expect(clippy::panic, reason = "the test has failed")]
     pub async fn wait_until(&self, wanted: impl FnMut(&Counts) -> bool) -> Counts {
         let mut counts = self.shared.counts.subscribe();
@@ -339,7 +340,7 @@ impl Drop for ModelServer {
 }
 
 impl Shared {
-    /// The refusal of a chat request, with the rule that it breaks.
+    /// The rejection of a chat request, with the rule that it breaks.
     fn refusal(&self, path: &str, headers: &BTreeMap<String, String>, body: &[u8]) -> Option<(String, Reply)> {
         let strict = locked(&self.strict);
         match Wire::of(path) {
@@ -412,7 +413,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         requests.push(recorded.clone());
         recorded
     };
-    // Taken before the count goes up, so that whoever waits for the request finds the script moved on.
+    // Taken before the count goes up, so that waiting for the request also waits for the script to advance.
     let reply = match refusal {
         Some((_, reply)) => reply,
         None => shared.reply_to(&recorded),
@@ -423,7 +424,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
 
 async fn answer_unread(shared: &Shared, path: String) -> Response {
     let number = shared.counts.borrow().requests;
-    // What the daemon asks for in each of its requests.
+    // The options that the daemon sends with each of its requests.
     let body = json!({"stream": true, "stream_options": {"include_usage": true}});
     let request = Recorded { number, path, headers: BTreeMap::new(), body, text: String::new(), refused: None };
     let reply = shared.reply_to(&request);

@@ -1,4 +1,4 @@
-//! A proxy on loopback that notes what it is asked for.
+//! A proxy on loopback that records its requests.
 
 use std::{
     net::SocketAddr,
@@ -14,15 +14,15 @@ use tokio::{
 /// Behaviour of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyMood {
-    /// Whatever is asked for is found at this address.
+    /// Connects every request to this address.
     Leads(SocketAddr),
-    /// It refuses everything.
+    /// Rejects every request with an error.
     Refuses,
-    /// It takes connections and answers nothing.
+    /// Accepts connections and never responds.
     Hangs,
 }
 
-/// A proxy, ended with the test.
+/// A proxy, stopped when dropped.
 #[derive(Debug)]
 pub struct TestProxy {
     address: SocketAddr,
@@ -31,10 +31,10 @@ pub struct TestProxy {
 }
 
 impl TestProxy {
-    /// Starts one.
+    /// Starts a proxy.
     ///
     /// # Panics
-    /// If this machine has no port.
+    /// Panics if there is no free port.
     #[expect(clippy::expect_used, reason = "a test cannot go on without its proxy")]
     pub async fn start(mood: ProxyMood) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -54,7 +54,7 @@ impl TestProxy {
         self.address.to_string()
     }
 
-    /// The first lines of the first requests of all connections.
+    /// The first line of the first request of each connection.
     pub fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,5 +1,4 @@
-//! Fakes for tests of the engine: a model that plays a script, tools that do as they are told, workspaces that
-//! are only names, and a clock that stands still.
+//! Fakes for tests of the engine: a scripted model, scripted tools, workspaces without files, and a stopped clock.
 
 use std::{
     collections::VecDeque,
@@ -34,37 +33,37 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::memory_disk::MemoryDisk;
 
-/// What `change` writes below it is of the session's own state; without a content it is gone then.
+/// Prefix of paths that `change` writes to the session's own state. Without a content, it deletes the file.
 const STATE: &str = "/state/";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One answer of a script.
+/// One response of a script.
 pub enum Play {
-    /// These chunks, then the proper end.
+    /// Sends these chunks and completes.
     Chunks(Vec<ModelChunk>),
-    /// These chunks, then an error of that kind.
+    /// Sends these chunks, then fails with an error of that kind.
     Fails(Vec<ModelChunk>, ErrorKind),
-    /// The request does not fit: the server says that its window has so many tokens.
+    /// Fails because the request does not fit into a context window of this many tokens.
     Overflows(u64),
-    /// These chunks, and then nothing for ever.
+    /// Sends these chunks, and then hangs.
     Hangs(Vec<ModelChunk>),
-    /// Nothing until it is notified, then these chunks and the proper end.
+    /// Waits for a notification, then sends these chunks and completes.
     Waits(Arc<Notify>, Vec<ModelChunk>),
-    /// These chunks, then nothing until it is notified, then an error of that kind.
+    /// Sends these chunks, waits for a notification, then fails with an error of that kind.
     Breaks(Arc<Notify>, Vec<ModelChunk>, ErrorKind),
-    /// The stream breaks with a panic.
+    /// Panics while it is streaming.
     Panics,
 }
 
-/// Words.
+/// A response with this text.
 pub fn says(text: &str) -> Play {
     Play::Chunks(vec![ModelChunk::Text(text.to_owned())])
 }
 
-/// Calls of tools, in order.
+/// A response with these tool calls, in order.
 pub fn calls(calls: &[(&str, Value)]) -> Play {
     let chunk = |(name, arguments): &(&str, Value)| ModelChunk::call(*name, arguments.to_string());
     Play::Chunks(calls.iter().map(chunk).collect())
@@ -72,11 +71,11 @@ pub fn calls(calls: &[(&str, Value)]) -> Play {
 
 type Respond = Box<dyn Fn(&ModelRequest) -> Play + Send + Sync>;
 
-/// A model that plays a script and remembers what it was asked.
+/// A model that plays a script and records its requests.
 pub struct ScriptedModel {
     info: ModelInfo,
     script: Mutex<VecDeque<Play>>,
-    /// What it answers where the script is played.
+    /// Responds when the script is exhausted.
     otherwise: Mutex<Option<Respond>>,
     requests: Mutex<Vec<ModelRequest>>,
     asked: Notify,
@@ -85,23 +84,24 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// A model with this script. When it is played, every further answer is an error.
+    /// Creates a model with this script. When it is exhausted, every further response is an error.
     pub fn new(script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         Arc::new(Self::scripted(script))
     }
 
-    /// A model with a window of so many tokens, which refuses what does not fit as a server does, without playing anything.
+    /// Creates a model with a context window of this many tokens. Like a server, it rejects larger requests, without
+    /// using up the script.
     pub fn strict(context_window: u64, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         let model = Self::scripted(script);
         Arc::new(Self { info: ModelInfo { context_window, ..model.info }, strict: true, ..model })
     }
 
-    /// A model of which this is known, and which refuses what does not fit its window.
+    /// Creates a model with this information, which rejects requests that exceed its window.
     pub fn strict_with_info(info: ModelInfo, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         Arc::new(Self { info, strict: true, ..Self::scripted(script) })
     }
 
-    /// A model of which this is known.
+    /// Creates a model with this information.
     pub fn with_info(info: ModelInfo, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         Arc::new(Self { info, ..Self::scripted(script) })
     }
@@ -129,7 +129,7 @@ impl ScriptedModel {
         }
     }
 
-    /// Returns whether a server with this window would take the request: four bytes make a token.
+    /// Returns true if a server with this window would accept the request, at four bytes per token.
     fn takes(&self, request: &ModelRequest) -> bool {
         let words = |message: &Message| match message {
             Message::System { text }
@@ -145,17 +145,17 @@ impl ScriptedModel {
         !self.strict || bytes as u64 / 4 <= self.info.context_window
     }
 
-    /// Has these prices from now on.
+    /// Sets the prices of the model from now on.
     pub fn costs(&self, prices: Prices) {
         *lock(&self.prices) = Some(prices);
     }
 
-    /// Adds to the script.
+    /// Adds a response to the script.
     pub fn then(&self, play: Play) {
         lock(&self.script).push_back(play);
     }
 
-    /// Adds all of these to the script.
+    /// Adds several responses to the script.
     pub fn then_all(&self, plays: impl IntoIterator<Item = Play>) {
         lock(&self.script).extend(plays);
     }
@@ -165,17 +165,17 @@ impl ScriptedModel {
         scripted.or_else(|| lock(&self.otherwise).as_ref().map(|respond| respond(request)))
     }
 
-    /// Answers by a function wherever the script has nothing left.
+    /// Sets a function that responds when the script is exhausted.
     pub fn respond_with(&self, respond: impl Fn(&ModelRequest) -> Play + Send + Sync + 'static) {
         *lock(&self.otherwise) = Some(Box::new(respond));
     }
 
-    /// What it was asked so far.
+    /// All requests so far.
     pub fn requests(&self) -> Vec<ModelRequest> {
         lock(&self.requests).clone()
     }
 
-    /// Waits until it was asked that often.
+    /// Waits until it has received that many requests.
     pub async fn asked(&self, times: usize) {
         loop {
             let again = self.asked.notified();
@@ -247,9 +247,9 @@ impl Models for OneModel {
     }
 }
 
-/// Tools named after what they do: `look` (reads), `change` (writes a file), `launch` (runs a command), `fail`, and
-/// `hold` (reads, but waits for [`ScriptedTools::release`]), and `linger` (a command that waits for the same).
-/// `look`, `launch` and `fail` with `answer` say that; with `data`, `look` hands that back as bytes.
+/// Tools named after what they do: `look` (reads), `change` (writes a file), `launch` (runs a command), `fail`, `hold`
+/// (reads, after waiting for [`ScriptedTools::release`]), and `linger` (a command that waits for the same). `look`,
+/// `launch` and `fail` return their argument `answer`, if given; `look` returns its argument `data` as bytes.
 #[derive(Debug)]
 pub struct ScriptedTools {
     ran: Mutex<Vec<String>>,
@@ -260,13 +260,13 @@ pub struct ScriptedTools {
 }
 
 impl ScriptedTools {
-    /// Fresh tools.
+    /// Creates tools with an empty disk.
     pub fn new() -> Arc<Self> {
         Self::on(Arc::default())
     }
 
-    /// Fresh tools that work on these files: `change`, `launch` and `hold` with `path` and `content` write there, and so
-    /// does what they have under `and`.
+    /// Creates tools that work on this disk. `change`, `launch` and `hold` write `content` to `path`, and also the
+    /// files under `and`.
     pub fn on(disk: Arc<MemoryDisk>) -> Arc<Self> {
         Arc::new(Self {
             ran: Mutex::default(),
@@ -291,7 +291,7 @@ impl ScriptedTools {
         }
     }
 
-    /// `look` at a link of the disk.
+    /// The call of `look` with its link resolved, if its path is a link on the disk.
     fn followed(&self, call: &ToolCall) -> Option<FollowedLink> {
         let mut arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         let path = arguments["path"].as_str().filter(|_| call.name == "look")?.to_owned();
@@ -300,19 +300,19 @@ impl ScriptedTools {
         Some(FollowedLink { arguments: arguments.to_string(), path, leads_to })
     }
 
-    /// What is in the file that the call would write, as a diff tells it.
+    /// The content of the file that the call would overwrite, in the form of a diff.
     fn replaced(&self, call: &ToolCall) -> String {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
         let there = arguments["path"].as_str().map(|path| self.disk.read(path)).unwrap_or_default();
         if there.is_empty() { there } else { format!("- {there}\n") }
     }
 
-    /// What ran so far, as `name arguments`.
+    /// All calls so far, as `name arguments`.
     pub fn ran(&self) -> Vec<String> {
         lock(&self.ran).clone()
     }
 
-    /// What each call that ran saw of its client's environment.
+    /// The client environment that each call received.
     pub fn environments(&self) -> Vec<ClientEnvironment> {
         lock(&self.environments).clone()
     }
@@ -328,13 +328,13 @@ impl ScriptedTools {
         }
     }
 
-    /// Lets that many calls of `hold` go on.
+    /// Lets that many waiting calls continue.
     pub fn release(&self, calls: usize) {
         self.gate.add_permits(calls);
     }
 }
 
-/// A call in this workspace, with nothing set up besides.
+/// The context of a call in this workspace, with defaults for everything else.
 pub fn tool_context(session_id: SessionId, workspace: Workspace) -> ToolContext {
     ToolContext {
         session_id,
@@ -357,7 +357,7 @@ pub fn tool_context(session_id: SessionId, workspace: Workspace) -> ToolContext 
     }
 }
 
-/// Asks the model in a task of its own, and waits for no answer.
+/// Queries the model in a separate task, without waiting for a response.
 fn asked_behind(context: &ToolContext, words: &str) {
     let (sampler, words) = (context.sampler.clone(), words.to_owned());
     tokio::spawn(async move {
@@ -366,7 +366,7 @@ fn asked_behind(context: &ToolContext, words: &str) {
     });
 }
 
-/// What the model says to these words, or why it says nothing.
+/// The model's response to this text, or its error.
 async fn asked(context: &ToolContext, words: &str) -> ToolOutput {
     let said = [Message::System { text: "Answer.".to_owned() }, Message::User { text: words.to_owned() }];
     match context.sampler.ask(SampleRequest { messages: said.into(), max_tokens: 50 }).await {
@@ -408,7 +408,7 @@ impl Toolbox for ScriptedTools {
         let outcome = if bad {
             Err(ToolOutput::error(ToolErrorCode::InvalidArgs, "that is impossible"))
         } else if self.followed(call).is_some() {
-            // There is nothing to show of what only reads.
+            // A read-only tool has no preview.
             Ok(None)
         } else {
             Ok(Some(format!("{}+ {}", self.replaced(call), call.arguments)))
@@ -479,7 +479,7 @@ impl Toolbox for ScriptedTools {
     }
 }
 
-/// Workspaces that are only names.
+/// Workspaces without any files.
 pub struct NoWorkspaces;
 
 impl Workspaces for NoWorkspaces {
@@ -528,14 +528,14 @@ impl Workspaces for NoWorkspaces {
     }
 }
 
-/// A clock that stands still until it is told to go on.
+/// A clock that only moves when advanced.
 #[derive(Debug, Default)]
 pub struct StoppedClock {
     advanced_ms: AtomicI64,
 }
 
 impl StoppedClock {
-    /// Goes on by that much.
+    /// Advances the clock by this duration.
     pub fn advance(&self, by: Duration) {
         self.advanced_ms.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! What every [`Store`] does, as a suite that runs against the fake and the real one, so that the fake cannot lie.
+//! The contract of every [`Store`], as a suite that runs against both the fake and the real one, so that the fake stays
+//! faithful.
 
 #![expect(clippy::unwrap_used, reason = "a suite fails by panicking")]
 
@@ -30,11 +31,11 @@ use agentd_core::{
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-/// Runs the whole suite, every case on a store of its own.
+/// Runs the whole suite, each case with a new store.
 ///
 /// # Panics
 ///
-/// Where the store does not keep the contract; the case is named on standard error.
+/// Panics if the store violates the contract. The name of the case is on standard error.
 pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
     macro_rules! cases {
         ($($case:ident)*) => {
@@ -83,25 +84,25 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
     }
 }
 
-/// Makes the events of one session, each with the next number and a later time.
+/// Generates the events of one session, each with the next number and a later time.
 #[derive(Debug, Clone)]
 pub struct EventScript {
-    /// The session.
+    /// ID of the session.
     pub session: SessionId,
-    /// The turn that events belong to.
+    /// Turn that new events belong to.
     pub turn: TurnId,
-    /// The number of the last event that was made.
+    /// Number of the last event.
     pub seq: u64,
     start: Timestamp,
 }
 
 impl EventScript {
-    /// Of a session without events that was created at `start`.
+    /// Creates a script for a session without events that was created at `start`.
     pub fn new(session: SessionId, start: Timestamp) -> Self {
         Self { session, turn: TurnId::generate(), seq: 0, start }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn next(&mut self, kind: EventKind) -> Arc<Event> {
         self.seq += 1;
         let turn_id = match kind {
@@ -111,18 +112,18 @@ impl EventScript {
         Arc::new(Event { session_id: self.session, turn_id, seq: self.seq, at: self.now(), kind })
     }
 
-    /// The time of the last event that was made: each is a microsecond and a nanosecond later than the one before.
+    /// Time of the last event. Each event is one microsecond and one nanosecond after the previous one.
     pub fn now(&self) -> Timestamp {
         let nanoseconds = self.start.as_nanosecond() + i128::from(self.seq) * 1001;
         Timestamp::from_nanosecond(nanoseconds).unwrap_or(self.start)
     }
 
-    /// A new turn begins.
+    /// Starts a new turn.
     pub fn turn_started(&mut self) -> Arc<Event> {
         self.turn_begins(TurnId::generate())
     }
 
-    /// The turn with this id begins, which may have waited.
+    /// Starts the turn with this ID, which may have been waiting.
     pub fn turn_begins(&mut self, turn: TurnId) -> Arc<Event> {
         self.turn = turn;
         self.next(EventKind::TurnStarted {
@@ -140,7 +141,7 @@ impl EventScript {
         })
     }
 
-    /// The turn ends.
+    /// Ends the current turn.
     pub fn turn_ended(&mut self, stop_reason: StopReason) -> Arc<Event> {
         let result = TurnResult {
             turn_id: self.turn,
@@ -159,23 +160,23 @@ impl EventScript {
         self.next(EventKind::TurnEnded { result: Box::new(result) })
     }
 
-    /// The person says something.
+    /// Adds an input of the user.
     pub fn input(&mut self, text: &str) -> Arc<Event> {
         self.completed(user(text))
     }
 
-    /// An item is whole.
+    /// Adds a completed item.
     pub fn completed(&mut self, body: ItemBody) -> Arc<Event> {
         let item = Item::new(self.turn, body);
         self.next(EventKind::ItemCompleted { item, status: ItemStatus::Done })
     }
 
-    /// The session's state changes.
+    /// Adds a change of the session's state.
     pub fn changed(&mut self, change: StateChange) -> Arc<Event> {
         self.next(EventKind::StateChanged { change })
     }
 
-    /// An approval is asked for.
+    /// Adds a question for approval.
     pub fn approval(&mut self, id: InterruptId, args: Value) -> Arc<Event> {
         let interrupt = Interrupt {
             id,
@@ -203,13 +204,13 @@ impl EventScript {
         self.next(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
     }
 
-    /// An interrupt is answered.
+    /// Adds an answer to an interrupt.
     pub fn answered(&mut self, id: InterruptId, answer: Answer) -> Arc<Event> {
         let by = AnsweredBy::Client("contract".into());
         self.next(EventKind::InterruptResolved { interrupt_id: id, call_id: None, answer, by })
     }
 
-    /// A model call was paid for.
+    /// Adds a paid model call.
     pub fn paid(&mut self, usage: Usage) -> Arc<Event> {
         self.next(EventKind::UsageUpdated {
             step: 1,
@@ -238,7 +239,7 @@ async fn session(store: &impl Store) -> EventScript {
     script
 }
 
-/// A session that works for that one.
+/// Creates a session that works for that one.
 async fn child_of(store: &impl Store, parent: SessionId, agent: Option<String>) -> EventScript {
     let script = EventScript::new(SessionId::generate(), start());
     let parent = Some(Parent { session: parent, agent, tools: Vec::new() });
@@ -247,7 +248,7 @@ async fn child_of(store: &impl Store, parent: SessionId, agent: Option<String>) 
     script
 }
 
-/// A file of the state is written.
+/// A write to a file of the state.
 fn write(path: &str, content: &str) -> StateChange {
     StateChange::File(StateFileChange { path: path.into(), content: Some(content.into()) })
 }
@@ -357,7 +358,7 @@ async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
     assert!(store.events(script.session, 9, 3).await.unwrap().is_empty());
     assert!(store.events(script.session, u64::MAX, 3).await.unwrap().is_empty());
     assert!(store.events(SessionId::generate(), 0, 3).await.unwrap().is_empty());
-    // The order of an object's keys is what a person was shown, and equality does not see it.
+    // The user was shown the keys of an object in this order, which equality ignores.
     let stored = serde_json::to_string(&store.events(script.session, 5, 1).await.unwrap()[0]).unwrap();
     assert_eq!(stored, serde_json::to_string(&events[5]).unwrap());
 }
@@ -512,11 +513,11 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     assert!(next().await.is_empty());
     store.append(vec![hand(&mut script, "a"), hand(&mut script, "b"), hand(&mut script, "a")]).await.unwrap();
     assert_eq!(next().await, ["b", "a"]);
-    // A turn that tells nothing takes nothing.
+    // A turn that reports no files consumes none.
     store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(next().await, ["b", "a"]);
-    // What is told of them is stored with the start of the turn, so it counts also where that is cut short; what comes
-    // meanwhile waits for the next one.
+    // They are stored with the start of the turn, so they are consumed even if it is interrupted. Later files wait for
+    // the next turn.
     let started = takes(script.turn_started(), &["b", "a"]);
     store.append(vec![started, hand(&mut script, "c")]).await.unwrap();
     store.append(vec![script.turn_ended(StopReason::Interrupted)]).await.unwrap();
@@ -524,7 +525,7 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     let started = takes(script.turn_started(), &["c"]);
     store.append(vec![started, hand(&mut script, "d"), script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(next().await, ["d"]);
-    // What is shown of a picture goes with it.
+    // The preview of a picture is consumed together with its file.
     let picture = Picture { path: "k/p.png".into(), media_type: "image/png".into(), width: 2, height: 1, bytes: 9 };
     let change = StateChange::HandedOver { path: "p".to_owned(), picture: Some(picture.clone()) };
     store.append(vec![script.next(EventKind::StateChanged { change })]).await.unwrap();
@@ -535,7 +536,7 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     let many: Vec<_> = (0..150).map(|number| hand(&mut script, &format!("n{number}"))).collect();
     store.append(many).await.unwrap();
     assert_eq!((next().await.len(), next().await.pop().as_deref()), (100, Some("n149")));
-    // What a turn began with is told, however that ended.
+    // Files are consumed once a turn starts with them, however it ends.
     let told = next().await;
     let told: Vec<&str> = told.iter().map(String::as_str).collect();
     let started = takes(script.turn_started(), &told);
@@ -568,7 +569,7 @@ async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
     assert_eq!(files.get("notes/plan.md").unwrap().changed, last);
     assert!(read(other.session).await.is_empty());
 
-    // A change that is refused with its append is none.
+    // A change in a rejected append has no effect.
     let doomed = vec![script.changed(write("c", "lost")), script.answered(InterruptId::generate(), Answer::Approve)];
     script.seq -= 2;
     refused(store.append(doomed).await, ErrorKind::Conflict);
@@ -577,7 +578,7 @@ async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
     store.append(vec![script.changed(StateChange::Reset), script.changed(write("new", ""))]).await.unwrap();
     assert_eq!(read(script.session).await, [pair("new", "")]);
 
-    // What was stored of them is found from the newest on, whatever else was stored, and whatever a reset set aside.
+    // Stored changes are listed newest first, despite other events, including those before a reset.
     store.append(vec![script.changed(StateChange::Title { title: r#"{"state":"file"}"#.into() })]).await.unwrap();
     let changes = async |before, limit| {
         let changes = store.state_file_changes(script.session, before, limit).await.unwrap();
@@ -642,7 +643,7 @@ async fn a_turn_that_never_ran_leaves_the_open_one(store: &impl Store) {
     let mut script = session(store).await;
     let open = script.turn_started();
     let running = script.turn;
-    // One that waited behind it is cancelled: it begins and ends in the middle of the other.
+    // A queued turn that is cancelled begins and ends in the middle of the running one.
     let mut events = vec![open, script.turn_started(), script.input("never mind")];
     events.push(script.turn_ended(StopReason::Suspended));
     store.append(events).await.unwrap();
@@ -697,7 +698,7 @@ async fn usage_by(store: &impl Store, by: UsageGrouping, since: Option<&str>) ->
     store.usage(UsageQuery { last_days: None, since, until: None, by }, now).await.unwrap()
 }
 
-/// Names, calls, those without a price, prompt tokens and money of the groups.
+/// Names, calls, unpriced calls, prompt tokens and costs of the groups.
 fn told(report: &UsageReport) -> Vec<(&str, u64, u64, u64, Option<u64>)> {
     let groups = report.groups.iter().map(|UsageGroup { name, usage, .. }| {
         (name.as_str(), usage.calls, usage.unpriced_calls, usage.prompt_tokens, usage.cost_microusd)
@@ -717,7 +718,7 @@ async fn usage_is_summed_up_by_model_session_day_and_slot(store: &impl Store) {
     store.append(vec![call(&mut first, 0, Slot::Base, "dear", tokens(20, Some(700)))]).await.unwrap();
     store.append(vec![call(&mut child, 1, Slot::Code, "free", tokens(30, Some(0)))]).await.unwrap();
     store.append(vec![call(&mut second, 2, Slot::Base, "local", tokens(40, None))]).await.unwrap();
-    // What the parent is told of its child is counted there.
+    // The cost of a child, as reported to its parent, is already counted for the child.
     let sum = EventKind::UsageUpdated {
         step: 1,
         slot: Slot::Base,
@@ -772,12 +773,12 @@ async fn usage_outlives_its_session_without_its_name(store: &impl Store) {
     for script in [&mut kept, &mut gone] {
         store.append(vec![call(script, 0, Slot::Base, "m", tokens(10, Some(5)))]).await.unwrap();
     }
-    // A copy of a session was paid for there.
+    // The calls in a copy were already counted for the original.
     let (id, at, first) = (SessionId::generate(), start(), Vec::new());
     store.fork_session(NewFork { id, at, from: gone.session, through: gone.seq, first }).await.unwrap();
     let before = usage_by(store, UsageGrouping::Model, None).await;
     store.delete_session(gone.session).await.unwrap();
-    // A new session may get the place of the one that is gone.
+    // A new session may reuse the row of a deleted one.
     let mut new = session(store).await;
     store.append(vec![call(&mut new, 0, Slot::Base, "m", tokens(1, Some(1)))]).await.unwrap();
     let after = usage_by(store, UsageGrouping::Model, None).await;
@@ -843,7 +844,7 @@ async fn rules_are_kept_for_good_and_taken_back(store: &impl Store) {
     let unknown = Grant::from("run_bash_command: echo 'ä\n'");
     store.keep_grant(known.clone()).await.unwrap();
     store.keep_grant(unknown.clone()).await.unwrap();
-    // What is kept stays as it is.
+    // Repeated grants leave the first one unchanged.
     store.keep_grant("write_file".into()).await.unwrap();
     assert_eq!(store.grants().await.unwrap(), [known.clone(), unknown.clone()]);
     store.revoke_grant("write_fil%".into()).await.unwrap();
@@ -873,7 +874,7 @@ async fn what_is_kept_for_good_is_stored_with_its_answer(store: &impl Store) {
         by: Some("contract".into()),
     });
     assert_eq!(store.grants().await.unwrap(), kept);
-    // An append that is refused keeps nothing, and what is kept outlives the session.
+    // A rejected append stores no grant, and stored ones outlive the session.
     store.revoke_grant("write_file".into()).await.unwrap();
     let twice = vec![script.answered(gone, always(GrantScope::ForGood)), script.answered(once, Answer::Approve)];
     refused(store.append(twice).await, ErrorKind::Conflict);
@@ -902,7 +903,7 @@ async fn rules_of_sessions_are_listed(store: &impl Store) {
 async fn interrupts_wait_in_the_order_they_were_raised(store: &impl Store) {
     let mut a = session(store).await;
     let mut b = session(store).await;
-    // Not the order of the ids, so that sorting by id would be seen.
+    // Not in order of the IDs, so that sorting by ID would be noticed.
     let mut ids: Vec<_> = (0..4).map(|_| InterruptId::generate()).collect();
     ids.reverse();
     store.append(vec![b.approval(ids[0], Value::Null)]).await.unwrap();
@@ -985,7 +986,7 @@ async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
     }
 }
 
-/// The numbers of what is found, sorted: which find is the better one is each store's own.
+/// Sorted numbers of the results. Ranking is up to each store.
 async fn found(store: &impl Store, query: &str, session: Option<SessionId>) -> Vec<u64> {
     let query = SearchQuery::parse(query).unwrap();
     let mut numbers: Vec<u64> =
@@ -1031,7 +1032,7 @@ async fn what_was_said_is_found(store: &impl Store) {
     let hit = &found_there.hits[0];
     assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, said[0]));
     assert_eq!(&hit.excerpt[hit.marks[0].clone()], "papers");
-    // What came since is found, by session, and nothing of what was deleted.
+    // New texts are found, by session, and deleted ones are not.
     store.append(vec![script.input("more papers")]).await.unwrap();
     let mut other = session(store).await;
     store.append(vec![other.input("other papers")]).await.unwrap();
@@ -1070,13 +1071,13 @@ async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &im
     store.append(vec![script.input("a"), script.input("b"), script.input("c")]).await.unwrap();
     assert_eq!(window().await, Window::default());
 
-    // One that was begun and cut short replaces nothing.
+    // A compaction that was cut short replaces nothing.
     store.append(vec![script.completed(compaction("", 0, Window::default()))]).await.unwrap();
     assert_eq!(window().await, Window::default());
     store.append(vec![script.completed(compaction("a and b", 2, Window::default()))]).await.unwrap();
     let first = Window { after: 2, summary: 5, held: 0 };
     assert_eq!(window().await, first);
-    // The journal keeps what is replaced, and reads of the window find the rest.
+    // The journal retains replaced items, and reads of the window skip them.
     assert_eq!(texts(store, id, 0, 10).await.len(), 5);
     let seen = [(3, "c".to_owned()), (4, "compaction".into()), (5, "compaction".into())];
     assert_eq!(texts(store, id, first.after, 10).await, seen);
@@ -1085,21 +1086,21 @@ async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &im
 
     store.append(vec![script.input("d"), script.completed(compaction("all", 6, first))]).await.unwrap();
     assert_eq!(window().await, Window { after: 6, summary: 7, held: 0 });
-    // Taken back, one after the other.
+    // Undone one by one.
     let held = Window { held: 12, ..first };
     store.append(vec![script.changed(StateChange::Window { window: held })]).await.unwrap();
     assert_eq!(window().await, held);
     store.append(vec![script.changed(StateChange::Window { window: Window::default() })]).await.unwrap();
     assert_eq!(window().await, Window::default());
 
-    // What happens within one append counts in its order.
+    // Events within one append apply in order.
     let both = vec![script.completed(compaction("again", 6, Window::default())), script.changed(StateChange::Reset)];
     store.append(both).await.unwrap();
     assert_eq!(window().await, Window { after: 11, summary: 0, held: 0 });
     store.append(vec![script.input("e"), script.completed(compaction("e", 12, window().await))]).await.unwrap();
     assert_eq!(window().await, Window { after: 12, summary: 13, held: 0 });
 
-    // Another session sees nothing of it, and a new life begins with nothing.
+    // Other sessions are unaffected, and a new life starts with an empty window.
     store.append(vec![other.input("mine")]).await.unwrap();
     assert_eq!(store.session(other.session).await.unwrap().unwrap().window, Window::default());
     store.delete_session(id).await.unwrap();
@@ -1122,7 +1123,7 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     assert_eq!(listed(10).await, [ids[0], ids[1], ids[3], ids[2]]);
     assert_eq!(listed(2).await, [ids[0], ids[1]]);
     assert!(listed(0).await.is_empty());
-    // Page by page, each once.
+    // Each session appears on exactly one page.
     let (mut paged, mut next) = (Vec::new(), None);
     loop {
         let page = store.session_page(next, 3).await.unwrap();
@@ -1135,7 +1136,7 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     assert_eq!(paged, [ids[0], ids[1], ids[3], ids[2]]);
     assert!(store.session_page(Some(0), 3).await.unwrap().sessions.is_empty());
 
-    // The clock was put back meanwhile: what is used then is last used all the same.
+    // The clock was set back. Sessions used after that still count as used last.
     let earlier = start() - Duration::from_secs(3600);
     let used = Event { at: earlier, ..Event::clone(&scripts[2].turn_started()) };
     store.append(vec![Arc::new(used)]).await.unwrap();
@@ -1144,7 +1145,7 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     let new = SessionId::generate();
     store.create_session(new, earlier, SessionSettings::default(), Vec::new()).await.unwrap();
     assert_eq!(listed(2).await, [new, ids[2]]);
-    // What was deleted leaves no gap that another could fall into.
+    // A deleted session leaves no gap that another one could fill.
     store.delete_session(new).await.unwrap();
     store.append(vec![scripts[3].turn_started()]).await.unwrap();
     store.append(vec![scripts[0].turn_ended(StopReason::Completed)]).await.unwrap();
@@ -1166,7 +1167,7 @@ async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_i
     assert!(store.children(child.session).await.unwrap().is_empty());
     assert_eq!(store.session(child.session).await.unwrap().unwrap().summary.parent, Some(parent.session));
 
-    // What it asks waits in it, and for its parent, whose journal may tell it.
+    // Its questions are pending for itself and for its parent, whose journal may report them.
     let id = InterruptId::generate();
     store.append(vec![parent.turn_started()]).await.unwrap();
     let asked = [child.turn_started(), child.approval(id, json!({}))];
@@ -1281,7 +1282,7 @@ async fn a_deleted_session_leaves_nothing(store: &impl Store) {
     assert_eq!(store.session(id).await.unwrap().unwrap().summary.last_seq, 0);
 }
 
-/// Twenty sessions append at once, round after round, and in every round some of them are refused.
+/// Twenty sessions append concurrently, in several rounds, and some appends are rejected in each.
 async fn sessions_do_not_disturb_each_other(store: &impl Store) {
     let mut scripts = Vec::new();
     for _ in 0..20 {
@@ -1324,7 +1325,7 @@ async fn turns_are_told_with_their_first_and_last_events(store: &impl Store) {
     store.append(events).await.unwrap();
     let mut running = vec![script.warning(), script.turn_started()];
     let open = script.turn;
-    // One that never ran stands inside of the one that runs.
+    // A turn that never ran is nested in the running one.
     running.extend([script.turn_started(), script.turn_ended(StopReason::Cancelled)]);
     script.turn = open;
     store.append(running).await.unwrap();
@@ -1420,7 +1421,7 @@ async fn a_fork_goes_on_from_a_copy(store: &impl Store) {
     );
     assert_eq!(texts(store, id, 0, 10).await, [(2, "the old house".to_owned())]);
     assert_eq!(store.state_file_changes(id, 100, 10).await.unwrap().len(), 3);
-    // The events are those of the origin, but for what names the session.
+    // The events equal those of the origin, except for the session ID.
     let (copies, originals) = (store.events(id, 0, 100).await.unwrap(), store.events(from, 0, 100).await.unwrap());
     assert_eq!(copies[through as usize..], begins);
     for (copy, original) in copies.iter().zip(&originals[..through as usize]) {
@@ -1433,13 +1434,13 @@ async fn a_fork_goes_on_from_a_copy(store: &impl Store) {
             kind => assert_eq!(kind, &original.kind),
         }
     }
-    // The question is the origin's, and what was kept for good with its answer is kept once.
+    // The question belongs to the origin, and the permanent grant in its answer exists once.
     assert_eq!(store.interrupt(asked).await.unwrap().unwrap().interrupt.session_id, from);
     assert_eq!(store.grants().await.unwrap().len(), 2);
     assert_eq!(store.session_grants().await.unwrap().len(), 1);
     assert_eq!(found(store, "house", Some(id)).await, [2]);
 
-    // Both go on by themselves.
+    // Both sessions continue independently.
     store
         .append(vec![own.changed(write("plan.md", "three")), own.turn_started(), own.input("the fork")])
         .await
@@ -1450,7 +1451,7 @@ async fn a_fork_goes_on_from_a_copy(store: &impl Store) {
     assert_eq!(store.session(id).await.unwrap().unwrap().open_turn, Some((own.turn, through + 4)));
     assert_eq!(store.session(from).await.unwrap().unwrap().summary.turns, origin.summary.turns);
 
-    // What cannot be leaves nothing behind.
+    // A rejected fork leaves nothing behind.
     let other = SessionId::generate();
     refused(store.fork_session(fork(other, 3, Vec::new())).await, ErrorKind::Conflict);
     refused(store.fork_session(fork(other, 100, Vec::new())).await, ErrorKind::NotFound);

@@ -1,4 +1,4 @@
-//! Pictures that are none: whatever begins as one counts as one.
+//! Fake pictures: anything with the right prefix counts as one.
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
@@ -7,7 +7,8 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-/// Takes what begins with `PICTURE` for a picture of 30 × 25 pixels, and what begins with `BROKEN` for a damaged one.
+/// Accepts content that begins with `PICTURE` as a picture of 30 × 25 pixels, and treats content that begins with
+/// `BROKEN` as a damaged one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TestPictures;
 

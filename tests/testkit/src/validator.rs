@@ -1,12 +1,11 @@
-//! The rules of chat providers, as strict as the strictest of them: what breaks one is refused with 400, and a history
-//! that breaks one makes its session useless for good.
+//! The rules of chat providers, as strict as the strictest of them. A request that breaks one is rejected with 400, and
+//! a history that breaks one makes its session unusable for good.
 //!
-//! - [`chat_completions`]: the body of a request to `…/chat/completions`, by OpenAI's rules and by those of the chat
-//!   templates behind compatible servers (one system message at the front, something said in every message, arguments
-//!   that are an object).
-//! - `parts`: words and pictures.
-//! - [`messages()`]: the body of a request to `…/messages`, by the rules of Anthropic itself.
-//! - [`responses()`]: the body of a request to `…/responses`, by the rules of OpenAI.
+//! - [`chat_completions`]: the body of a request to `…/chat/completions`, by OpenAI's rules and those of the chat
+//!   templates of compatible servers (one system message at the start, no empty messages, arguments that are objects).
+//! - `parts`: text and pictures.
+//! - [`messages()`]: the body of a request to `…/messages`, by Anthropic's rules.
+//! - [`responses()`]: the body of a request to `…/responses`, by OpenAI's rules.
 
 mod chat;
 mod messages;
@@ -18,19 +17,19 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-/// The longest id of a call that providers accept.
+/// Maximum length of a call ID.
 const MAX_ID: usize = 40;
-/// The longest name of a tool that they accept.
+/// Maximum length of a tool name.
 const MAX_NAME: usize = 64;
-/// The most marks of the cache in one request.
+/// Maximum number of cache markers in one request.
 const MAX_MARKS: usize = 4;
 
 /// A rule that a request breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// The place in the body, such as `messages[3].content`.
+    /// Place in the body, such as `messages[3].content`.
     pub place: String,
-    /// What is wrong there.
+    /// Description of the problem.
     pub what: String,
 }
 
@@ -42,33 +41,33 @@ impl fmt::Display for Broken {
 
 type Checked = Result<(), Broken>;
 
-/// Rules that a provider does not have, or not in this form.
+/// Rules that a provider does not have, or relaxes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Leeway {
-    /// Ids of calls may have any letters and any length.
+    /// Call IDs may have any characters and any length.
     pub any_ids: bool,
     /// Calls may have `extra_content`.
     pub extra_content: bool,
-    /// The model's messages may have `reasoning_details`.
+    /// Assistant messages may have `reasoning_details`.
     pub reasoning_details: bool,
-    /// The last part of up to four messages may have a mark of the cache.
+    /// The last part of up to four messages may have a cache marker.
     pub cache_marks: bool,
 }
 
-/// Checks the body of a request to chat completions by all rules.
+/// Checks the body of a request to chat completions against all rules.
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// Returns the first rule that it breaks.
 pub fn chat_completions(body: &[u8]) -> Result<(), Broken> {
     chat_completions_of(body, Leeway::default())
 }
 
-/// Checks the body of a request to chat completions by all rules but those.
+/// Checks the body of a request to chat completions against all rules but these.
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// Returns the first rule that it breaks.
 pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
-    // What is read here is UTF-8 and has no half of a surrogate pair.
+    // Parsing ensures valid UTF-8 without unpaired surrogates.
     let mut body: Value =
         serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
     if leeway != Leeway::default() {
@@ -80,7 +79,7 @@ pub fn chat_completions_of(body: &[u8], leeway: Leeway) -> Result<(), Broken> {
 /// Checks the body of a request to Anthropic's Messages.
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// Returns the first rule that it breaks.
 pub fn messages(body: &[u8]) -> Result<(), Broken> {
     let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
     messages::check(&body)
@@ -89,14 +88,14 @@ pub fn messages(body: &[u8]) -> Result<(), Broken> {
 /// Checks the body of a request to OpenAI's Responses.
 ///
 /// # Errors
-/// The first rule that it breaks.
+/// Returns the first rule that it breaks.
 pub fn responses(body: &[u8]) -> Result<(), Broken> {
     let body = serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
     responses::check(&body)
 }
 
 impl Leeway {
-    /// Puts what is allowed here into the form that is allowed everywhere.
+    /// Rewrites what this provider permits to a form that the strict rules accept.
     fn apply(self, body: &mut Value) {
         let mut ids: Vec<Value> = Vec::new();
         let mut usual = |id: &mut Value| {
@@ -131,7 +130,7 @@ impl Leeway {
     }
 }
 
-/// Takes the mark of the cache out of a message, if it has one.
+/// Removes the cache marker of a message, if it has one.
 fn unmark(message: &mut Map<String, Value>) -> bool {
     let Some(parts) = message.get_mut("content").and_then(Value::as_array_mut) else { return false };
     let Some(last) = parts.last_mut().and_then(Value::as_object_mut) else { return false };
@@ -151,17 +150,17 @@ fn broken<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Bro
     Err(Broken { place: place.into(), what: what.into() })
 }
 
-/// Refuses a request of which this is true.
+/// Rejects a request if the condition is true.
 fn refuse_if(is_so: bool, place: impl Into<String>, what: impl Into<String>) -> Checked {
     if is_so { broken(place, what) } else { Ok(()) }
 }
 
-/// A field of an object that is none of these.
+/// The first field of an object that is not in `known`.
 fn odd_field<'v>(object: &'v Value, known: &[&str]) -> Option<&'v str> {
     object.as_object()?.keys().map(String::as_str).find(|field| !known.contains(field))
 }
 
-/// A text that says something.
+/// Checks that a text is not blank.
 fn check_said(place: &str, text: &Value) -> Checked {
     match text.as_str() {
         None => broken(place, format!("it must be a string and is {text}")),
@@ -170,7 +169,7 @@ fn check_said(place: &str, text: &Value) -> Checked {
     }
 }
 
-/// A name of letters, digits, `_` and `-`.
+/// Checks a name of letters, digits, `_` and `-`.
 fn check_name(place: &str, name: &Value, longest: usize) -> Checked {
     let fine = |name: &str| {
         (1..=longest).contains(&name.len())
@@ -214,7 +213,7 @@ mod tests {
         json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
     }
 
-    /// A conversation around these calls and what stands behind them.
+    /// A conversation with these calls, followed by `behind`.
     fn with_calls(calls: Value, behind: &[Value]) -> Value {
         let mut messages = vec![
             json!({"role": "system", "content": "s"}),

@@ -1,5 +1,5 @@
-//! What one part of a command would do, as far as its words tell; and paths that a command names to delete, for the question
-//! about what undo cannot bring back.
+//! Judges one part of a command by its words. Also finds the paths that a command names to delete, for the question
+//! about effects that undo cannot revert.
 
 use std::path::Path;
 
@@ -17,17 +17,17 @@ use crate::{
     opinion::{LayerVerdict, shortened, strictest},
 };
 
-/// Programs that change the files which they name.
+/// Programs that change the files they name.
 const CHANGERS: &str = "rm rmdir unlink shred srm mv cp ln link install touch mkdir mkfifo mknod tee sponge truncate \
     fallocate dd chmod chown chgrp setfacl chattr rsync unzip tar patch curl wget split csplit zip gzip gunzip 7z xxd \
     openssl gtar bsdtar cpio";
 /// Builtins that set variables by their arguments.
 const DECLARING: &str = "export declare typeset local readonly unset read getopts mapfile readarray";
-/// Where programs of the system lie.
+/// Folders of system programs.
 const PROGRAM_FOLDERS: [&str; 6] =
     ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
-/// The checker's opinion of a part, where it has one.
+/// The checker's verdict on a part, if it has one.
 pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let mut found = part.findings.clone();
     let assigns = part.assigns.iter().filter(|assign| !environment::is_harmless(assign));
@@ -43,7 +43,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     if let Some(program) = part.words.first() {
         found.extend(program_word(program, roots));
         for word in &part.words {
-            // Who only names files may name all of them.
+            // A program that only names files may name all of them.
             let names = matches!(part.program(), "ls" | "echo" | "stat" | "du" | "find" | "file") && word.globs;
             let shown = shortened(&word.text);
             if if names { paths::is_secret(&word.text) } else { paths::may_be_secret(word) } {
@@ -61,7 +61,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     strictest(found)
 }
 
-/// The variable that an option names: `printf -v NAME`, `wait -p NAME`.
+/// The variable that an option sets: `printf -v NAME`, `wait -p NAME`.
 fn set_by_option(part: &Part) -> Option<&str> {
     let letter = match part.program() {
         "printf" => "-v",
@@ -75,7 +75,7 @@ fn set_by_option(part: &Part) -> Option<&str> {
     }
 }
 
-/// A name of a program that is no plain name.
+/// Verdict on a program name that is not a plain one.
 fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     if !program.is_plain() {
         return Some(LayerVerdict::unknown("the name of the program is put together while it runs"));
@@ -117,7 +117,7 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
     written(target, roots).or_else(|| files::path(text, roots, &GuardedNames::default()))
 }
 
-/// Danger of writing there.
+/// Danger of writing to that path.
 fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::place(word, roots) {
@@ -129,13 +129,13 @@ fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// Danger of a program that changes the files which it names.
+/// Danger of a program that changes the files it names.
 fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let text = word.text.as_str();
     let value = match text.strip_prefix('-') {
         Some(option) => match option.split_once('=') {
             Some((_, value)) => value,
-            // The value may follow its letter without a blank.
+            // The value may directly follow the letter of its option.
             None => option.find(['/', '~']).map(|at| &option[at..])?,
         },
         // `of=/dev/sda`
@@ -153,24 +153,24 @@ fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> 
         .or_else(|| files::path(value, roots, &GuardedNames::default()))
 }
 
-/// Programs that delete what they are given.
+/// Programs that delete their arguments.
 const DELETING: &str = "rm rmdir unlink shred";
 
-/// Those of these paths that the command of a call seems to delete, or something in them. Names are compared without the
-/// folders that they are in, for where each part of a command runs is not known.
+/// Returns those of `paths` that the command of a call seems to delete, entirely or in part. Names are compared without
+/// their folders, because it is unknown where each part of the command runs.
 pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();
     let with_inner = |part: Part| carriers::inner(&part).unwrap_or_default().into_iter().chain([part]);
     let is_deletion =
         |part: &Part| part.words.iter().any(|word| holds(DELETING, word.file_name()) || word.text == "-delete");
-    // It names nothing.
+    // `git clean` names no paths.
     let cleans = |part: &Part| part.program() == "git" && part.words.iter().any(|word| word.text == "clean");
     let parts: Vec<Part> = guesses(text("command")).0.into_iter().flat_map(with_inner).collect();
     if !parts.iter().any(|part| is_deletion(part) || cleans(part)) {
         return Vec::new();
     }
-    // What one part finds another may delete.
+    // One part may find what another deletes.
     let is_named_in = |part: &Part, path: &str| {
         let named = |word: &Word| is_in(&word.text, path) || is_deletion(part) && is_around(&word.text, path);
         cleans(part) || part.arguments().iter().any(named)
@@ -179,13 +179,13 @@ pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
     paths.iter().filter(is_named).cloned().collect()
 }
 
-/// Returns true if the word names that path, or something in it.
+/// Returns true if the word names that path or something in it.
 fn is_in(word: &str, path: &str) -> bool {
     let last = names(path).next_back().unwrap_or_default();
     names(word).any(|name| name != "*" && fits(name, last))
 }
 
-/// Returns true if the word names a folder around that path.
+/// Returns true if the word names a folder that contains that path.
 fn is_around(word: &str, path: &str) -> bool {
     !word.starts_with('-')
         && names(word).next_back().is_none_or(|last| last == ".." || names(path).any(|name| fits(last, name)))
@@ -195,7 +195,7 @@ fn names(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('/').filter(|name| !matches!(*name, "" | "."))
 }
 
-/// Compares with a name or a pattern of names, of which only the beginning and the end are read.
+/// Compares a name with a name or glob, of which only the literal prefix and suffix count.
 fn fits(pattern: &str, name: &str) -> bool {
     const SPECIAL: &[char] = &['*', '?', '[', ']', '{', '}', '$'];
     match (pattern.find(SPECIAL), pattern.rfind(SPECIAL)) {

@@ -1,5 +1,5 @@
-//! Programs that run other programs. None of them is read: each word behind one may begin a command, and each text in its
-//! words may be a script. What that comes to only makes a verdict stricter.
+//! Programs that run other programs. Their syntax is not parsed: each word after one may begin a command, and each text
+//! may be a script. The guesses can only make a verdict stricter.
 
 use agentd_core::policy::Risk;
 
@@ -16,16 +16,16 @@ const WRAPPERS: &str = "nohup setsid nocache builtin command exec time nice ioni
 const READERS: &str = "eval trap watch su runuser script flock ssh";
 /// Shells, which read a script from an option, a file or their input.
 const SHELLS: &str = "sh bash dash ksh ash mksh rbash hush yash osh";
-/// Shells with a grammar of their own, in which a text may mean something else than it seems.
+/// Shells with a different grammar, in which a text may not mean what it seems to.
 const FOREIGN_SHELLS: &str = "zsh fish rsh csh tcsh pwsh powershell elvish nu xonsh oil sash ysh";
-/// Maximum number of words after such a program that are looked at, each as the start of a command.
+/// Maximum number of words after such a program that are tried as the start of a command.
 const MAX_WORDS: usize = 64;
 /// Maximum number of commands that are guessed for one command.
 const MAX_GUESSES: usize = 1024;
 /// Maximum nesting of scripts.
 const MAX_DEPTH: usize = 6;
 
-/// Returns whether a command runs what its arguments say.
+/// Returns true if the program runs a command from its arguments.
 pub(crate) fn carries(part: &Part) -> bool {
     let program = part.program();
     let executes = |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok") || !word.is_static();
@@ -35,7 +35,7 @@ pub(crate) fn carries(part: &Part) -> bool {
         || program == "find" && part.arguments().iter().any(executes)
 }
 
-/// The command that is only timed, stopped or given variables. The same where it is none of these.
+/// The command without `time`, `timeout` and `env NAME=value` in front of it.
 pub(crate) fn unwrapped(part: &Part) -> Part {
     let mut part = part.clone();
     while let Some(count) = wrapper(&part.words) {
@@ -47,7 +47,7 @@ pub(crate) fn unwrapped(part: &Part) -> Part {
     part
 }
 
-/// Number of words in front of such a command.
+/// Number of words of a `time`, `timeout` or `env` prefix, without the assignments after `env`.
 fn wrapper(words: &[Word]) -> Option<usize> {
     let text = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| word.text.as_str());
     let is_time = |text: &str| text.trim_end_matches(['s', 'm']).bytes().all(|byte| byte.is_ascii_digit());
@@ -59,14 +59,14 @@ fn wrapper(words: &[Word]) -> Option<usize> {
     }
 }
 
-/// The name of a shell without its version, and whether it has a grammar of its own.
+/// The name of a shell without its version, and true if it is one of [`FOREIGN_SHELLS`].
 fn shell(program: &str) -> Option<(&str, bool)> {
     let name =
         program.trim_end_matches(".exe").trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     if holds(SHELLS, name) { Some((name, false)) } else { holds(FOREIGN_SHELLS, name).then_some((name, true)) }
 }
 
-/// Whatever it may run. None where that would be too much to look at.
+/// All commands that the part may run. `None` if there are too many to judge.
 pub(crate) fn inner(part: &Part) -> Option<Vec<Part>> {
     let mut found = Vec::new();
     collect(part, MAX_DEPTH, &mut found).then_some(found)
@@ -84,7 +84,7 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
         if word.text.starts_with('-') {
             let Some(text) = held(&word.text) else { continue };
             words[0] = Word { raw: text.clone(), text, ..word.clone() };
-            // What stands behind such a text belongs to its last command.
+            // The words after such a text are arguments of its last command.
             script = joined(&words);
         }
         let assigns: Vec<_> = words.iter().map_while(assignment).collect();
@@ -92,7 +92,7 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
         words.iter_mut().filter(|word| lists && word.text.contains("{}")).for_each(|word| word.varies = true);
         let open_ended = part.open_ended || lists;
         found.push(Part { words, assigns, open_ended, stdin: part.stdin, guessed: true, ..Part::default() });
-        // Env reads this as a blank.
+        // env reads this as a blank.
         let blank = script.replace(r"\_", " ");
         if blank != script && !scripts(&blank, part.stdin, depth, found) {
             return false;
@@ -105,7 +105,7 @@ fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
     found.len() <= MAX_GUESSES && (!reads || scripts(&joined(arguments), part.stdin, depth, found))
 }
 
-/// Command inside an option: `-S'rm x'` and `--split-string='rm x'` of env, `-c'rm x'` of su.
+/// The command inside an option: `-S'rm x'` and `--split-string='rm x'` of env, `-c'rm x'` of su.
 fn held(option: &str) -> Option<String> {
     let text = match option.strip_prefix("--") {
         Some(long) => long.split_once('=')?.1,
@@ -114,7 +114,7 @@ fn held(option: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The commands of a text, if it may be more than a word.
+/// Collects the commands of a text, if it may be more than a word. Returns false if a limit is exceeded.
 fn scripts(text: &str, stdin: Stdin, depth: usize, found: &mut Vec<Part>) -> bool {
     if !text.contains(|c: char| c.is_whitespace() || ";&|<>()`$'\"\\".contains(c)) {
         return true;

@@ -3,7 +3,7 @@
 use super::tables::holds;
 use crate::{command::Assign, opinion::LayerVerdict};
 
-/// Names that programs trust.
+/// Variables that programs trust.
 const TRUSTED: &str = "PATH IFS ENV SHELLOPTS PS4 PS1 PS0 PROMPT_COMMAND CDPATH HOME SHELL PAGER EDITOR VISUAL BROWSER \
     FCEDIT LESSOPEN LESSCLOSE LESS LESSKEY LESSEDIT MANPAGER MANROFFOPT PROJECT MEMORIES GCONV_PATH NODE_OPTIONS NODE_PATH \
     NODE_EXTRA_CA_CERTS NODE_TLS_REJECT_UNAUTHORIZED ELECTRON_RUN_AS_NODE JAVA_TOOL_OPTIONS JAVA_OPTS _JAVA_OPTIONS \
@@ -17,13 +17,13 @@ const TRUSTED: &str = "PATH IFS ENV SHELLOPTS PS4 PS1 PS0 PROMPT_COMMAND CDPATH 
     SYSTEMD_EDITOR RIPGREP_CONFIG_PATH GREP_OPTIONS CURL_HOME WGETRC SYSTEM_WGETRC NETRC GNUPGHOME SSL_CERT_FILE \
     SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE GUILE_LOAD_PATH";
 
-/// The same, by how they begin.
+/// Prefixes of variables that programs trust.
 const TRUSTED_FAMILIES: &str = "LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY LUA_ PHP R_PROFILE CARGO_TARGET_ CARGO_BUILD_ \
     CARGO_ALIAS_ CARGO_HOME PIP_ npm_config_ NPM_CONFIG_ YARN_ COREPACK_ UV_ GEM_ BUNDLE_ DOCKER_ KUBE DOTNET_ \
     CORECLR_ COR_ ERL_ ELIXIR_ OPENSSL_ CGO_ CMAKE_";
 
-/// Variables that change how a program speaks, or how much it does, and name nothing to run, each with its harmless values: a
-/// `*` stands for any word without a path.
+/// Variables that change the output or the amount of work of a program and name nothing to run, with their harmless
+/// values. A `*` stands for any word without a path.
 const HARMLESS: [(&str, &str); 6] = [
     (
         "CI NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLUMNS LINES TERM TZ DEBUG VERBOSE V NODE_ENV RUST_BACKTRACE \
@@ -40,7 +40,7 @@ const HARMLESS: [(&str, &str); 6] = [
     ("RUSTFLAGS RUSTDOCFLAGS", "-Dwarnings|-D warnings|-Awarnings|-A warnings"),
 ];
 
-/// Returns true if an assignment in front of a program changes nothing about what runs.
+/// Returns true if an assignment in front of a program does not change what runs.
 pub(crate) fn is_harmless(assign: &Assign) -> bool {
     let value = &assign.value;
     let is_word = || value.text.chars().all(|c| c.is_ascii_alphanumeric() || "_.,:+=*-".contains(c));
@@ -50,7 +50,7 @@ pub(crate) fn is_harmless(assign: &Assign) -> bool {
     value.is_static() && value.inner.is_empty() && entry.is_some_and(|(_, values)| fits(values))
 }
 
-/// Returns true for a variable that makes programs run something else.
+/// Returns true if the variable can make programs run something else.
 pub(crate) fn is_trusted(name: &str) -> bool {
     holds(TRUSTED, name)
         || TRUSTED_FAMILIES.split_ascii_whitespace().any(|family| name.starts_with(family))
@@ -58,7 +58,7 @@ pub(crate) fn is_trusted(name: &str) -> bool {
         || name.ends_with("PRELOAD")
 }
 
-/// Notes where a variable is one that programs trust.
+/// Adds a finding if the variable is one that programs trust, or has an invalid name.
 pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
     let name = name.trim_end_matches('+');
     let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -1,5 +1,5 @@
-//! Tools that change files: some files are run by whoever opens the folder they lie in. Tools that ask servers: what only
-//! fetches, and what sends something.
+//! Judges tools that change files, because some files are run by any program that opens their folder. Also judges tools
+//! that send requests to servers, where a fetch is distinguished from sending data.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 use super::paths::is_secret;
 use crate::opinion::{LayerVerdict, shortened, strictest};
 
-/// The names under which tools take a path.
+/// Arguments in which tools take a path.
 const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "destination"];
 
-/// The names under which tools take a patch.
+/// Arguments in which tools take a patch.
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
-/// Folders of a session, and names in them that a person is asked about.
+/// The folders of a session, and the names in them that need approval to be written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WritePlaces<'a> {
     pub(crate) roots: &'a [&'a Path],
@@ -27,7 +27,7 @@ pub(crate) struct WritePlaces<'a> {
     pub(crate) guarded: &'a GuardedNames,
 }
 
-/// The texts that have these names.
+/// The texts of these arguments.
 fn texts<'a>(arguments: &'a Map<String, Value>, keys: &'static [&str]) -> impl Iterator<Item = &'a str> {
     let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
     named.filter_map(|(_, value)| value.as_str())
@@ -44,17 +44,17 @@ pub(crate) fn check(arguments: &Map<String, Value>, places: WritePlaces<'_>) -> 
     strictest(named.chain(patched).chain(unnamed))
 }
 
-/// Verdict on a path in the folder that all sessions share: what is written there is read by sessions to come, and
-/// whoever talked a model into it would talk to all of them. So no rule that allows a tool for its everyday work covers
-/// it.
+/// Verdict on a path in the folder that all sessions share. Later sessions read what is written there, so an attack
+/// that convinced one model would reach all of them. The risk is high, so that no rule for the everyday use of a tool
+/// covers it.
 fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     let is_there = first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
     is_there.then(|| LayerVerdict::high(format!("{} is remembered in all sessions to come", shortened(path))))
 }
 
-/// Returns whether a call changes nothing but files of the session's own state. Where a real folder of the session lies
-/// below `/state`, its paths begin the same way, and the words do not tell which is meant.
+/// Returns true if a call changes nothing but files of the session's own state. False if a real folder of the session
+/// is below `/state`: its paths cannot be distinguished from those of the state.
 pub(crate) fn only_state<'r>(
     tool: &str,
     arguments: &Map<String, Value>,
@@ -73,7 +73,7 @@ pub(crate) fn only_state<'r>(
             && !path.split('/').any(|part| part == "..")
     };
     let mut named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str())).peekable();
-    // The `/state` of another tool may be a real folder.
+    // In another tool, `/state` may be a real folder.
     let is_ours = ToolRow::named(tool).is_some_and(|tool| tool.path == PathUse::Edited);
     is_ours && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_there))
 }
@@ -84,12 +84,12 @@ pub(crate) fn named(arguments: &str) -> Vec<String> {
     texts(&arguments, &PATH_KEYS).map(str::to_owned).collect()
 }
 
-/// The names of files in the patches of a call, as they stand there.
+/// The file names in the patches of a call, as written there.
 pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let texts = PATCH_KEYS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
     texts.flat_map(patched).filter_map(|named| match named {
         PatchedName::Path(path) => Some(path),
-        // What is spelled by escapes asks in any case.
+        // An escaped name asks in any case.
         PatchedName::Escaped(_) => None,
     })
 }
@@ -103,7 +103,7 @@ pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
 /// A file name in a patch.
 enum PatchedName<'t> {
     Path(&'t str),
-    /// The tool would read another name than stands there: quotes with escapes inside.
+    /// A line with escapes inside quotes, from which the tool would read a different name.
     Escaped(&'t str),
 }
 
@@ -120,7 +120,7 @@ impl PatchedName<'_> {
     }
 }
 
-/// The files that a patch names, in all forms that patches have: whatever may be a name is taken for one.
+/// The files that a patch names, in all known patch formats. Anything that may be a name counts as one.
 fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
     const MARKS: [&str; 11] = [
         "*** Add File:",
@@ -140,12 +140,12 @@ fn patched(text: &str) -> impl Iterator<Item = PatchedName<'_>> {
         let found = MARKS.iter().find_map(|mark| Some((*mark, line.trim_start().strip_prefix(mark)?)));
         let names: Vec<PatchedName<'_>> = match found {
             Some((_, rest)) if rest.contains('"') && rest.contains('\\') => vec![PatchedName::Escaped(line)],
-            // What stands behind the closing quote belongs to no name, or to another one.
+            // Text after the closing quote belongs to no name, or to another one.
             Some((_, rest)) if rest.contains('"') => {
                 rest.split('"').chain([rest]).map(|name| PatchedName::Path(without_side(name))).collect()
             }
-            // The one name in `a/NAME b/NAME`. Of two, the whole text shows the folders of both and the end of the second;
-            // the tool takes neither from this line.
+            // The single name in `a/NAME b/NAME`. If there are two, the whole text is checked, which covers the folders
+            // of both and the end of the second. The tool uses neither name from this line.
             Some((GIT, rest)) => {
                 let name = rest.len().checked_sub(1).and_then(|length| rest.get(2..length / 2));
                 let name = name.filter(|name| rest.strip_suffix(name).is_some_and(|rest| rest.ends_with(" b/")));
@@ -163,8 +163,8 @@ fn without_side(name: &str) -> &str {
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
 }
 
-/// Verdict on one path that is written to. In a folder of the session every part counts; what leads to that folder only
-/// where the table names it.
+/// Verdict on one path that is written to. Below a folder of the session, each component counts. The path to that
+/// folder only counts if the table names it.
 pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Option<LayerVerdict> {
     let plain = |path: &str| {
         let path = path.replace('\\', "/");
@@ -179,8 +179,8 @@ pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Optio
     is_secret(&whole.to_lowercase()).then(|| LayerVerdict::high(format!("{path} looks like a file of secrets")))
 }
 
-/// Description of what a call sends, where it does more than fetch, for the person who is asked. A header can turn a
-/// fetch into anything, so only those count as harmless that are known to be.
+/// Describes what a call sends, if it does more than fetch, for the user who is asked. A header can turn a fetch into
+/// anything, so only known harmless headers are allowed.
 pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
     let method = match arguments.get("method") {
         None | Some(Value::Null) => WebMethod::Get,
@@ -203,7 +203,7 @@ pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// Returns whether a call, as it was written, only fetches.
+/// Returns true if a call, as written, only fetches.
 pub fn only_fetches(arguments: &str) -> bool {
     serde_json::from_str::<Map<String, Value>>(arguments).is_ok_and(|arguments| sends(&arguments).is_none())
 }
@@ -231,7 +231,7 @@ mod tests {
         check(r#"{"headers":{"X-HTTP-Method-Override":"DELETE"}}"#, Some("it sends headers of its own"));
         check(r#"{"headers":{"Authorization":"Bearer x"}}"#, Some("it sends headers of its own"));
         check(r#"{"headers":"accept: x"}"#, Some("it sends headers of its own"));
-        // Of two, the last counts, as it does for the tool.
+        // The last of two equal keys counts, as it does for the tool.
         check(r#"{"method":"GET","method":"POST"}"#, Some("it sends a request of POST"));
         assert!(!only_fetches("nonsense") && !only_fetches("[]"));
     }

@@ -1,4 +1,4 @@
-//! What git would do: it runs programs that options and its configuration name, and it can lose work.
+//! Judges git commands: git runs programs named by options and configuration, and it can lose work.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use crate::{
     opinion::{LayerVerdict, shortened},
 };
 
-/// Global options after which another word is their value.
+/// Global options whose value is the next word.
 const VALUED: [&str; 7] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--attr-source", "--shallow-file"];
-/// Options that name a program, a file of options or another machine, at any place.
+/// Options, in any position, that name a program, a file of options or another machine.
 const RUNNING: &str = "-c --exec-path --config-env --upload-pack --receive-pack --exec --ext-diff --textconv --config \
     --template --extcmd --open-files-in-pager --remote= --git-dir --work-tree --separate-git-dir --unsafe-paths";
-/// Subcommands that run programs, or send.
+/// Subcommands that run programs or send data.
 const FAR_REACHING: &str = "push filter-branch filter-repo submodule difftool mergetool daemon instaweb send-email \
     upload-pack receive-pack credential update-ref hook maintenance fast-import remote-ext shell svn";
 
-/// The subcommand and what follows it.
+/// The subcommand and the words after it.
 fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
@@ -49,7 +49,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         }) || text.contains("ext::")
     };
     let global = globals.iter().find(|word| running(word) || word.text.starts_with("-c"));
-    // `-c` behind the subcommand is the short name of harmless options, but for clone.
+    // After the subcommand, `-c` is the short form of harmless options, except for clone.
     let local = rest.iter().find(|word| running(word) && (word.text != "-c" || name == "clone"));
     if let Some(word) = global.or(local) {
         return asks(format!("git with {} can run other programs", shortened(&word.text)));
@@ -96,7 +96,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if loses {
         return asks(format!("git {name} can lose work for good"));
     }
-    // A rebase or a merge that waits there is gone on with by the next command of a person. The case of letters means nothing.
+    // A user's next git command continues a rebase or merge that is in progress there. Case is ignored.
     let is_in_repository = |word: &Word| {
         let word = word.text.to_ascii_lowercase();
         let is_below = |part: &str| part == ".git";
@@ -106,7 +106,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     if rest.iter().any(is_in_repository) {
         return asks(format!("git {name} is given a path in a repository's own folder"));
     }
-    // A new tree, or files, at a place that an argument names.
+    // Arguments that name a place for a new tree or for files.
     let elsewhere = |word: &&Word| {
         let value = word.text.rsplit_once('=').map_or(word.text.as_str(), |(_, value)| value);
         !value.contains("://")
@@ -130,7 +130,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         }
         _ => false,
     };
-    // Whatever shows differences can write them.
+    // Every subcommand that shows differences can write them to a file.
     let writes = |word: &Word| {
         let name = word.text.split_once('=').map_or(word.text.as_str(), |(name, _)| name);
         name.len() > 2 && "--output".starts_with(name)

@@ -1,6 +1,5 @@
-//! Interpreters: whether the code that they run stands in the command, or comes from where nobody can read it before. Programs
-//! that are given a program of their own (sed and awk): none is read, and what is not one of the few harmless forms may do
-//! anything.
+//! Judges interpreters by the source of their code: in the command, or from where it cannot be read beforehand.
+//! Programs for sed and awk are not parsed: anything but a few harmless forms is assumed to do anything.
 
 use super::tables::{INTERPRETERS, RUNNING_MODULES, begins_as, holds};
 use crate::{
@@ -8,11 +7,11 @@ use crate::{
     opinion::LayerVerdict,
 };
 
-/// Long options behind which code stands, by how they begin.
+/// Prefixes of long options that are followed by code.
 const INLINE: [&str; 10] =
     ["eval", "print", "run", "require", "import", "exec", "code", "loader", "experimental-loader", "process-code"];
 
-/// Interpreters that are given code in place of a file.
+/// Verdict on interpreters that run code from something other than a file.
 pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
     let program = part.program().to_lowercase();
     let base = program.trim_end_matches(".exe").trim_end_matches('t');
@@ -22,7 +21,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
     let is_python = base.ends_with("python") || base == "pypy";
     let arguments = part.arguments();
     let mut file = false;
-    // The word may be the value of the option before it, and the next one an option again.
+    // The word may be the value of the option before it, so that the next one can be an option again.
     let mut may_be_value = false;
     for (index, word) in arguments.iter().enumerate() {
         let text = word.text.as_str();
@@ -43,7 +42,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
         let long = text.strip_prefix("--").unwrap_or_default();
         let long_inline = !long.is_empty() && INLINE.iter().any(|option| long.starts_with(option));
         let cluster = !text.starts_with("--") && text[1..].contains(|c| letters.contains(c));
-        // `python -m` names a module, and its letters are no options.
+        // `python -m` names a module, whose letters are not options.
         let module = is_python && text.starts_with("-m");
         if long_inline || cluster && !module {
             return Some(LayerVerdict::high(format!("{program} runs code that is part of the command")));
@@ -67,18 +66,18 @@ fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<LayerVe
         .then(|| LayerVerdict::high(format!("{program} -m {name} runs code of its arguments, or serves files")))
 }
 
-/// Returns whether a path names something that a process has open.
+/// Returns true if a path names something that a process has open.
 pub(super) fn is_device(path: &str) -> bool {
     let path: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     matches!(path.first(), Some(&("dev" | "proc")))
         || path.windows(2).any(|pair| matches!(pair, ["..", "dev" | "proc"]))
 }
 
-/// Texts in an awk program that run commands or write files, wherever they stand.
+/// Texts in an awk program that can run commands or write files, anywhere in it.
 const AWK_SIGNS: [&str; 6] = ["system", "|", "getline", ">", "@load", "@include"];
-/// Options of awk that load code, read the program from a file, or write files, by how they begin.
+/// Prefixes of awk options that load code, read the program from a file, or write files.
 const AWK_OPTIONS: &str = "-f -i -l -E -o -p -d -D --file --load --include --exec --pro --pretty --dump --debug";
-/// Options of sed that say nothing of a program.
+/// Options of sed that do not affect what its program can do.
 const SED_OPTIONS: &str = "-n -E -r -s -z -u -i -nE -nr -ni -En -Ei -ri -ne -e -Ee --quiet --silent --regexp-extended \
     --in-place --expression";
 
@@ -98,13 +97,13 @@ pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
     unknown.then(|| LayerVerdict::unknown("its awk program is put together while it runs"))
 }
 
-/// Returns whether a call of sed writes the files that it is given.
+/// Returns true if a call of sed writes the files that it names.
 pub(super) fn edits(part: &Part) -> bool {
     let in_place = |text: &str| text.starts_with("--i") || text.starts_with('-') && text[1..].contains('i');
     matches!(part.program(), "sed" | "gsed") && part.arguments().iter().any(|word| in_place(&word.text))
 }
 
-/// Danger of a call of sed: one program that prints or deletes lines, or replaces a text, is harmless.
+/// Danger of a call of sed. A single program that prints or deletes lines, or replaces a text, is harmless.
 pub(super) fn sed(arguments: &[Word]) -> Option<LayerVerdict> {
     if arguments.iter().any(|word| !word.is_static()) {
         return Some(LayerVerdict::unknown("its sed program is put together while it runs"));
@@ -118,13 +117,13 @@ pub(super) fn sed(arguments: &[Word]) -> Option<LayerVerdict> {
     (!harmless).then(|| LayerVerdict::high("its sed program can run commands, or read and write files"))
 }
 
-/// `1,20p`, `$d` and the like.
+/// Matches `1,20p`, `$d` and the like.
 fn prints(program: &str) -> bool {
     let address = program.strip_suffix(['p', 'd', '=']).unwrap_or("?");
     address.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b',' | b'$'))
 }
 
-/// `s/a/b/g`, without brackets and line ends, in which programs have ended elsewhere for others.
+/// Matches `s/a/b/g`. Brackets and line ends are excluded, because parsers have disagreed on where such a program ends.
 fn replaces(program: &str) -> bool {
     let Some(body) = program.strip_prefix("s") else { return false };
     let Some(mark) = body.chars().next().filter(|mark| "/|,#:".contains(*mark)) else { return false };

@@ -1,7 +1,7 @@
-//! Commands that only look, and only inside the session's folders: plain words, a program on the list, options on the list,
-//! and paths that lead nowhere else. What is not on the list asks.
+//! The allowlist of read-only commands inside the session's folders: plain words, a listed program with listed options,
+//! and paths that stay inside. Everything else asks.
 //!
-//! In the list, long options end in `=` where they take a value, joined or in the next word, and in `?` where they may have a
+//! In the lists, a long option ends in `=` if it takes a value, joined or in the next word, and in `?` if it may have a
 //! joined one. A `#` among the letters stands for a number, as in `head -5`.
 
 use std::path::Path;
@@ -9,11 +9,11 @@ use std::path::Path;
 use super::{carriers, paths, tables::holds};
 use crate::command::{Part, Redirect, word::Word};
 
-/// Returns whether a part only looks, inside the session's folders.
+/// Returns true if a part is read-only and stays inside the session's folders.
 pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
     let Some(program) = part.words.first().filter(|_| part.is_plain()) else { return false };
     let (name, arguments) = (program.text.as_str(), part.arguments());
-    // What is only said leads nowhere.
+    // echo only prints its words, and opens no path.
     if name == "echo" {
         return true;
     }
@@ -25,17 +25,17 @@ pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
     texts.iter().all(|text| tame(text)) && looks(name, &texts, &tame)
 }
 
-/// Why a part that [`is_led`] asks beside what does more than look.
+/// Reason to ask about a part for which [`is_led`] is true, next to one that is not read-only.
 pub(crate) const LED: &str =
     "git runs programs that its repository names, and beside what does more than look nothing holds them";
 
-/// Returns whether what lies in the folder may have the program run others: git runs those that the configuration of
-/// its repository names. No other program on the list obeys a file that nobody named.
+/// Returns true if files in the folder may make the program run others: git runs those that the configuration of its
+/// repository names. No other program on the list obeys a file that the command does not name.
 pub(crate) fn is_led(part: &Part) -> bool {
     part.program() == "git"
 }
 
-/// Why a part is none that only looks, in words for the person who is asked.
+/// The reason why a part is not read-only, for the user who is asked.
 pub(crate) fn why_not(part: &Part) -> &'static str {
     let words = || part.words.iter();
     match part {
@@ -66,7 +66,7 @@ fn looks(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
         }
         // The old form of `tail -c -f` does not end.
         "tail" if texts.iter().any(|text| text.starts_with(['-', '+']) && text.ends_with('f')) => false,
-        // Without modules, files of programs and the environment.
+        // Excludes modules, program files and the environment.
         "jq" => {
             let options =
                 accepts("rcsSneMCRj", "", "raw-output compact-output slurp sort-keys null-input exit-status tab");
@@ -79,7 +79,7 @@ fn looks(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// The words that are no options, where all options are on the lists and their values lead nowhere else.
+/// The words that are not options. `None` if an option is not on the lists, or its value leads outside.
 fn operands<'t>(looks: Looks, more: &str, texts: &[&'t str], tame: &impl Fn(&str) -> bool) -> Option<Vec<&'t str>> {
     let mut found = Vec::new();
     let mut rest = texts.iter();
@@ -127,7 +127,7 @@ fn operands<'t>(looks: Looks, more: &str, texts: &[&'t str], tame: &impl Fn(&str
     (found.len() <= looks.operands).then_some(found)
 }
 
-/// `test` and `[`: nothing in it may name a variable whose index is a command.
+/// Checks `test` and `[`. No word may name a variable with an index, which can be a command.
 fn tests(texts: &[&str]) -> bool {
     texts.iter().all(|text| {
         let operator = text.len() <= 1 || !text.starts_with('-') || holds(TEST, text);
@@ -136,7 +136,7 @@ fn tests(texts: &[&str]) -> bool {
     })
 }
 
-/// Formats of git.
+/// Built-in formats of git.
 const FORMATS: &str = "oneline short medium full fuller reference email mboxrd raw";
 
 fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
@@ -146,10 +146,11 @@ fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
         return false;
     }
     let Some((name, rest)) = texts[globals..].split_first() else { return globals > 0 };
-    // Signatures are looked at by a program that the repository names.
+    // Signatures are verified by a program that the repository names.
     let formats = rest.iter().all(|text| {
         let named = ["--pretty=", "--format="].iter().find_map(|option| text.strip_prefix(option));
-        // Formats that git has itself, and those that stand in the command. Others are names of what a repository configures.
+        // Formats of git itself, and formats in the command. Any other name refers to the configuration of the
+        // repository.
         let is_known = |format: &str| format.contains('%') || holds(FORMATS, format);
         !text.contains("%G") && !text.contains("signature") && named.is_none_or(is_known)
     });
@@ -163,14 +164,14 @@ fn git_looks(texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Arguments with which a program only looks.
+/// Arguments with which a program is read-only.
 #[derive(Debug, Clone, Copy)]
 struct Looks {
     /// Letters of options without a value.
     flags: &'static str,
-    /// Letters of options with one.
+    /// Letters of options with a value.
     valued: &'static str,
-    /// Long options.
+    /// Long options, with the suffixes described for the module.
     longs: &'static str,
     /// Maximum number of other words.
     operands: usize,
@@ -180,14 +181,14 @@ const fn accepts(flags: &'static str, valued: &'static str, longs: &'static str)
     Looks { flags, valued, longs, operands: usize::MAX }
 }
 
-/// The same of a program that takes no other words.
+/// Like [`accepts`], for a program that takes no other words.
 const fn tells(flags: &'static str, longs: &'static str) -> Looks {
     Looks { operands: 0, ..accepts(flags, "", longs) }
 }
 
 const SUMS: &str = "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum";
 
-/// Arguments that a program may be given, if it is on the list.
+/// Arguments that a program may have, if it is on the list.
 fn list_of(program: &str) -> Option<Looks> {
     Some(match program {
         "true" | "false" | ":" => accepts("", "", ""),
@@ -278,7 +279,7 @@ fn list_of(program: &str) -> Option<Looks> {
              general-numeric-sort stable check? zero-terminated month-sort random-sort dictionary-order \
              ignore-leading-blanks ignore-nonprinting",
         ),
-        // The second file is written.
+        // The second file is the output.
         "uniq" => Looks {
             operands: 1,
             ..accepts(
@@ -301,13 +302,13 @@ fn list_of(program: &str) -> Option<Looks> {
     })
 }
 
-/// Tests and actions of find. Those that run, write or delete are not among them.
+/// Tests and actions of find, without those that run, write or delete.
 const FIND: &str = "-H -P -name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type \
     -xtype -size -mtime -mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -newermt -newerct -perm -user -group -uid \
     -gid -nouser -nogroup -empty -executable -readable -writable -maxdepth -mindepth -depth -mount -xdev -prune -print \
     -print0 -printf -ls -not -a -and -o -or -true -false -quit -links -inum -samefile -daystart -lname -ilname";
 
-/// Operators of `test` and `[`. Those that look into variables are not among them.
+/// Operators of `test` and `[`, without those that evaluate variables.
 const TEST: &str =
     "-e -f -d -s -r -w -x -L -h -n -z -nt -ot -ef -b -c -p -S -O -G -u -g -k -eq -ne -lt -le -gt -ge -a -o";
 
@@ -322,7 +323,7 @@ const GIT_LOG: &str = "oneline graph all decorate? no-decorate abbrev-commit no-
     topo-order date-order author-date-order left-right cherry-pick cherry-mark no-walk full-history \
     simplify-by-decoration ancestry-path boundary source parents children relative-date walk-reflogs no-notes cc";
 
-/// Arguments that a subcommand of git may be given, with two lists of long options.
+/// Arguments that a subcommand of git may have, with a second list of long options.
 fn list_of_git(name: &str) -> Option<(Looks, &'static str)> {
     Some(match name {
         "status" => (

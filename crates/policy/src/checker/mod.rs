@@ -1,13 +1,13 @@
-//! The first layer: what is known of a tool without any file of rules. It cannot be switched off.
+//! The first layer: built-in knowledge of tools, independent of any rule file. It cannot be disabled.
 //!
-//! - `bash`: what a part of a command would do; `programs` has what is known of single programs, by the lists of
-//!   `tables`; `interpreters` (with sed and awk) and `git` are programs of which more has to be known, and `carriers`
-//!   those that run others.
+//! - `bash`: the effect of one part of a command. `programs` covers single programs, based on the lists in `tables`;
+//!   `interpreters` (with sed and awk) and `git` cover programs that need a closer look, and `carriers` those that run
+//!   other programs.
 //! - `environment`: variables that make harmless programs run something else.
-//! - `paths`: places that matter, secrets, and where a command may write.
-//! - `looking`: commands that only look, inside the workspace, by a list of programs and options. This is not the first
-//!   layer but the last: nothing else may have an opinion.
-//! - `files`: tools that change files, and tools that ask servers.
+//! - `paths`: sensitive places, secrets, and where a command may write.
+//! - `looking`: the allowlist of read-only commands inside the workspace, by program and options. It belongs to the
+//!   last layer, not the first: it applies only if no other layer has a verdict.
+//! - `files`: tools that change files, and tools that send requests to servers.
 
 pub(super) mod bash;
 pub(super) mod carriers;

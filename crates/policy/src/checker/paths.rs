@@ -1,18 +1,18 @@
-//! Places that matter.
+//! Classifies paths: system files, secrets, devices, and paths inside the session's folders.
 
 use std::path::{Component, Path};
 
 use super::tables::holds;
 use crate::command::word::Word;
 
-/// Where a word points, as far as the word alone can say.
+/// The place that a word points to, as far as the word alone shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordPlace {
-    /// Below where the command runs, or in one of the session's folders.
+    /// Below the folder where the command runs, or in one of the session's folders.
     Inside,
-    /// A place for passing things.
+    /// A folder for temporary files.
     Temporary,
-    /// Elsewhere.
+    /// Anywhere else on the machine.
     Outside,
     /// The machine's own files.
     System,
@@ -21,17 +21,17 @@ pub(super) enum WordPlace {
 const SYSTEM: [&str; 15] =
     ["etc", "boot", "dev", "sys", "proc", "bin", "sbin", "lib", "lib32", "lib64", "usr", "var", "root", "opt", "run"];
 
-/// File names that hold secrets.
+/// Names of files that hold secrets.
 const SECRET_NAMES: &str = ".netrc _netrc .npmrc .pypirc .pgpass .git-credentials .htpasswd id_rsa id_dsa id_ecdsa \
     id_ed25519 credentials credentials.json shadow gshadow sudoers authorized_keys .vault-token secrets.yaml \
     secrets.yml secrets.json kubeconfig environ .bash_history";
-/// Folders that hold secrets.
+/// Names of folders that hold secrets.
 const SECRET_FOLDERS: [&str; 9] =
     [".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", "gcloud", ".password-store"];
 /// Endings of files that hold secrets.
 const SECRET_ENDINGS: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".asc"];
 
-/// Where a word points.
+/// The place that a word points to.
 pub(super) fn place(word: &Word, roots: &[&Path]) -> WordPlace {
     text_place(&word.text, word.varies, roots)
 }
@@ -60,12 +60,12 @@ pub(super) fn text_place(text: &str, varies: bool, roots: &[&Path]) -> WordPlace
     }
 }
 
-/// Returns whether a file holds secrets, by the names on its path in any case: one that no index may have.
+/// Returns true if the names on a path, in any case, mark a file as secret. Such a file is never indexed.
 pub fn holds_secrets(path: &str) -> bool {
     is_secret(&path.to_ascii_lowercase())
 }
 
-/// Returns whether a text names something secret.
+/// Returns true if a text names something secret.
 pub(super) fn is_secret(text: &str) -> bool {
     text.split(['/', '=', ':', '@', ',']).any(|name| {
         holds(SECRET_NAMES, name)
@@ -76,10 +76,10 @@ pub(super) fn is_secret(text: &str) -> bool {
     })
 }
 
-/// Returns whether a word is such a name, or stands for file names of which one may be.
+/// Returns true if a word names something secret, or could expand to a name that does.
 pub(super) fn may_be_secret(word: &Word) -> bool {
     let text = word.text.as_str();
-    // A value may stand right behind the letter of its option.
+    // A value may directly follow the letter of its option.
     let letters =
         text.strip_prefix('-').filter(|letters| letters.starts_with(|letter: char| letter.is_ascii_alphabetic()));
     let value = letters.and_then(|letters| letters.find('.').map(|at| &letters[at..]));
@@ -90,7 +90,7 @@ pub(super) fn may_be_secret(word: &Word) -> bool {
         || (word.globs || word.braces) && unbraced(text).split(['/', '=']).any(stands_for_secret)
 }
 
-/// Braces as a glob that stands for at least what they stand for.
+/// Replaces each brace group by `*`, a glob that matches at least as much.
 fn unbraced(text: &str) -> String {
     let (mut out, mut depth) = (String::new(), 0_usize);
     for c in text.chars() {
@@ -107,7 +107,7 @@ fn unbraced(text: &str) -> String {
     out
 }
 
-/// Returns whether a glob may stand for a name of a secret. One that stands for every name says nothing.
+/// Returns true if a glob may match the name of a secret. A glob that matches every name does not count.
 fn stands_for_secret(glob: &str) -> bool {
     if !glob.contains(['*', '?', '[']) || glob.trim_matches('*').is_empty() {
         return false;
@@ -117,7 +117,7 @@ fn stands_for_secret(glob: &str) -> bool {
         || ending.is_some_and(|ending| SECRET_ENDINGS.iter().any(|secret| fits(ending, &secret[1..])))
 }
 
-/// Returns whether a glob fits a name, with the shell's rule that only a dot fits a dot at the start.
+/// Returns true if a glob matches a name. As in the shell, a leading dot is only matched by a dot.
 fn fits(glob: &str, name: &str) -> bool {
     fn from(glob: &[u8], name: &[u8], left: &mut usize) -> bool {
         if *left == 0 {
@@ -135,28 +135,28 @@ fn fits(glob: &str, name: &str) -> bool {
             [byte, rest @ ..] => name.first() == Some(byte) && from(rest, &name[1..], left),
         }
     }
-    // A class may begin with a dot; `*` and `?` do not fit one.
+    // A class may match a leading dot; `*` and `?` do not.
     if name.starts_with('.') && !glob.starts_with(['.', '[']) {
         return false;
     }
-    // Who writes a glob that takes longer than this to try has something to hide.
+    // A glob that takes longer than this to match was written to hide something.
     from(glob.as_bytes(), name.as_bytes(), &mut 4_000)
 }
 
-/// Returns whether a word can become another one, or one that begins so where that goes on.
+/// Returns true if a word can expand to `wanted` or, if `goes_on`, to a word that begins with it.
 pub(crate) fn may_be(word: &Word, wanted: &str, goes_on: bool) -> bool {
     let text = word.text.to_lowercase();
     if !word.is_static() {
         return true;
     }
-    // What classes stand for depends on switches of the shell, and of a glob that goes on only the start is known.
+    // Shell options decide what classes match. Of a glob that goes on, only the start is known.
     if word.globs {
         return goes_on || text.contains(['[', '(']) || fits(&text, &wanted.to_lowercase());
     }
     word.text == wanted || goes_on && word.text.starts_with(wanted)
 }
 
-/// Returns whether a path reads from a device, or from what another process has.
+/// Returns true if a path reads from a device or from another process.
 pub(super) fn is_device(text: &str) -> bool {
     const HARMLESS: &str =
         "/dev/null /dev/zero /dev/random /dev/urandom /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/shm /dev/";
@@ -168,18 +168,18 @@ pub(super) fn is_device(text: &str) -> bool {
     whose && !matches!(rest, "status" | "stat" | "limits" | "io" | "statm" | "mountinfo" | "cgroup" | "mounts")
 }
 
-/// Returns true for a glob that stands for names which begin and end as it does, and so neither for options nor for secrets.
+/// Returns true for a glob with a literal start and a plain extension. It can match neither options nor secrets.
 pub(crate) fn is_narrow_glob(word: &Word) -> bool {
     let ending = word.text.rsplit_once('.').map_or("", |(_, ending)| ending);
     let is_known = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
     word.globs && word.is_static() && is_known && !word.text.starts_with(['*', '?', '[', '-'])
 }
 
-/// Returns whether a word, with the values that options hold inside it, stays in the session's folders and away from
+/// Returns true if a word, including any value that an option contains, stays in the session's folders and away from
 /// secrets.
 pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
-    // A range of git from a revision on: `main..`.
+    // A git range from a revision on, such as `main..`.
     let is_range = |part: &str| {
         let revision = part.trim_end_matches("..");
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_.^~-".contains(letter);
@@ -201,7 +201,7 @@ pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
         return matches!(text_place(text, word.varies, roots), WordPlace::Inside)
             || matches!(text, "/dev/null" | "/tmp");
     }
-    // An option may hold a path right behind its letter.
+    // An option may contain a path directly after its letter.
     if text.starts_with('-') {
         return text.split_once('=').is_some_and(|(name, value)| {
             !name.contains('/')

@@ -1,4 +1,4 @@
-//! What is known of single programs.
+//! Knowledge about single programs.
 
 use std::path::Path;
 
@@ -17,20 +17,20 @@ use crate::{
     opinion::{LayerVerdict, shortened},
 };
 
-/// Programs whose words are looked for or shown, whatever they look like.
+/// Programs whose words are searched for or printed, whatever they look like.
 const QUIET: &str = "echo printf git grep egrep fgrep rg ag ack find ls cat head tail wc test [ [[ case for cd";
-/// Programs of [`RUNS_TEXT`] that take one of their options from wherever it stands, so that a variable may be one.
+/// Programs of [`RUNS_TEXT`] that accept one of these options in any position, so that a variable may be one.
 const PLIANT: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
-/// Programs that hand what stands behind `--` to what they run.
+/// Programs that pass the words after `--` on to what they run.
 const HANDING_ON: &str = "npm pnpm yarn go";
 
-/// Words in front of a program that belong to its rule.
+/// Prefixes of a program that are part of its rule.
 pub(crate) const LAUNCHERS: &str =
     "bundle exec; hatch run; pdm run; pipenv run; poetry run; python -m; python3 -m; uv run";
-/// Words in front of the name of a script, or of a program where there is no such script.
+/// Prefixes of a script name, or of a program if there is no such script.
 const SCRIPT_RUNNERS: &str = "bun run; npm run; pnpm run; yarn run";
 
-/// Returns true if the program behind a launcher is known to run, send or delete more than its name says.
+/// Returns true if the program after a launcher is known to run, send or delete more than its name says.
 pub(crate) fn runs_by_launcher(part: &Part, roots: &[&Path]) -> bool {
     let launchers = LAUNCHERS.split("; ").chain(SCRIPT_RUNNERS.split("; "));
     let lengths = launchers.filter_map(|launcher| {
@@ -59,7 +59,7 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         .or_else(|| builtin(program, arguments))
 }
 
-/// Verdict on programs that are dangerous whatever they are given.
+/// Verdict on programs that are dangerous whatever their arguments are.
 fn by_name(program: &str) -> Option<LayerVerdict> {
     let begins = |start: &str| program.starts_with(start);
     Some(if holds(RUINOUS, program) || begins("mkfs") || begins("mkswap") {
@@ -75,11 +75,11 @@ fn by_name(program: &str) -> Option<LayerVerdict> {
     })
 }
 
-/// Verdict on words that name a program or code to run, in variables and in options.
+/// Verdict on words, in variables and options, that name a program or code to run.
 fn runs_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let asks = |why: String| Some(LayerVerdict::high(why));
-    // The words of which options and texts count.
+    // Words in which options and texts count.
     let (quiet, hands_on) = (holds(QUIET, program), holds(HANDING_ON, program));
     let heard = arguments.iter().take_while(|word| !(quiet || hands_on && word.text == "--"));
     if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(heard).find(|word| runs(word)) {
@@ -93,11 +93,11 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
         let is_cut = |name: &str, sign: &str| name.len() > 1 && sign.starts_with(name) && !holds(WHOLE, name);
         let found = signs.split(' ').find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
             true => own.clone().any(|word| signals(&word.text, sign)),
-            // Tox takes its subcommand from anywhere, and yarn that of all packages.
+            // Tox takes its subcommand from any position, as does yarn in `workspaces`.
             false if program == "tox" || subcommands.first() == Some(&"workspaces") => {
                 own.clone().any(|word| word.text == *sign)
             }
-            // npm takes any beginning of a name.
+            // npm accepts any prefix of a name.
             false if program == "npm" => subcommands.iter().any(|name| name == sign || is_cut(name, sign)),
             false => subcommands.contains(sign),
         });
@@ -114,10 +114,10 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
 
 /// Options without a value, which a subcommand may follow.
 const FLAGS: &str = "-q -s -v --frozen --locked --offline --quiet --silent --verbose";
-/// Long options that are no abbreviations of others, and aliases of npm.
+/// Long options that are not abbreviations of others, and aliases of npm.
 const WHOLE: &str = "--extra --global --text --url add in se un";
 
-/// Words that may be the subcommand: the first one, and what follows a word that may be the value of an option.
+/// Words that may be the subcommand: the first one, and each word after one that may be the value of an option.
 fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
     let (mut found, mut is_value, mut goes_on) = (Vec::new(), false, true);
     for text in words.map(|word| word.text.as_str()) {
@@ -125,7 +125,7 @@ fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
             is_value = text.starts_with('-') && !text.contains('=') && !holds(FLAGS, text);
             continue;
         }
-        // Some flags take one of these.
+        // Some flags take one of these values.
         if matches!(text, "true" | "false") {
             continue;
         }
@@ -139,7 +139,7 @@ fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
     found
 }
 
-/// Returns true if a word is a long option that is cut short, which most programs take.
+/// Returns true if a word is an abbreviated long option, which most programs accept.
 pub(super) fn abbreviates(word: &str, option: &str) -> bool {
     let parts = |text: &'_ str| {
         text.split_once('=').map_or((text.to_owned(), None), |(name, value)| (name.to_owned(), Some(value.to_owned())))
@@ -153,7 +153,7 @@ fn high_if(found: bool, why: impl Into<String>) -> Option<LayerVerdict> {
     found.then(|| LayerVerdict::high(why))
 }
 
-/// Verdict on programs that change files, their rights or processes.
+/// Verdict on programs that change files, permissions or processes.
 fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     match program {
@@ -181,7 +181,7 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// Verdict on programs with a language of their own.
+/// Verdict on programs with their own language.
 fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     match program {
@@ -208,7 +208,7 @@ fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     }
 }
 
-/// Verdict on what the shell runs itself: text in arithmetic, in a test or in a name can be a command.
+/// Verdict on builtins of the shell. Text in arithmetic, in a test or in a name can be a command.
 fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
     let any = |is: &dyn Fn(&Word) -> bool| arguments.iter().any(is);
     let counting = |word: &Word| matches!(&*word.text, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
@@ -224,12 +224,12 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
         {
             "`%n` sets a variable"
         }
-        // It reads what a variable holds as arithmetic once more.
+        // It evaluates the value of a variable as arithmetic again.
         "[[" if any(&counting) && !arguments.iter().all(is_counted) => {
             "a comparison of numbers runs what a variable holds"
         }
         "[[" if any(&|word| word.text.contains('[')) => "the index of a variable can run commands",
-        // What a shell would run if it were read again.
+        // Text that a shell would run if it read it again.
         _ if holds(REREADING, program) && any(&|word| word.text.contains("$(") || word.text.contains('`')) => {
             return Some(LayerVerdict::unknown(format!("{program} is given text that it may run")));
         }
@@ -238,29 +238,29 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
     Some(LayerVerdict::unknown(why))
 }
 
-/// Builtins that may run what their words hold.
+/// Builtins that may run text from their words.
 const REREADING: &str = "test [ [[ let printf declare typeset local export readonly read unset expr wait getopts";
 
-/// Returns whether any word behind the program may be another program.
+/// Returns true if any word after the program may be another program.
 pub(crate) fn carries_others(part: &Part) -> bool {
     holds(FAR_REACHING, part.program()) || holds(RUINOUS, part.program()) || carriers::carries(part)
 }
 
-/// Returns whether the words behind the program are texts and names, never another program.
+/// Returns true if the words after the program are texts and names, never another program.
 pub(crate) fn speaks(program: &str) -> bool {
     holds(SPEAKING, program)
 }
 
-/// Returns whether a word is an option that names a program, or holds text that has no other use.
+/// Returns true if a word is an option that names a program, or contains text with no other use.
 fn runs(word: &Word) -> bool {
     RUNNING_TEXTS.split('|').any(|sign| word.text.contains(sign))
         || word.text.starts_with('-') && begins_as(RUNNING_OPTIONS, &word.text)
         || word.text.split([' ', '=']).any(|text| text.starts_with("-fplugin") || text.starts_with("-wrapper"))
 }
 
-/// Returns whether a format of printf holds `%n`, which sets the variable that the next argument names.
+/// Returns true if a printf format contains `%n`, which sets the variable that the next argument names.
 fn counts(format: &str) -> bool {
-    // Lengths such as the `l` of `%ln` mean nothing to bash.
+    // bash ignores length modifiers such as the `l` of `%ln`.
     let is_before = |c: char| !c.is_ascii_alphabetic() || "hjlLtz".contains(c);
     format.split('%').skip(1).any(|rest| rest.trim_start_matches(is_before).starts_with('n'))
 }
@@ -279,7 +279,7 @@ fn curl(arguments: &[Word]) -> Option<LayerVerdict> {
     Some(LayerVerdict::high(format!("curl with {shown} sends data away, or reads options or files")))
 }
 
-/// Returns whether a word is that option, perhaps with its value, or a longer one that begins so.
+/// Returns true if a word is that option, with or without a value, or a longer one with that prefix.
 fn signals(word: &str, sign: &str) -> bool {
     if sign == "-" {
         return word == sign;
@@ -288,7 +288,7 @@ fn signals(word: &str, sign: &str) -> bool {
         return word.starts_with(sign) || abbreviates(word, sign);
     }
     match sign.strip_prefix('-') {
-        // One letter may stand among others, and before its value.
+        // A single letter may be in a cluster, and directly before its value.
         Some(letter) => {
             let cluster = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
             let letters = cluster.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
@@ -327,7 +327,7 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     many.then(|| LayerVerdict::high("it deletes files that are not named one by one"))
 }
 
-/// Rights for everybody, rights of the owner for who runs it, or a whole tree.
+/// Returns true if the mode lets everyone write, sets a special bit such as setuid, or applies to a whole tree.
 fn opens_up(arguments: &[Word]) -> bool {
     arguments.iter().any(|word| {
         let text = word.text.as_str();

@@ -1,16 +1,17 @@
-//! Names of programs and of options, by what they can do. Lists are texts of words, which read better than arrays.
+//! Names of programs and options, by their possible effects. Lists are space-separated strings, which are easier to
+//! read than arrays.
 
-/// Returns whether a list holds a word.
+/// Returns true if the list contains the word.
 pub(crate) fn holds(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|entry| entry == word)
 }
 
-/// Returns whether a word begins as one of a list does.
+/// Returns true if the word starts with an entry of the list.
 pub(super) fn begins_as(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|entry| word.starts_with(entry))
 }
 
-/// Programs that may end the machine, its disks or its accounts.
+/// Programs that may destroy the machine, its disks or its accounts.
 pub(super) const RUINOUS: &str = "shutdown reboot halt poweroff init telinit rtcwake mke2fs wipefs fdisk sfdisk gdisk \
     sgdisk cfdisk parted swapon swapoff insmod rmmod modprobe kexec mount umount losetup cryptsetup lvremove vgremove \
     pvremove dmsetup blkdiscard hdparm debugfs grub-install efibootmgr useradd userdel usermod groupadd passwd chpasswd \
@@ -31,31 +32,31 @@ pub(super) const FAR_REACHING: &str = "unshare nsenter setpriv capsh systemd-run
     tshark nmap ip ifconfig route arp aws gcloud az gh glab heroku terraform ansible ansible-playbook salt rustup \
     aria2c git-shell cloudflared ngrok crictl snapcraft xdotool agentctl agentd";
 
-/// Builtins that change what later names mean, or that run text.
+/// Builtins that change the meaning of later names, or run text.
 pub(super) const RENAMING: &str =
     "alias unalias enable bind complete compgen compopt hash fc history source . shopt mapfile readarray";
 
-/// Programs that send what their arguments say to other machines.
+/// Programs that send their arguments to other machines.
 pub(super) const SENDING: &str =
     "curl wget ping ping6 dig nslookup host http https httpie xh GET POST HEAD lwp-request traceroute whois fetch";
 
-/// Programs whose words are texts and names, never other programs, so that a denied name among them means nothing.
+/// Programs whose words are texts and names, never other programs, so that a denied name among them is harmless.
 pub(super) const SPEAKING: &str = "echo printf git cargo make npm yarn pnpm pytest go grep egrep fgrep rg ag for case \
     test [ [[ ls cat head tail wc stat file find which type man whereis touch mkdir cd rm cp mv sort uniq cut tr diff \
     sed jq function let export declare local read tree du basename dirname realpath readlink";
 
-/// Options that name a program or code, whoever they are given to. A word that begins so, or holds one of these behind
-/// a `=`, runs more than its program.
+/// Options that name a program or code, for any program. A word that begins with one, or contains one after a `=`, runs
+/// more than its program.
 pub(super) const RUNNING_OPTIONS: &str = "--eval -eval --exec -exec -toolexec --toolexec -vettool --shell-escape \
     -shell-escape --init-hook --pager --lua-filter --to-command --use-compress --rsh --require -engine --node-options \
     --script-shell --process-code --init-file -fplugin -wrapper -specs -agentpath -agentlib -javaagent -J-agent \
     -plugin -load";
 
-/// Texts that have no place in a harmless argument of a compiler or a data base.
+/// Texts that no harmless argument of a compiler or a database contains.
 pub(super) const RUNNING_TEXTS: &str =
     r"extld=|-extld |linker=|SO_PATH:|load_extension|writefile(|syscmd(|.shell |.system |\!|system(";
 
-/// Interpreters with the letters of the options behind which code stands.
+/// Interpreters, with the letters of the options that take code.
 pub(super) const INTERPRETERS: [(&str, &str); 11] = [
     ("python pythonw ipython bpython micropython pypy", "c"),
     ("perl", "eEnpiMmIxd"),
@@ -70,11 +71,11 @@ pub(super) const INTERPRETERS: [(&str, &str); 11] = [
     ("julia", "eEL"),
 ];
 
-/// Modules of Python that run code which their arguments hold, or that serve files to other machines.
+/// Python modules that run code from their arguments, or serve files to other machines.
 pub(super) const RUNNING_MODULES: &str =
     "timeit pdb trace code cProfile profile runpy http.server smtpd idlelib bdb doctest this antigravity";
 
-/// Programs with the options, and the first words, that make them run, send or delete more than their names say.
+/// Programs, with the options and first words that make them run, send or delete more than their names say.
 pub(super) const RUNS_TEXT: [(&str, &str); 32] = [
     ("tar gtar bsdtar", "--ch --to-c --use --rsh --inf --new --abs -I -F -P --un"),
     ("zip", "-T -TT --unzip --test"),
@@ -114,11 +115,11 @@ pub(super) const RUNS_TEXT: [(&str, &str); 32] = [
     ("less", "-k --lesskey"),
 ];
 
-/// Options of curl that send something, read further options or files, or speak to somebody else.
+/// Options of curl that send data, read further options or files, or make it connect to another host.
 pub(super) const CURL_SENDS: &str = "-d --data -F --form -T --upl --json -K --conf --url-query --unix-socket \
     --abstract -n --netrc -E --cert --key -x --proxy --preproxy --socks --variable --expand --delegation --libcurl";
 
-/// Subcommands of git that are its own, and that are not spoken of elsewhere.
+/// Git's own subcommands, except those that are handled elsewhere.
 pub(super) const GIT: &str = "add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore \
     check-mailmap checkout checkout-index cherry cherry-pick clean clone commit commit-graph commit-tree config \
     count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck gc get-tar-commit-id \

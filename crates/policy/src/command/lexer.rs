@@ -1,32 +1,32 @@
-//! Text to words and operators, in one pass that keeps nothing but what it has read. It knows quotes and no grammar: of all
-//! that bash can do beyond words it only says that it is there.
+//! Splits text into words and operators, in one pass without backtracking. The lexer knows quotes but no grammar. Other
+//! features of bash are not interpreted, only reported as a [`Doubt`].
 
 use super::word::{self, Dollar, Word};
 
-/// A piece of a line.
+/// A token of a line.
 #[derive(Debug, Clone)]
 pub(super) enum Token {
     Word(Word),
-    /// `;`, `&&`, a line's end and the like. A backquote that begins a command is `` word` `` right behind a word.
+    /// `;`, `&&`, a line end and the like. A backquote that opens a command directly after a word is `` word` ``.
     Operator(&'static str),
     /// A redirection of this descriptor; its target is the next word.
     Redirect(Option<u32>, &'static str),
-    /// The text behind a `<<`.
+    /// The text after a `<<`.
     Document(Word),
 }
 
-/// Why a line is more than plain words.
+/// The reason why a line is more than plain words. Later variants are more severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Doubt {
-    /// It holds words that are written with escapes.
+    /// It contains words written with escapes.
     Escaped(&'static str),
-    /// It holds commands in other commands: groups, loops, substitutions.
+    /// It contains commands within commands: groups, loops, substitutions.
     Compound(&'static str),
-    /// Nobody can tell what would run.
+    /// It is unknown what would run.
     Unclear(&'static str),
 }
 
-/// Result of reading.
+/// Tokens of a line, and its most severe doubt.
 #[derive(Debug, Default)]
 pub(super) struct LexerOutput {
     pub(super) tokens: Vec<Token>,
@@ -43,18 +43,18 @@ pub(super) fn lex(text: &str) -> LexerOutput {
     Lexer::new(text, true).run()
 }
 
-/// Reads a line as bash does. Simple commands may stand in brackets, and their output in words.
+/// Reads a line as bash does, and accepts simple commands in brackets and in command substitutions.
 pub(super) fn lex_folded(text: &str) -> LexerOutput {
     Lexer { folds: true, ..Lexer::new(text, true) }.run()
 }
 
-/// Reads the same line as if it had no quotes, comments and documents in it: every command that it could hold stands
-/// somewhere in what comes of that.
+/// Reads the line as if it had no quotes, comments and documents. Every command that it could contain occurs somewhere
+/// in the result.
 pub(super) fn lex_bare(text: &str) -> Vec<Token> {
     Lexer::new(&bare(text), false).run().tokens
 }
 
-/// A text without quotes and escapes.
+/// The text without quotes and escapes.
 pub(crate) fn bare(text: &str) -> String {
     text.replace("\\\n", "").replace(['\'', '"', '\\'], "")
 }
@@ -62,12 +62,12 @@ pub(crate) fn bare(text: &str) -> String {
 struct Lexer<'t> {
     text: &'t str,
     at: usize,
-    /// Set if quotes, comments and documents mean what they mean to bash.
+    /// True if quotes, comments and documents have their meaning in bash.
     exact: bool,
-    /// Commands in brackets and in words are read too.
+    /// True if commands in brackets and in words are read too.
     folds: bool,
     out: LexerOutput,
-    /// The word that is being read, and where it began.
+    /// The current word, and the offset where it begins.
     word: Option<(usize, Word)>,
     /// A document that begins on the next line.
     awaited: Option<HereDocument<'t>>,
@@ -76,7 +76,7 @@ struct Lexer<'t> {
 
 /// A document that begins on the next line.
 struct HereDocument<'t> {
-    /// The token that it fills.
+    /// Index of the token that it fills.
     token: usize,
     end: &'t str,
     quoted: bool,
@@ -113,7 +113,7 @@ impl<'t> Lexer<'t> {
         Some(c)
     }
 
-    /// Takes a text if it is what comes next.
+    /// Consumes the text if it comes next.
     fn take(&mut self, wanted: &str) -> bool {
         let found = self.text[self.at..].starts_with(wanted);
         self.at += if found { wanted.len() } else { 0 };
@@ -129,7 +129,7 @@ impl<'t> Lexer<'t> {
         &mut self.word.get_or_insert_with(|| (begin, Word::default())).1
     }
 
-    /// Adds what nobody knows beforehand.
+    /// Adds text that is unknown beforehand.
     fn unknown(&mut self, written: &str) {
         let word = self.word();
         word.varies = true;
@@ -148,7 +148,7 @@ impl<'t> Lexer<'t> {
         self.out.tokens.push(Token::Word(word));
     }
 
-    /// Ends the word before what has just been read.
+    /// Ends the word before the last `read` bytes.
     fn end_word_before(&mut self, read: usize) {
         self.at -= read;
         self.end_word();
@@ -240,7 +240,7 @@ impl<'t> Lexer<'t> {
         self.operator(1, if c == '(' { "(" } else { ")" });
     }
 
-    /// Leaves out a bracket. What the commands in it are does not depend on it, only what they read.
+    /// Skips a bracket. It does not change which commands run, only what they read.
     fn fold(&mut self, c: char) {
         self.end_word_before(1);
         let tokens = &self.out.tokens;
@@ -272,7 +272,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// A redirection; the digits right before it are its descriptor.
+    /// Adds a redirection. Digits directly before it are its descriptor.
     fn redirect(&mut self, read: usize, name: &'static str) {
         let touches = self.word.is_some();
         self.end_word_before(read);
@@ -292,7 +292,8 @@ impl<'t> Lexer<'t> {
         self.out.tokens.push(Token::Redirect(descriptor, name));
     }
 
-    /// A document whose end is a plain word, perhaps in single quotes. All others can be read in more than one way.
+    /// Reads the start of a document whose delimiter is a plain word, optionally in single quotes. All other forms are
+    /// ambiguous.
     fn announce(&mut self, form: &'static str) {
         self.redirect(form.len(), form);
         let own = matches!(self.out.tokens.last(), Some(Token::Redirect(None, _)));
@@ -312,7 +313,7 @@ impl<'t> Lexer<'t> {
         self.awaited = Some(HereDocument { token, end, quoted, tabs: form == "<<-" });
     }
 
-    /// The document that begins here, if one is awaited.
+    /// Reads the document that begins here, if one is pending.
     fn document(&mut self) {
         let Some(HereDocument { token, end, quoted, tabs }) = self.awaited.take() else { return };
         let rest = &self.text[self.at..];
@@ -376,11 +377,11 @@ impl<'t> Lexer<'t> {
         self.doubt(OPEN_QUOTE);
     }
 
-    /// Reads what follows a `$`.
+    /// Reads the text after a `$`.
     fn dollar(&mut self, in_quotes: bool) {
         let (text, folds) = (self.text, self.folds);
         let rest = &text[self.at..];
-        // A document that begins on the next line would begin inside of the command.
+        // A document that begins on the next line would begin inside the command.
         let is_sure = self.exact && self.awaited.is_none();
         let word = self.word();
         if is_sure && let Some(length) = word::put(word, rest, in_quotes, folds) {

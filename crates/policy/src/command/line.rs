@@ -1,5 +1,5 @@
-//! From words and operators to pipelines of simple commands. Lines with commands in brackets and in words are unfolded where
-//! everybody reads them alike; of a line that holds anything else nothing comes.
+//! Builds pipelines of simple commands from words and operators. Lines with commands in brackets and in words are
+//! unfolded if all shells read them alike; any other line yields nothing.
 
 use agentd_core::untrusted::is_unseen;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::opinion::LayerVerdict;
 
-/// The longest command that is looked into.
+/// Maximum length of a command that is parsed, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 /// Maximum number of commands in one line.
 const MAX_PARTS: usize = 256;
@@ -19,21 +19,21 @@ const MAX_SUBSTITUTED: usize = 8;
 /// Maximum number of open brackets and keywords in a line.
 const MAX_OPEN: usize = 10;
 
-/// Words that begin, join or end other commands where a command could stand.
+/// Words that begin, join or end other commands, in command position.
 const KEYWORDS: &str = "if then else elif fi for while until do done case esac select function { } ! [[ ]]";
-/// Those of them behind which another command begins.
+/// Keywords after which another command begins.
 const LEADING: &str = "if then else elif while until do { } ! time done fi esac in";
 
-/// A command line.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) enum Line {
-    /// Nothing but pipelines of simple commands.
+    /// Only pipelines of simple commands.
     Plain(Vec<Vec<Part>>),
-    /// More than that.
+    /// More than pipelines, with the reason.
     Other(Doubt),
 }
 
-/// Reads a command line. Takes time and memory in proportion to its length, and refuses what is too long.
+/// Reads a command line. Time and memory are linear in its length; lines above the limits are rejected.
 pub(crate) fn read(text: &str) -> Line {
     if let Err(why) = check_text(text) {
         return Line::Other(Doubt::Unclear(why));
@@ -50,10 +50,10 @@ pub(crate) fn read(text: &str) -> Line {
     if matches!(doubt, Doubt::Escaped(_)) {
         return Line::Other(doubt);
     }
-    // A body of a function may stand in any form, and escapes and documents inside of what holds other commands.
+    // Function bodies can have any form, and escapes and documents may be hidden in nested commands.
     let defines = tokens.iter().any(|token| is_word_of(token, "function"));
     let hides_escapes = text.contains("$'") || text.replace("<<<", "").contains("<<");
-    // Within quotes too. Counted, not read.
+    // Quoted ones too. They are counted, not parsed.
     let substituted = text.matches("$(").count() + text.matches('`').count() / 2;
     let unclear = defines
         .then_some("it defines a function, so that names may mean something else than they say")
@@ -64,7 +64,7 @@ pub(crate) fn read(text: &str) -> Line {
     Line::Other(unclear.unwrap_or(doubt))
 }
 
-/// Whatever could be a command somewhere in a line that is more than plain words, and whether that is all.
+/// All possible commands in a line that is more than plain words, and true if the list is complete.
 pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
     if text.len() > MAX_BYTES {
         return (Vec::new(), false);
@@ -78,7 +78,7 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
         for (segment, operator) in segments(&tokens) {
             let begins = segment.iter().take_while(|token| is_word_of(token, LEADING)).count();
             let part = Part { guessed: true, ..part(&segment[begins..], stdin) };
-            // What a substitution puts there is a word more, or the end of the last one.
+            // A substitution adds words, or extends the last one.
             let more = match operator {
                 "word`" => part.words.split_last().map(|(last, words)| [words, &[last.clone().and_more()]].concat()),
                 "`" => Some([part.words.as_slice(), &[Word::default().and_more()]].concat()),
@@ -97,7 +97,7 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
     (guesses, true)
 }
 
-/// Refuses what bash and others might read differently, and what nobody writes into a command.
+/// Rejects characters that bash and other programs may read differently, and ones that have no place in a command.
 fn check_text(text: &str) -> Result<(), &'static str> {
     if text.len() > MAX_BYTES {
         return Err("it is longer than 64 KiB");
@@ -107,14 +107,14 @@ fn check_text(text: &str) -> Result<(), &'static str> {
         let odd = match c {
             '\n' | '\t' => false,
             c if c.is_ascii() => c.is_ascii_control(),
-            // It chooses a form of the letter before it, such as the coloured one of a picture.
+            // Selects a variant of the character before it, such as the emoji form.
             '\u{fe0f}' | '\u{200d}' => before.is_ascii(),
             c => c.is_whitespace() || c.is_control() || is_unseen(c),
         };
         if odd {
             return Err("it holds characters that cannot be seen");
         }
-        // In some encodings these are the second half of a letter.
+        // In some encodings, these are the second byte of a letter.
         if !before.is_ascii() && matches!(c, '\\' | '|' | '`' | '{' | '}' | '[' | ']' | '~') {
             return Err("it holds signs that another locale reads as a part of the letter before them");
         }
@@ -123,7 +123,7 @@ fn check_text(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The words between operators, with the operator behind them.
+/// The words between operators, with the operator after them.
 fn segments(tokens: &[Token]) -> impl Iterator<Item = (&[Token], &'static str)> {
     let mut rest = Some(tokens);
     std::iter::from_fn(move || {
@@ -147,11 +147,11 @@ fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
     const GRAMMAR: &str = "it does not follow the shell's grammar";
     let mut pipelines: Vec<Vec<Part>> = Vec::new();
     let mut count = 0;
-    // The operator before a command, and whether a command has to follow it.
+    // The operator before a command, and true if a command must follow it.
     let (mut before, mut waits) = ("\n", false);
     for (segment, operator) in segments(tokens) {
         if segment.is_empty() {
-            // A line's end may stand behind any operator, and before any command.
+            // A line end may follow any operator, and precede any command.
             if operator == "\n" || operator.is_empty() && !waits {
                 before = if waits { before } else { operator };
                 continue;
@@ -182,7 +182,7 @@ fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
     if waits {
         return Err(GRAMMAR);
     }
-    // What stands in the background is the whole pipeline.
+    // The whole pipeline runs in the background.
     for pipeline in &mut pipelines {
         let behind = pipeline.iter().any(|part| part.behind);
         pipeline.iter_mut().for_each(|part| part.behind = behind);
@@ -190,7 +190,7 @@ fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
     Ok(pipelines)
 }
 
-/// One simple command.
+/// Parses one simple command.
 fn part(tokens: &[Token], stdin: Stdin) -> Part {
     let mut part = Part { stdin, ..Part::default() };
     let mut redirect: Option<(Option<u32>, &'static str)> = None;
@@ -232,7 +232,7 @@ impl Part {
     }
 }
 
-/// `NAME=value`, where a word is that.
+/// Parses `NAME=value`, if the word is an assignment.
 pub(crate) fn assignment(word: &Word) -> Option<Assign> {
     let (name, _) = word.raw.split_once('=')?;
     let bare = name.strip_suffix('+').unwrap_or(name);
@@ -251,7 +251,7 @@ fn is_word_of(token: &Token, list: &str) -> bool {
     matches!(token, Token::Word(word) if list.split(' ').any(|keyword| keyword == word.raw))
 }
 
-/// True for a word that begins, joins or ends commands where a command could stand.
+/// Returns true if the word begins, joins or ends commands in command position.
 pub(super) fn is_keyword(text: &str) -> bool {
     KEYWORDS.split(' ').any(|keyword| keyword == text)
 }
@@ -260,7 +260,7 @@ fn has_keywords(tokens: &[Token]) -> bool {
     segments(tokens).any(|(segment, _)| segment.first().is_some_and(|first| is_word_of(first, KEYWORDS)))
 }
 
-/// Where something begins and does not end, or nests too deeply. Counted, not read.
+/// Checks for constructs that are not closed, or that nest too deeply. They are counted, not parsed.
 fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
     let mut counts = [0_usize; 10];
     let mut count = |token: &str| {
@@ -279,7 +279,7 @@ fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
             }
         }
     }
-    // A pattern of `case` ends in a bracket that nothing began.
+    // A pattern of `case` ends in an unmatched bracket.
     let chooses = counts[6] > 0;
     if ends_choice && !chooses {
         return Some("it ends what it does not begin");
@@ -291,17 +291,17 @@ fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
     pairs().any(|(_, pair)| pair[0] > MAX_OPEN).then_some("it nests too deeply")
 }
 
-/// Maximum length of a line that is unfolded, in bytes: longer ones are judged as they stand.
+/// Maximum length of a line that is unfolded, in bytes. Longer lines are judged as written.
 const MAX_UNFOLDED: usize = 16 << 10;
 
-/// The pipelines of a line, with those in brackets and, in front of them, those whose output is put into words.
+/// The pipelines of a line, including those in brackets. The pipelines of command substitutions come first.
 pub(crate) fn unfolded(text: &str) -> Option<Vec<Vec<Part>>> {
     if text.len() > MAX_UNFOLDED {
         return None;
     }
     check_text(text).ok()?;
     let LexerOutput { tokens, doubt: None } = lex_folded(text) else { return None };
-    // What one command of a group leaves the next one reads.
+    // A command of a group may read the input that the one before it left.
     let reads = |token: &Token| match token {
         Token::Redirect(_, name) => name.contains('<'),
         token => matches!(token, Token::Document(_)),
@@ -314,7 +314,7 @@ pub(crate) fn unfolded(text: &str) -> Option<Vec<Vec<Part>>> {
     Some(inner?.into_iter().flatten().chain(outer).collect())
 }
 
-/// The pipelines whose output a part has in its words. They read what the part reads.
+/// The pipelines whose output a part includes in its words. They have the same input as the part.
 fn inner_pipelines(part: &Part) -> Option<Vec<Vec<Part>>> {
     let values = part.assigns.iter().map(|assign| &assign.value);
     let words = part.words.iter().chain(values).chain(part.redirects.iter().map(|redirect| &redirect.target));
@@ -448,7 +448,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whatever is written is read, within its length, and the normal form of it means the same.
+        /// Any text is read within bounds of its length, and its normal form means the same.
         #[test]
         fn the_normal_form_is_read_as_the_same(text in "[-a-z0-9 '\"\\\\$`(){}<>&|;#!~*?=\n\\[\\]é]{0,40}") {
             let (found, _) = guesses(&text);
@@ -472,7 +472,7 @@ mod tests {
             }
         }
 
-        /// Words in single quotes are what stands in them, whatever that is.
+        /// Words in single quotes keep their text, whatever it is.
         #[test]
         fn quoted_words_are_what_they_are(words in prop::collection::vec("[ -~]{0,12}", 1..5)) {
             let text: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();

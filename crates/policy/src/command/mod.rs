@@ -1,14 +1,14 @@
-//! A command line as plain words: programs and arguments, without running anything.
+//! Parses command lines into plain words, without running anything.
 //!
-//! - `lexer`: text to words and operators; `word` is one word, with what stands behind a `$` in it.
-//! - `line`: from these to pipelines of simple commands, also of lines with commands in brackets and in words, or to the
+//! - `lexer`: text to words and operators; `word`: a single word, including expansions after a `$`.
+//! - `line`: words and operators to pipelines of simple commands, including commands in brackets and in words, or the
 //!   reason why the line is more than that.
 //!
-//! Parts have a normal form, in which patterns, grants and people see a command: the same for every way to quote it.
+//! A part has a normal form, which patterns, grants and users see: it is the same however the command is quoted.
 //!
-//! This is no reader of bash. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the same to
-//! everybody, and only such a line can run without asking or be granted to the letter. Of any other line nothing is believed,
-//! unless it can be unfolded into such lines: whatever could be a command somewhere in it is a guess, and guesses only make a
+//! This is not a parser for bash. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the
+//! same to every shell. Only such a line can run without a question or match an exact grant. Any other line is not
+//! trusted, unless it can be unfolded into such lines: all possible commands in it are guesses, and guesses only make a
 //! verdict stricter.
 
 mod lexer;
@@ -26,28 +26,28 @@ pub(super) use self::{
     line::{Line, assignment, guesses, read, unfolded},
 };
 
-/// One simple command: what one program is given.
+/// One simple command: a program with its arguments and redirections.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
-    /// `NAME=value` in front of the program, or alone.
+    /// Assignments `NAME=value` in front of the program, or alone.
     pub(super) assigns: Vec<Assign>,
     /// The program and its arguments.
     pub(super) words: Vec<Word>,
-    /// Where its input and output go.
+    /// Redirections of input and output.
     pub(super) redirects: Vec<Redirect>,
-    /// Where its standard input comes from.
+    /// Source of its standard input.
     pub(super) stdin: Stdin,
-    /// More arguments follow that nobody knows, as with `xargs`.
+    /// True if unknown arguments follow, as with `xargs`.
     pub(super) open_ended: bool,
-    /// It goes on while the next one runs.
+    /// True if it runs in the background.
     pub(super) behind: bool,
-    /// It is only what could be a command in a line that nobody can read.
+    /// True if it is a possible command in a line that cannot be parsed.
     pub(super) guessed: bool,
-    /// Verdicts found while reading.
+    /// Verdicts found while parsing.
     pub(super) findings: Vec<LayerVerdict>,
 }
 
-/// An assignment.
+/// An assignment to a variable.
 #[derive(Debug, Clone)]
 pub(super) struct Assign {
     pub(super) name: String,
@@ -57,44 +57,44 @@ pub(super) struct Assign {
 /// A redirection of input or output.
 #[derive(Debug, Clone)]
 pub(super) struct Redirect {
-    /// The descriptor, where one is named.
+    /// The descriptor, if one is named.
     pub(super) descriptor: Option<u32>,
     /// The operator, such as `>>`.
     pub(super) operator: &'static str,
     pub(super) target: Word,
 }
 
-/// Where standard input comes from.
+/// Source of standard input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stdin {
-    /// Wherever the shell has it from, which is nowhere.
+    /// Inherited from the shell, which has none.
     #[default]
     Inherited,
     /// The part before it in a pipeline.
     Pipe,
-    /// A file, or text that stands in the command.
+    /// A file, or text in the command.
     Given,
 }
 
-/// Returns whether a word means itself, without any quotes.
+/// Returns true if the word needs no quotes.
 pub(super) fn is_plain_text(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(word::is_plain)
 }
 
 impl Part {
-    /// The program without its folder; empty where there is none, or where nobody can know it.
+    /// The program without its folder; empty if there is none or it is unknown beforehand.
     pub(super) fn program(&self) -> &str {
         self.words.first().map_or("", Word::file_name)
     }
 
-    /// The arguments.
+    /// The words after the program.
     pub(super) fn arguments(&self) -> &[Word] {
         self.words.get(1..).unwrap_or_default()
     }
 
-    /// Returns whether everything about it is known before it runs, but for the names that globs stand for.
+    /// Returns true if everything about it is known before it runs, except the names that globs expand to.
     pub(super) fn is_static(&self) -> bool {
-        // What xargs runs stands in what it reads.
+        // xargs reads its command line from its input.
         !self.open_ended
             && self.program() != "xargs"
             && self.words.iter().all(Word::is_static)
@@ -102,7 +102,7 @@ impl Part {
             && self.redirects.iter().all(|redirect| redirect.target.is_static() && redirect.operator != "<<")
     }
 
-    /// Returns whether it is nothing but plain words: no variables, no globs, no files that it reads or writes.
+    /// Returns true if it consists of plain words: no variables, no globs, no files that it reads or writes.
     pub(super) fn is_plain(&self) -> bool {
         !self.open_ended
             && !self.behind
@@ -113,7 +113,7 @@ impl Part {
             && self.redirects.iter().all(Redirect::is_silent)
     }
 
-    /// The exact text: what a grant names and what a person is shown.
+    /// The normal form, as named by grants and shown to users.
     pub(crate) fn exact(&self) -> String {
         let assigns = self.assigns.iter().map(|assign| format!("{}={}", assign.name, word(&assign.value)));
         let words =
@@ -122,7 +122,7 @@ impl Part {
         assigns.chain(words).chain(redirects).collect::<Vec<_>>().join(" ")
     }
 
-    /// The text for patterns: without any quotes. The folder of the program is left out where `bare`.
+    /// The text for patterns, without quotes. If `bare`, the folder of the program is omitted.
     pub(crate) fn plain(&self, bare: bool) -> String {
         let mut text = String::new();
         let mut add = |piece: &str| {
@@ -146,17 +146,17 @@ impl Part {
 }
 
 impl Redirect {
-    /// Returns whether it may change what it names.
+    /// Returns true if it may change its target.
     pub(super) fn writes(&self) -> bool {
         self.operator.contains('>')
     }
 
-    /// Returns whether it only joins outputs or throws them away.
+    /// Returns true if it only joins or discards outputs.
     pub(super) fn is_harmless(&self) -> bool {
         self.is_silent() || self.names("/dev/stdout") || self.names("/dev/stderr")
     }
 
-    /// Returns whether it names nothing but other descriptors and `/dev/null`.
+    /// Returns true if it names nothing but other descriptors and `/dev/null`.
     pub(super) fn is_silent(&self) -> bool {
         self.operator.ends_with('&') && self.target.inner.is_empty() || self.names("/dev/null")
     }
@@ -165,7 +165,7 @@ impl Redirect {
         !self.operator.starts_with("<<") && self.target.is_plain() && self.target.text == device
     }
 
-    /// The descriptor always stands there, so that the errors of a command are told from its output.
+    /// The normal form. The descriptor is always included, to distinguish the errors of a command from its output.
     fn exact(&self) -> String {
         let target = word(&self.target);
         match (self.descriptor, self.operator) {
@@ -176,17 +176,17 @@ impl Redirect {
     }
 }
 
-/// The exact text of a pipeline: what a grant names. Two with the same text do the same.
+/// The normal form of a pipeline, as named by grants. Pipelines with the same text have the same effect.
 pub(super) fn exact(pipeline: &[Part]) -> String {
     pipeline.iter().map(Part::exact).collect::<Vec<_>>().join(" | ")
 }
 
-/// A word so that its meaning shows: known text in quotes where it needs any, everything else as it is written.
+/// The normal form of a word: known text, quoted if necessary, and anything else as written.
 fn word(word: &Word) -> String {
     if word.is_plain() && word.inner.is_empty() { quoted(&word.text) } else { word.raw.clone() }
 }
 
-/// The first word, in quotes where it would be read as an assignment or a word of the grammar without them.
+/// The normal form of the first word, quoted if it would be read as an assignment or a keyword.
 fn first(found: &Word) -> String {
     if found.is_plain() && (found.text.contains('=') || is_keyword(&found.text)) {
         return format!("'{}'", found.text.replace('\'', r"'\''"));

@@ -1,61 +1,61 @@
-//! What a word means once its quotes are gone, `$(…)` in words: documents and the output of commands, and what else stands
-//! behind a `$`.
+//! The meaning of a word without its quotes: documents and command output in `$(…)`, and other expansions after a `$`.
 
 use std::{iter::Peekable, str::Chars};
 
-/// A word of a command.
+/// One word of a command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Word {
-    /// The word without quotes and escapes. What will be expanded stands as it is written.
+    /// The word without quotes and escapes. Expansions are included as written.
     pub(crate) text: String,
-    /// The word as it is written.
+    /// The word as written.
     pub(crate) raw: String,
-    /// It holds variables, the output of a command or a home folder: nobody knows it beforehand.
+    /// True if it contains variables, the output of a command or a home folder, so that its value is unknown
+    /// beforehand.
     pub(crate) varies: bool,
-    /// File names are put in its place.
+    /// True if it contains a glob, which is replaced by file names.
     pub(crate) globs: bool,
-    /// It holds `{a,b}`: it may become several words.
+    /// True if it contains `{a,b}`, which may become several words.
     pub(crate) braces: bool,
-    /// Some of it was quoted or escaped.
+    /// True if any of it was quoted or escaped.
     pub(crate) quoted: bool,
-    /// Commands whose output is put into it.
+    /// Commands whose output becomes part of it.
     pub(crate) inner: Vec<String>,
 }
 
 impl Word {
-    /// A word that is known already.
+    /// Creates a word with known text.
     pub(crate) fn literal(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { raw: quoted(&text), text, ..Self::default() }
     }
 
-    /// The same word with something behind it that nobody knows.
+    /// Appends unknown text to the word.
     pub(crate) fn and_more(self) -> Self {
         Self { text: self.text + "$", varies: true, ..self }
     }
 
-    /// Returns whether it is known before it runs, up to the file names that a glob stands for.
+    /// Returns true if its value is known before it runs, except for the file names that a glob matches.
     pub(crate) fn is_static(&self) -> bool {
         !self.varies && !self.braces
     }
 
-    /// Returns whether it is just what it says: nothing is put in its place.
+    /// Returns true if it means exactly its text, without any expansion.
     pub(crate) fn is_plain(&self) -> bool {
         self.is_static() && !self.globs
     }
 
-    /// The text after the last slash, where the word is known.
+    /// The text after the last slash; empty if the word is not plain.
     pub(crate) fn file_name(&self) -> &str {
         if self.is_plain() { self.text.rsplit('/').next().unwrap_or_default() } else { "" }
     }
 }
 
-/// Letters that mean nothing to the shell.
+/// Returns true for characters without a meaning to the shell.
 pub(super) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b':' | b',' | b'@' | b'%' | b'+' | b'=' | b'-')
 }
 
-/// Text in single quotes, where it needs any.
+/// The text, in single quotes if it needs any.
 pub(super) fn quoted(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(is_plain) {
         return text.to_owned();
@@ -63,13 +63,13 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Commands that print a number, a time or a name of the machine: no option, no name of anything to do, and for the shell one
-/// word.
+/// Commands that print a number, a time or a name of the machine: never an option or the name of an action, and a
+/// single word for the shell.
 const PRINT_A_WORD: &str =
     "nproc|nproc --all|git rev-parse HEAD|git rev-parse --short HEAD|date +%s|date +%F|uname -m|uname -s";
 
-/// Appends the text or the output of a `$(…)` to a word, and returns the length of it without the `$`. Returns `None` if its
-/// end is not certain, and for an output unless `outputs` are wanted.
+/// Appends the text or the output of a `$(…)` to a word, and returns its length without the `$`. Returns `None` if its
+/// end is uncertain, and for an output unless `outputs` is set.
 pub(super) fn put(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -> Option<usize> {
     let inside = rest.strip_prefix('(')?;
     if let Some((text, length)) = in_quotes.then(|| document(inside)).flatten() {
@@ -82,13 +82,13 @@ pub(super) fn put(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -
     }
     let is_known = PRINT_A_WORD.split('|').any(|known| known == command.trim());
     word.varies |= !is_known;
-    // To print the output of a command is as harmless as to print its exit code.
+    // Printing the output of a command is as harmless as printing its exit status.
     word.text.push_str(if is_known { "0" } else { "$?" });
     word.inner.push(command.to_owned());
     Some(command.len() + 2)
 }
 
-/// `cat <<'EOF'`, with nothing behind it but lines of text, their end and the bracket.
+/// Parses `cat <<'EOF'`, followed by nothing but lines of text, the delimiter and the bracket.
 fn document(inside: &str) -> Option<(&str, usize)> {
     let (head, body) = inside.strip_prefix("cat <<")?.split_once('\n')?;
     let quoted = head.trim_start_matches(' ').strip_prefix('\'').and_then(|head| head.strip_suffix('\''));
@@ -96,7 +96,7 @@ fn document(inside: &str) -> Option<(&str, usize)> {
     if end.is_empty() || !end.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return None;
     }
-    // Some shells end a document at a line that only begins with its end.
+    // Some shells end a document at a line that only begins with the delimiter.
     let begins = |line: &&str| line.trim_start_matches([' ', '\t']).starts_with(end);
     let length: usize = body.split_inclusive('\n').take_while(|line| !begins(line)).map(str::len).sum();
     let (text, last) = body.split_at(length);
@@ -105,23 +105,23 @@ fn document(inside: &str) -> Option<(&str, usize)> {
     is_literal.then(|| (text.trim_end_matches('\n'), inside.len() - behind.len()))
 }
 
-/// Meaning of a `$` by what follows it.
+/// Meaning of a `$`, by the text after it.
 pub(super) enum Dollar {
-    /// Nothing: it is a letter like any other.
+    /// A literal `$` character.
     Sign,
     /// A variable whose name takes this many bytes.
     Variable(usize),
-    /// A command.
+    /// A command substitution `$(…)`.
     Command,
     /// Text in double quotes that is translated.
     Translated,
-    /// Text with escapes, and how many bytes it takes. None where its end or one of its escapes cannot be told.
+    /// Text with escapes, and its length in bytes. `text` is `None` if its end is missing or an escape is invalid.
     Escaped { text: Option<String>, length: usize },
-    /// Anything else.
+    /// Anything else, with the reason.
     Unclear(&'static str),
 }
 
-/// Reads what stands behind a `$`.
+/// Classifies the text after a `$`.
 pub(super) fn dollar(rest: &str, in_quotes: bool) -> Dollar {
     let mut chars = rest.chars();
     match chars.next() {
@@ -139,12 +139,12 @@ pub(super) fn dollar(rest: &str, in_quotes: bool) -> Dollar {
             Dollar::Variable(rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count())
         }
         Some(c) if c.is_ascii_digit() || "@*#?-$!".contains(c) => Dollar::Variable(1),
-        // A letter for bash, which may mean something else once more is put in.
+        // A literal in bash, which may become something else if more text is added.
         Some(_) => Dollar::Variable(0),
     }
 }
 
-/// `${name}`, with a default or without a part of it. What else can stand there may assign, or run commands.
+/// Parses `${name}`, with a default or with a part removed. Other forms may assign or run commands.
 fn parameter(rest: &str) -> Dollar {
     const UNCLEAR: Dollar = Dollar::Unclear("a variable's expansion may run commands or assign");
     let Some(end) = rest.find(['}', '$', '`', '\'', '"', '\\', '{', '(', ')', '[', '=', '@', '!', '\n', '#', '~'])
@@ -159,7 +159,7 @@ fn parameter(rest: &str) -> Dollar {
     if rest[end..].starts_with('}') && name > 0 && mild { Dollar::Variable(end + 2) } else { UNCLEAR }
 }
 
-/// The text of `$'…'`, from behind its first quote.
+/// The text of `$'…'`, starting after its first quote.
 fn escaped(rest: &str) -> Dollar {
     let mut escapes = false;
     let end = rest.char_indices().find(|(_, c)| {
@@ -173,7 +173,7 @@ fn escaped(rest: &str) -> Dollar {
     }
 }
 
-/// The text of `$'…'`. None where it holds a NUL, at which bash would end the word.
+/// The text of `$'…'`. `None` if it contains a NUL, which would end the word in bash, or an unknown escape.
 fn ansi_c(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut chars = text.chars().peekable();
@@ -202,7 +202,7 @@ fn ansi_c(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The letter of a number in an escape. None where it has no digits, or is NUL.
+/// The character for the number of an escape. `None` if it has no digits or is NUL.
 fn digits(chars: &mut Peekable<Chars<'_>>, base: u32, most: usize, first: Option<u32>) -> Option<char> {
     let (mut value, mut seen) = (first.unwrap_or(0), usize::from(first.is_some()));
     while seen < most

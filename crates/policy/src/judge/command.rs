@@ -1,4 +1,4 @@
-//! Commands: each part is judged by itself, and the whole text as it is written.
+//! Judges commands: each part on its own, and the whole text as written.
 
 use std::{collections::HashSet, path::Path};
 
@@ -17,11 +17,11 @@ use crate::{
     rules::{DenyEntry, Section, ToolSection},
 };
 
-/// Characters of a command that are shown.
+/// Maximum length of a command in an explanation, in characters.
 const MAX_SHOWN: usize = 400;
 
 impl Call<'_> {
-    /// A command: each part is judged, and the whole text as it is written.
+    /// Judges each part of a command, and the whole text as written.
     pub(super) fn judge_command(&self, command: &str, arguments: &Map<String, Value>) -> Explanation {
         let place = self.place(command, arguments);
         let line = read(command);
@@ -29,14 +29,14 @@ impl Call<'_> {
             Line::Plain(pipelines) => self.judge_pipelines(pipelines, &place).0,
             Line::Other(doubt) => self.judge_folded(command, *doubt, &place),
         };
-        // What a part was judged by already needs no second question.
+        // A match that already decided a part needs no second question.
         let is_new = |whole: &LayerVerdict| {
             matches!(whole.verdict, Verdict::Deny { .. })
                 || !judged.iter().any(|part| part.matched.contains(&whole.rule))
         };
         let whole = strictest(self.patterns_against().into_iter().filter(is_new));
         let leading = judged.iter().reduce(|best, next| {
-            // Of parts that may run, one that does more than look says why.
+            // Among parts that may run, one that is not read-only gives the reason.
             let louder = |judged: &PartVerdict| {
                 let opinion = &judged.opinion;
                 (opinion.verdict.clone(), opinion.layer != Layer::Default, !opinion.only_looks())
@@ -47,7 +47,7 @@ impl Call<'_> {
         let leading = leading.unwrap_or_else(|| self.with_grants(self.by_default(), &[]));
         let mut decided = match whole {
             Some(whole) if whole.verdict > leading.opinion.verdict => self.with_grants(whole, &[]),
-            // The question about the whole cannot be answered by rules about parts.
+            // A question about the whole cannot be answered by rules about parts.
             Some(_) => PartVerdict { grant: None, ..leading },
             None => leading,
         };
@@ -64,21 +64,22 @@ impl Call<'_> {
         self.explain(decided, judged, grants)
     }
 
-    /// Lines of plain words. Returns true beside the verdicts if a part is covered by a rule by prefix.
+    /// Judges lines of plain words. Also returns true if a rule by prefix covers one of the parts.
     fn judge_pipelines(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> (Vec<PartVerdict>, bool) {
         let (folder, moved) = (place.folder, self.leaves(place, pipelines));
         let descends = self.descends(place, pipelines);
         let other_names = place.other_names.as_slice();
         let mut judged = Vec::new();
         for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, place)) {
-            // A rule for one command says nothing of it where something is piped into it.
+            // A rule for a single command does not cover it if something is piped into it.
             let fed = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
             for (index, (opinion, matched)) in found.into_iter().enumerate() {
                 let part = &pipeline[index];
                 let own = NeededText::Pipeline { parts: std::slice::from_ref(part), folder, other_names };
                 let whole = NeededText::Pipeline { parts: pipeline, folder, other_names };
                 let wanted: &[NeededText<'_>] = match (pipeline.as_slice(), index) {
-                    // Wherever it starts now, a rule may not mean that; but a change of folder does the same everywhere.
+                    // The start folder is not the one that a rule would mean. A change of folder has the same effect
+                    // everywhere.
                     ([_], _) if moved && changes_folder(part) => {
                         &[NeededText::Pipeline { parts: pipeline, folder: None, other_names }]
                     }
@@ -97,7 +98,8 @@ impl Call<'_> {
         (judged, is_covered)
     }
 
-    /// The rule by prefix that is offered for a command and what it is piped into, if all of it would run by that.
+    /// The rule by prefix that is offered for a command and the rest of its pipeline, if all of it would run by that
+    /// rule.
     fn by_prefix(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<String> {
         let [pipeline] = pipelines else { return Vec::new() };
         let rule = pipeline.first().and_then(patterns::prefix_rule);
@@ -109,7 +111,7 @@ impl Call<'_> {
         rule.filter(runs).into_iter().collect()
     }
 
-    /// A line that is more than plain words. If rules by prefix cover all that it holds, it runs.
+    /// Judges a line that is more than plain words. It runs if rules by prefix cover all of its commands.
     fn judge_folded(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> Vec<PartVerdict> {
         let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, place));
         let unfolded = unfolded.and_then(|(judged, is_covered)| is_covered.then_some(judged));
@@ -128,8 +130,8 @@ impl Call<'_> {
         vec![other]
     }
 
-    /// Verdicts on each part, with the patterns that were found in it. Only a line of which all parts look is held to
-    /// that when it runs. In any other a part asks that may be led to do more.
+    /// Verdicts on each part, with the patterns that matched it. Read-only enforcement applies only to a line of which
+    /// all parts are read-only. In any other line, a part that could be led to do more asks.
     fn opinions_of(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<Vec<(LayerVerdict, Vec<String>)>> {
         let strays = self.strays(place, pipelines);
         let of_pipeline =
@@ -145,7 +147,7 @@ impl Call<'_> {
         found
     }
 
-    /// A line that is more than plain words: nothing of it is believed, and whatever could be a command in it counts.
+    /// Judges a line that is more than plain words and is not trusted: every possible command in it counts.
     fn judge_other(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> PartVerdict {
         let (guesses, complete) = guesses(command);
         let why = match doubt {
@@ -157,7 +159,7 @@ impl Call<'_> {
         if let Some(why) = why {
             found.push(LayerVerdict::unknown(format!("the command cannot be taken apart: {why}")));
             let bare = bare(command);
-            // A denied name may stand anywhere in it.
+            // A denied name may occur anywhere in the text.
             let denied = |text| self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)));
             let denied = [command, bare.as_str()].into_iter().find_map(denied);
             found.extend(denied.map(|entry| self.denial(entry)));
@@ -177,7 +179,7 @@ impl Call<'_> {
         [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten()
     }
 
-    /// Verdicts against a part, and against whatever it may run; with the patterns that were found.
+    /// Verdicts against a part and against every command that it may run. The flag marks matches of patterns.
     fn against(&self, part: &Part) -> Vec<(LayerVerdict, bool)> {
         let mut found = self.against_one(part);
         if carriers::carries(part) {
@@ -203,7 +205,7 @@ impl Call<'_> {
             .collect()
     }
 
-    /// Verdict on a part, with the patterns that were found in it.
+    /// Verdict on a part, with the patterns that matched it.
     fn opinion_of(&self, part: &Part, place: &StartPlace<'_>, strays: bool) -> (LayerVerdict, Vec<String>) {
         let mut against = self.against(part);
         against.extend(place.secret.clone().map(|opinion| (opinion, false)));
@@ -211,7 +213,7 @@ impl Call<'_> {
         let opinion = strictest(against.into_iter().map(|(opinion, _)| opinion));
         let mild =
             || self.sections().filter(|_| part.is_plain()).find_map(|section| section.in_favour(&part.plain(false)));
-        // What holds nothing lets nothing run unasked.
+        // Without enforcement, no command runs unasked for being read-only.
         let looks = || self.facts.held && !(strays && looking::is_led(part)) && self.only_looks(part);
         let opinion = opinion.or_else(mild).unwrap_or_else(|| match (looks(), &place.reading) {
             (true, None) => LayerVerdict::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
@@ -231,7 +233,7 @@ impl Call<'_> {
     fn denied(&self, part: &Part, checked: Option<&LayerVerdict>) -> Option<LayerVerdict> {
         let section = self.section?;
         let arguments = || part.arguments().iter().map(|word| word.text.as_str());
-        // Where nobody knows what will run, a name that is denied may stand anywhere.
+        // If it is unknown what will run, a denied name counts anywhere.
         let leads = part.guessed && !(part.assigns.is_empty() && part.redirects.is_empty());
         let unsure = leads || checked.is_some_and(|opinion| opinion.dynamic) || programs::carries_others(part);
         let targets = part.redirects.iter().map(|redirect| &redirect.target);
@@ -253,7 +255,7 @@ impl Call<'_> {
         LayerVerdict { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false }
     }
 
-    /// A denied name among the words of a program that may well run it: only a person can tell.
+    /// Asks about a denied name among the arguments of a program that may run it. Only the user can decide that.
     fn mentioned(&self, section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
         let speaks = programs::speaks(part.program());
         let words = part.arguments().iter().chain(part.assigns.iter().map(|assign| &assign.value));
@@ -286,7 +288,7 @@ fn all_run(judged: &[PartVerdict]) -> bool {
     judged.iter().all(|part| part.opinion.verdict == Verdict::Allow)
 }
 
-/// A part as people are told of it.
+/// Converts a part for the explanation, with its text shortened.
 pub(super) fn shown(PartVerdict { text, opinion, .. }: PartVerdict) -> PartExplanation {
     let text = match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -296,15 +298,15 @@ pub(super) fn shown(PartVerdict { text, opinion, .. }: PartVerdict) -> PartExpla
     PartExplanation { text, verdict, layer, rule }
 }
 
-/// The names in a text.
+/// The names that occur in a text.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')))
 }
 
-/// A denied program whose arguments are not known yet, and may become those that are denied with it.
+/// Asks about a denied program whose arguments are still unknown and could become the denied ones.
 fn may_become_denied(section: &ToolSection, part: &Part) -> Option<LayerVerdict> {
     let may_be = |word: Option<&Word>, wanted: &str, goes_on| word.is_none_or(|word| may_be(word, wanted, goes_on));
-    // What `xargs` adds stands at the end, and can be anything.
+    // Arguments that `xargs` appends come last and can be anything.
     let arguments = || part.arguments().iter().map(Some).chain(part.open_ended.then_some(None));
     let entry = section.deny.iter().find(|entry| entry.may_mean(part.program(), arguments(), may_be))?;
     Some(LayerVerdict::unknown(format!(
@@ -313,7 +315,7 @@ fn may_become_denied(section: &ToolSection, part: &Part) -> Option<LayerVerdict>
     )))
 }
 
-/// The command of a call, under either name that the tool knows.
+/// The command of a call, by either name of the argument.
 pub(super) fn command(arguments: &Map<String, Value>) -> Option<&str> {
     arguments.get("command").or_else(|| arguments.get("cmd"))?.as_str()
 }

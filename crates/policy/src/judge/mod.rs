@@ -1,6 +1,6 @@
-//! The layers put together. `command` judges what a shell is given, part by part, `place` where that runs, and what may stand
-//! beside a part that a rule by prefix covers; `patterns` looks through the texts of any call, and has the wider rules
-//! that are offered for commands. `mode` is the session's mode.
+//! Combines the layers. `command` judges shell commands part by part. `place` judges where they run, and what may
+//! accompany a part that a rule by prefix covers. `patterns` matches the texts of any call and offers the wider rules
+//! for commands. `mode` applies the session's mode.
 
 mod command;
 mod mode;
@@ -37,7 +37,7 @@ use super::{
     rules::{Rules, ToolSection},
 };
 
-/// That tool, for what is judged as if it called it.
+/// The spec of [`READ_TOOL`], to judge other calls as reads of a file.
 pub fn read_tool() -> ToolSpec {
     ToolSpec { name: READ_TOOL.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Read }
 }
@@ -49,48 +49,48 @@ pub struct Policy {
     checks: Vec<Arc<dyn Check>>,
 }
 
-/// A check beside those that are built in, of whoever puts the engine into a program and knows more of its tools.
+/// A check in addition to the built-in ones, for programs that embed the engine and know more about their tools.
 pub trait Check: Debug + Send + Sync {
-    /// Why the call may not run, whoever allows it; none where nothing speaks against it.
+    /// Returns the reason why the call may not run, regardless of any grant; `None` if there is no objection.
     fn objects(&self, facts: &CallContext<'_>) -> Option<String>;
 }
 
-/// All that a verdict depends on, besides the rules.
+/// Everything that a verdict depends on, besides the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct CallContext<'a> {
     /// The tool that is called.
     pub tool: &'a ToolSpec,
-    /// Whose it is, where it is somebody else's.
+    /// The server and the name there, if the tool is foreign.
     pub foreign: Option<&'a Foreign>,
     /// The arguments, as the model wrote them.
     pub arguments: &'a str,
-    /// The same call without the link that a path in it leads through, where there is one and it is known.
+    /// The same call with the link in its path resolved, if the path leads through one and the target is known.
     pub followed: Option<&'a FollowedLink>,
-    /// Where the command of the call starts, if it runs one and it is known.
+    /// Start folder of the command, if the call runs one and the folder is known.
     pub start: Option<&'a StartFolder>,
-    /// The session's settings, with its own kept rules.
+    /// The session's settings, including its own grants.
     pub settings: &'a SessionSettings,
-    /// The absolute paths of the session's folders; commands that name paths in them stay inside.
+    /// Absolute paths of the session's folders. Commands that name paths below them stay inside.
     pub roots: &'a [&'a Path],
-    /// The absolute path of what all sessions share, if there is such a folder: commands may look there, and a tool that
+    /// Absolute path of the folder that all sessions share, if there is one. Commands may read there, and a tool that
     /// writes there asks.
     pub memories: Option<&'a Path>,
-    /// The rules that were kept for good.
+    /// The grants that are permanent.
     pub kept: &'a [Grant],
-    /// True where commands that run without asking can change nothing, whatever they do. Where they could, one that only
-    /// looks is judged as any other.
+    /// True if a command that runs because it is read-only cannot change anything, whatever it does. If false, such a
+    /// command is judged like any other.
     pub held: bool,
-    /// True where a command changes nothing outside of the session's folders, and reaches no other process, whatever it
-    /// does. Elsewhere none runs that nobody looked at.
+    /// True if a command cannot change anything outside the session's folders, or reach another process, whatever it
+    /// does. If false, the auto mode does not cover commands.
     pub contained: bool,
 }
 
-/// The names by which commands know the folders that they only look into: those of the session's own tree, and what all
-/// sessions share.
+/// Names of the folders that commands may only read: those of the session's own tree, and the one that all sessions
+/// share.
 const NAMES: [&str; 7] =
     ["/uploads", "/outputs", "/temp", "/skills", "/large_tool_results", "/conversation_history", "/memories"];
 
-/// The folders of a session, as [`CallContext::roots`]. Those of the person are there by their real paths and by their names.
+/// The folders of a session, as [`CallContext::roots`]. The user's folders are listed by real path and by name.
 pub fn roots(workspace: &Workspace) -> Vec<&Path> {
     let project = workspace.project.as_ref().map(|mount| [mount.path.as_path(), Path::new(PROJECT)]);
     let folders = workspace.folders.iter().flat_map(|folder| [folder.path.as_path(), Path::new(&folder.at)]);
@@ -98,26 +98,27 @@ pub fn roots(workspace: &Workspace) -> Vec<&Path> {
 }
 
 impl Policy {
-    /// A policy of these rules.
+    /// Creates a policy with these rules.
     pub fn new(rules: Rules) -> Self {
         Self { rules, checks: Vec::new() }
     }
 
-    /// The same with one more check in the first layer. Rules that are read anew need it anew.
+    /// Adds a check to the first layer. It has to be added again after the rules are reloaded.
     #[must_use]
     pub fn with_check(mut self, check: Arc<dyn Check>) -> Self {
         self.checks.push(check);
         self
     }
 
-    /// The rules.
+    /// The rules in force.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// The verdict on one call, with its reasons. A check that fails denies. Of a call that reads through a link the
-    /// stricter of two: on the name that was written, and on the one that it leads to. What looks into a file that it
-    /// names is judged as reading it, too, so that no tool shows what `read_file` would not.
+    /// Returns the verdict on one call, with its reasons. A panic while it is judged denies the call. For a path that
+    /// leads through a link, the stricter of two verdicts counts: on the path as written, and on the target of the
+    /// link. A tool that looks into a file is also judged as reading it, so that no tool shows what `read_file` would
+    /// not.
     pub fn judge(&self, facts: &CallContext<'_>) -> Explanation {
         let written = self.judge_reading(facts);
         let Some(followed) = facts.followed else { return written };
@@ -125,8 +126,8 @@ impl Policy {
         of_both(written, real, followed)
     }
 
-    /// The stricter of what is said of the call, and of reading what it names. Whether that is a file or a folder is not
-    /// asked: of a folder that may not be read nothing below it may, as good as always.
+    /// The stricter of the verdicts on the call and on reading the path that it names. Files and folders are not
+    /// distinguished: in practice, a folder that may not be read contains nothing that may be.
     fn judge_reading(&self, facts: &CallContext<'_>) -> Explanation {
         let named = self.judge_form(facts);
         let name = facts.tool.name.as_str();
@@ -152,14 +153,14 @@ impl Policy {
         })
     }
 
-    /// Returns whether the call may show of a file what it comes upon, or tells where it goes wrong: whether reading it
-    /// is allowed without asking, and the call itself would not be denied if it named it, which are the facts'
-    /// arguments. A search asks that of each of its files, so the second is judged only where it can make a difference.
+    /// Returns true if the call may show the contents of a file that it finds, or errors in it. The path of the file is
+    /// in the arguments of `facts`. Reading it must be allowed without a question, and the call itself must not be
+    /// denied for it. A search checks this for each file, so the second condition is only evaluated if it can differ.
     pub fn may_show(&self, facts: &CallContext<'_>) -> bool {
         let tool = read_tool();
         let read = self.judge_form(&CallContext { tool: &tool, foreign: None, followed: None, ..*facts });
         let denies = || matches!(self.judge_form(facts).verdict, Verdict::Deny { .. });
-        // A call of another tool may be judged otherwise than reading what it names.
+        // A call of another tool can be judged differently from reading the file that it names.
         let is_known = self.rules.tool(&facts.tool.name).is_some() || !self.checks.is_empty();
         let is_set_apart = facts.tool.effect != Effect::Read || is_known && facts.tool.name != READ_TOOL;
         read.verdict == Verdict::Allow && !(is_set_apart && denies())
@@ -178,7 +179,7 @@ impl Policy {
     }
 }
 
-/// The first layer denies the whole call, whatever the rules and grants say of it.
+/// A denial of the whole call by the first layer, regardless of rules and grants.
 fn denial(facts: &CallContext<'_>, reason: String) -> Explanation {
     Explanation {
         tool: facts.tool.name.clone(),
@@ -200,21 +201,21 @@ struct Call<'a> {
     section: Option<&'a ToolSection>,
     facts: &'a CallContext<'a>,
     grants: Grants<'a>,
-    /// None where they are no JSON object that could be stored.
+    /// `None` if they are not a JSON object that can be stored.
     arguments: Option<Map<String, Value>>,
 }
 
-/// Verdict on the whole call or on one part, and whether a grant turned it into a yes.
+/// Verdict on the whole call or on one part, and the grant that approved it, if any.
 #[derive(Clone)]
 struct PartVerdict {
     /// Command of the part; empty for a whole call.
     text: String,
     opinion: LayerVerdict,
     grant: Option<String>,
-    /// Rules that reach further and that it may keep instead.
+    /// Wider rules that the user may choose instead.
     wider: Vec<String>,
     granted_by: Option<String>,
-    /// The patterns that were found in it.
+    /// The patterns that matched.
     matched: Vec<String>,
 }
 
@@ -256,8 +257,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The stricter of what is said of the names that the call has for files, and of the paths that these have on this machine:
-    /// in `/folders/config` nothing tells any more that it is `~/.config`.
+    /// The stricter of the verdicts on the file names in the call and on their real paths on this machine: the name
+    /// `/folders/config` does not show that the folder is `~/.config`.
     fn by_both_names(
         &self,
         arguments: &Map<String, Value>,
@@ -276,12 +277,12 @@ impl<'a> Call<'a> {
         strictest(named.into_iter().chain(check(&real)))
     }
 
-    /// A call that is one thing.
+    /// Judges a call that has no parts.
     fn judge_whole(&self, checked: Option<LayerVerdict>) -> Explanation {
         let opinion = strictest(checked.into_iter().chain(self.patterns_against()))
             .or_else(|| self.patterns_in_favour())
             .unwrap_or_else(|| self.by_default());
-        // What is allowed of a tool of somebody else is allowed of that one, whatever models call it.
+        // A grant for a foreign tool applies to that tool, under whichever name models call it.
         let name = self.facts.foreign.map_or(self.facts.tool.name.as_str(), |foreign| &foreign.rule);
         let call = match (&self.arguments, self.facts.tool.effect) {
             (Some(arguments), Effect::Execute | Effect::Network) if !arguments.is_empty() => {
@@ -305,7 +306,7 @@ impl<'a> Call<'a> {
         self.explain(judged, Vec::new(), Vec::new())
     }
 
-    /// The fourth layer.
+    /// The verdict of the fourth layer.
     fn by_default(&self) -> LayerVerdict {
         let (settings, tool) = (self.facts.settings, self.facts.tool);
         let (confirm, setting) = match tool.effect {
@@ -321,7 +322,7 @@ impl<'a> Call<'a> {
         };
         let other = self.facts.foreign.map(|foreign| described(foreign, tool));
         let (risk, reason) = match &other {
-            // Whether it runs anything nobody knows; that somebody else answers it is no danger of its own.
+            // The effect of a foreign tool is unknown. Being foreign is not a higher risk in itself.
             Some(other) => (Risk::Medium, other.as_str()),
             None if tool.effect == Effect::Write => (Risk::Medium, "it changes files"),
             None if tool.name == SHELL_TOOL => (Risk::Medium, "it runs a command"),
@@ -349,13 +350,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns whether the call changes nothing but files of the session's own state.
+    /// Returns true if the call changes nothing but files of the session's own state.
     fn changes_only_state(&self) -> bool {
         let real = self.facts.roots.iter().copied().chain(self.facts.memories);
         self.arguments.as_ref().is_some_and(|args| files::only_state(&self.facts.tool.name, args, real))
     }
 
-    /// Verdict on a fetch, which changes nothing anywhere, as far as servers keep to what they promise.
+    /// Default verdict on a web request. A fetch changes nothing, as far as servers honour the semantics of their
+    /// methods.
     fn by_default_of_the_web(&self) -> LayerVerdict {
         let Some(arguments) = &self.arguments else { return LayerVerdict::unknown("its arguments are no JSON object") };
         let Some(what) = files::sends(arguments) else {
@@ -369,7 +371,7 @@ impl<'a> Call<'a> {
         LayerVerdict::by_default(verdict, what)
     }
 
-    /// Asks the kept rules, and the switch for asking at all. Any of what is wanted is enough; the first is proposed.
+    /// Applies the grants and the switch for approvals. Any of the wanted texts is sufficient; the first is proposed.
     fn with_grants(&self, opinion: LayerVerdict, wanted: &[NeededText<'_>]) -> PartVerdict {
         let (text, grant, wider, granted_by, matched) = Default::default();
         let none = PartVerdict { text, opinion, grant, wider, granted_by, matched };
@@ -398,7 +400,8 @@ impl<'a> Call<'a> {
         }
         let possible = |wanted: &&NeededText<'_>| risk <= wanted.highest();
         let grant = wanted.iter().find(possible).and_then(NeededText::exact);
-        // Of commands people write wider rules themselves, and of other tools there is none between one call and all.
+        // Wider rules for commands come from `by_prefix` or are written by hand. Our other tools have nothing between
+        // one call and all calls.
         let of_other = if self.facts.foreign.is_some() { wanted.get(1..).unwrap_or_default() } else { &[] };
         let wider = of_other.iter().filter(possible).filter_map(NeededText::exact).collect();
         PartVerdict { grant, wider, ..none }

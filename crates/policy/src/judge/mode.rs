@@ -1,4 +1,4 @@
-//! The session's mode: the defaults where it allows more, and a denial of all that does more than look while it plans.
+//! The session's mode: relaxes the defaults, or denies everything that is not read-only while planning.
 
 use agentd_core::{
     policy::{Explanation, Layer, Risk, Verdict},
@@ -9,14 +9,14 @@ use agentd_core::{
 use super::{Call, SHELL_TOOL};
 use crate::{checker::files, command::Part, opinion::LayerVerdict};
 
-/// Reason of a denial, also for the model.
+/// Reason of a denial, also shown to the model.
 const PLANNING: &str = "the session is in plan mode, in which nothing is changed";
-/// The rule that people are told.
+/// The rule as shown to the user.
 const PLAN_RULE: &str = "the session's mode is plan";
 
 impl Call<'_> {
-    /// The rule by which the mode answers where nothing but the defaults would ask. Tools of others always ask: neither
-    /// the sandbox nor undo reaches what they do.
+    /// The rule by which the mode approves a call that only the defaults would ask about. Foreign tools always ask:
+    /// neither the sandbox nor undo covers their effects.
     pub(super) fn allowed_by_mode(&self) -> Option<String> {
         let mode = self.facts.settings.mode;
         let is_ours = self.facts.foreign.is_none();
@@ -33,8 +33,8 @@ impl Call<'_> {
         })
     }
 
-    /// The same opinion of a part; of one that the mode alone lets run and that needs more than a command has which nobody
-    /// looked at, the question that the defaults would ask. Git records in its own folder, which is kept from such commands.
+    /// Replaces the verdict on a git command that only the auto mode allows with the question that the defaults would
+    /// ask. Git writes to its own folder, which is closed to commands that run without approval.
     pub(super) fn unless_git(&self, part: &Part, opinion: LayerVerdict) -> LayerVerdict {
         let program = part.words.first().map(|word| word.text.rsplit('/').next().unwrap_or_default());
         if opinion.rule != Explanation::BY_AUTO || program != Some("git") {
@@ -44,7 +44,8 @@ impl Call<'_> {
         LayerVerdict::by_default(Verdict::Ask { risk: Risk::Medium, reason }, "the session's confirm_exec is on")
     }
 
-    /// The same verdict; while the session plans, a denial of what does more than look, whoever allowed it.
+    /// Denies a call that is not read-only while the session plans, whatever allowed it. Other verdicts are returned
+    /// unchanged.
     pub(super) fn in_plan(&self, said: Explanation) -> Explanation {
         let is_denied = matches!(said.verdict, Verdict::Deny { .. });
         if self.facts.settings.mode != SessionMode::Plan || is_denied || self.looks(&said) {

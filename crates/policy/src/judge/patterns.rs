@@ -1,5 +1,6 @@
-//! What the patterns of the rule files say of the texts of a call. Rules by prefix that are offered beside the exact one: of
-//! programs whose further words say what to build, test or record, and name nothing to run. Others a person writes by hand.
+//! Matches the patterns of the rule files against the texts of a call, and offers rules by prefix in addition to the
+//! exact one. They are offered for programs whose further words select what to build, test or record, and name nothing
+//! to run. Users write any others by hand.
 
 use std::path::Path;
 
@@ -13,18 +14,18 @@ use crate::{
     opinion::LayerVerdict,
 };
 
-/// Arguments that say what a call is about, so that a pattern which allows may look at them. What is written into a
-/// file says nothing of that.
+/// Arguments that describe the subject of a call, which patterns that allow are matched against. The content written to
+/// a file says nothing about the subject.
 const SUBJECTS: [&str; 10] =
     ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "url", "name", "query"];
-/// Values up to this length are also looked at together with their keys, such as `password: …`.
+/// Values up to this length, in bytes, are also matched together with their keys, such as `password: …`.
 const SHORT: usize = 256;
-/// The longest text that may be a path, in bytes, as the kernel has it.
+/// Maximum length of a path, in bytes (the kernel's `PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
 
 impl Call<'_> {
-    /// Verdicts of patterns against any text of the arguments. A call without any is looked at as an empty text, so
-    /// that a pattern which finds anything finds it.
+    /// Verdicts of patterns that match any text of the arguments. A call without any text counts as an empty one, so
+    /// that a pattern that matches everything matches it.
     pub(super) fn patterns_against(&self) -> Vec<LayerVerdict> {
         let mut found = Vec::new();
         let against = |text: &str| self.sections().flat_map(|section| section.against(text)).collect::<Vec<_>>();
@@ -32,9 +33,9 @@ impl Call<'_> {
         let mut look_at = |text: &str| {
             is_silent = false;
             found.extend(against(text));
-            // Commands are taken apart elsewhere; they are no path.
+            // Commands are parsed elsewhere; they are not paths.
             let Some(plain) = plainly(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
-            // In the session's tree `/outputs/a` is `outputs/a`.
+            // In the session's tree, `/outputs/a` is `outputs/a`.
             for form in [plain.as_str(), plain.trim_start_matches('/')] {
                 if form != text {
                     found.extend(against(form));
@@ -43,7 +44,7 @@ impl Call<'_> {
         };
         let mut look = |text: &str| {
             look_at(text);
-            // A tool takes the name with the characters that are written out.
+            // Tools resolve escaped characters in names.
             if text.contains('\\')
                 && let Some(read) = path::read(text)
             {
@@ -66,8 +67,8 @@ impl Call<'_> {
         found
     }
 
-    /// The full name of a path that means the project, where one is mounted, because it begins with no slash and with none of
-    /// the names of the session's tree.
+    /// The full name of a relative path that means the mounted project: one without a leading slash that does not begin
+    /// with a name of the session's tree.
     fn in_project(&self, path: &str) -> Option<String> {
         let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
         let first = path.split('/').find(|part| !part.is_empty() && *part != ".")?;
@@ -77,7 +78,7 @@ impl Call<'_> {
         Some(if first == &PROJECT[1..] { format!("/{path}") } else { format!("{PROJECT}/{path}") })
     }
 
-    /// Verdict of patterns in favour of the call's subject.
+    /// Verdict of patterns that allow the call's subject.
     pub(super) fn patterns_in_favour(&self) -> Option<LayerVerdict> {
         let arguments = self.arguments.as_ref()?;
         let subjects = || SUBJECTS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
@@ -91,8 +92,8 @@ impl Call<'_> {
     }
 }
 
-/// A path without detours, if the text is one: `outputs//./a` and `outputs/x/../a` are `outputs/a`, which a rule about
-/// it means too. Addresses are none: there, two slashes mean something.
+/// Normalises a path, if the text is one: a rule about `outputs/a` also applies to `outputs//./a` and `outputs/x/../a`.
+/// URLs are skipped, because two slashes are significant there.
 fn plainly(text: &str) -> Option<String> {
     if text.len() > LONGEST_PATH || text.contains('\n') || text.contains("://") || !text.contains('/') {
         return None;
@@ -109,7 +110,7 @@ fn plainly(text: &str) -> Option<String> {
     Some(format!("{root}{}", parts.join("/")))
 }
 
-/// Every text of a value, alone and, where it is short, behind its key.
+/// Visits every text of a value, alone and, if it is short, together with its key.
 fn texts(key: Option<&str>, value: &Value, look: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => {
@@ -124,17 +125,18 @@ fn texts(key: Option<&str>, value: &Value, look: &mut impl FnMut(&str)) {
     }
 }
 
-/// Programs that begin a rule alone.
+/// Programs that make a rule by prefix on their own.
 const ALONE: &str = "black ctest eslint flake8 gofmt isort jest mkdir mypy ninja nox phpunit prettier pylint pyright \
     pytest rspec rubocop rustfmt tox tsc vitest";
-/// Words that begin a rule together with one of those behind the colon; `*` stands for the name of a script of the project.
+/// Words that make a rule by prefix together with one of the words after the colon. `*` stands for the name of a script
+/// of the project.
 const WITH_NEXT: &str = "./gradlew: assemble build check test; ./mvnw: compile package test verify; bun: test; bun run: *; \
     cargo: bench build check clippy doc fmt nextest test; cmake --build: *; deno: check fmt lint test; \
     dotnet: build format test; git: add commit status; go: build fmt test vet; golangci-lint: run; \
     gradle: assemble build check test; mix: compile format test; mvn: compile package test verify; npm: test; npm run: *; \
     pnpm: test; pnpm run: *; ruff: check format; swift: build test; yarn: test; yarn run: *; zig: build";
 
-/// The rule that covers all commands that begin as this one does, if one is offered.
+/// The rule by prefix that is offered for this command, if there is one.
 pub(super) fn prefix_rule(part: &Part) -> Option<String> {
     let part = carriers::unwrapped(part);
     let text = part.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");

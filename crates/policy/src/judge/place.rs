@@ -1,6 +1,6 @@
-//! Where a command runs: the folder where it starts, whether a part of it goes elsewhere, and what the folder says of what
-//! is done there. And what may stand beside a command that a rule by prefix covers: parts that say how it ended, that keep
-//! what it printed or that lead nowhere. A rule that names them would say nothing.
+//! Where a command runs: its start folder, changes of folder within the line, and the verdict on acting in that folder.
+//! Also decides which parts may accompany a command that a rule by prefix covers: those that print an exit status,
+//! store output or have no effect, so that a rule naming them would be meaningless.
 
 use std::path::Path;
 
@@ -18,44 +18,44 @@ use crate::{
     opinion::{LayerVerdict, shortened, strictest},
 };
 
-/// The name of the workspace, where commands start that name no folder and see no project.
+/// The name of the workspace, the default folder of commands that see no project.
 const WORKSPACE: &str = "/";
 
-/// Where a command starts.
+/// The start folder of a command.
 pub(super) struct StartPlace<'a> {
-    /// The folder, as a rule names it; none where commands start that name no folder.
+    /// The folder, as a rule names it; `None` for the default folder.
     pub(super) folder: Option<&'a str>,
-    /// Other names of it that rules may have.
+    /// Other names of the folder that rules may use.
     pub(super) other_names: Vec<String>,
-    /// Nobody can tell where it starts, so that no rule may mean that.
+    /// True if the start folder is unknown, so that no rule can apply.
     is_unknown: bool,
-    /// Git would obey what anybody may have written there.
+    /// True if git would obey configuration there that anyone may have written.
     is_strange: bool,
-    /// Verdict on anything done there, as if each word that names a file named the folder.
+    /// Verdict on any action there, as if each word that names a file named the folder.
     pub(super) secret: Option<LayerVerdict>,
     /// Verdict on reading there.
     pub(super) reading: Option<LayerVerdict>,
 }
 
 impl Call<'_> {
-    /// Where the command starts.
+    /// Determines where the command starts.
     pub(super) fn place<'p>(&'p self, command: &str, arguments: &'p Map<String, Value>) -> StartPlace<'p> {
         let named = ["directory", "cwd"].iter().find_map(|key| arguments.get(*key)).and_then(Value::as_str);
         let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
         let usual = if is_mounted { PROJECT } else { WORKSPACE };
         let real = self.facts.start.map(|start| start.name.as_str());
-        // Of a folder that is named both names count: the one that is written, and the one that links lead to.
+        // If the call names a folder, both names count: the written one, and the one that links lead to.
         let both = || named.into_iter().chain(real.filter(|_| named.is_some()));
         let folder = real.filter(|real| named.is_some() || *real != usual).or(named);
         StartPlace {
-            // By its real name: what a call writes may mean another folder in another session, or tomorrow.
+            // The real name. The name in the call may mean another folder in another session, or later.
             folder,
             other_names: self
                 .facts
                 .start
                 .map(|start| other_names(start, folder.is_none() && !is_mounted))
                 .unwrap_or_default(),
-            // A name with a bracket could be read as the end of the name in a rule, and the rest as the command.
+            // A bracket in the name could be taken for the end of the folder in a rule, and the rest for the command.
             is_unknown: real.is_none() && (named.is_some() || is_mounted && !skills_named(command).is_empty())
                 || folder.is_some_and(|folder| folder.contains(']')),
             is_strange: named.is_some_and(|folder| folder != "." && !self.is_root(folder)),
@@ -64,7 +64,7 @@ impl Call<'_> {
         }
     }
 
-    /// Verdict against reading in a folder without asking.
+    /// Verdict against reading in a folder without a question; `None` if it is allowed.
     fn reading(&self, folder: &str) -> Option<LayerVerdict> {
         let (tool, arguments) = (read_tool(), Value::Object(path(folder)).to_string());
         let facts = CallContext { tool: &tool, arguments: &arguments, followed: None, ..*self.facts };
@@ -74,8 +74,8 @@ impl Call<'_> {
         (opinion.verdict != Verdict::Allow).then_some(opinion)
     }
 
-    /// Returns whether rules that were kept for where it starts may not mean where its parts run. A change to the
-    /// folder in which it is already is none.
+    /// Returns true if parts may run in another folder than the one that rules for the start folder mean. Changing to
+    /// the current folder does not count.
     pub(super) fn leaves(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
         let is_start = |folder: &str| {
             self.facts.start.is_some_and(|start| start.paths.iter().any(|path| Path::new(folder) == path))
@@ -83,8 +83,8 @@ impl Call<'_> {
         place.is_unknown || pipelines.iter().flatten().any(|part| moves_but_to(part, is_start))
     }
 
-    /// Returns true if all parts run in the usual folder or below it, in none that other programs obey. The last part runs
-    /// nothing where it goes.
+    /// Returns true if all parts run in the default folder or below it, and not in a guarded folder. The last part may
+    /// change the folder, since nothing runs after it.
     pub(super) fn descends(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
         let Some(start) = self.facts.start.filter(|_| place.folder.is_none() && !place.is_unknown) else {
             return false;
@@ -103,8 +103,8 @@ impl Call<'_> {
         running.iter().all(|part| !moves_but_to(part, is_below))
     }
 
-    /// Returns whether git would obey what anybody may have written: it works in a folder that is none of the session's
-    /// own, or in one below.
+    /// Returns true if git would obey configuration that anyone may have written: it works in a folder other than the
+    /// session's own, possibly below one of them.
     pub(super) fn strays(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
         place.is_strange || pipelines.iter().flatten().any(|part| moves_but_to(part, |folder| self.is_root(folder)))
     }
@@ -114,12 +114,12 @@ impl Call<'_> {
     }
 }
 
-/// The arguments of a call that reads there.
+/// Arguments of a call that reads there.
 fn path(folder: &str) -> Map<String, Value> {
     Map::from_iter([("path".to_owned(), json!(folder))])
 }
 
-/// Returns whether a part changes the folder for those behind it, and not to one of these.
+/// Returns true if a part changes the folder for the parts after it, to one for which `stays` is false.
 fn moves_but_to(part: &Part, stays: impl Fn(&str) -> bool) -> bool {
     let names = || part.arguments().iter().flat_map(|word| super::command::pieces(&word.text));
     let moves =
@@ -131,18 +131,18 @@ pub(super) fn changes_folder(part: &Part) -> bool {
     matches!(part.program(), "cd" | "pushd" | "popd")
 }
 
-/// Names of variables that no program reads, besides those in small letters and those of one letter.
+/// Names of variables that no program reads. Lowercase names and names of one letter are allowed too.
 const OWN_NAMES: &str = "BRANCH COMMIT COUNT DATE HASH HEAD OUT RESULT REV SHA STATUS TAG";
-/// Words behind `set` that make a line stop earlier, or show more.
+/// Arguments of `set` that make a line stop earlier, or print more.
 const SWITCHES: &str = "-e -u -x -eu -ex -eux -euo -euxo -o pipefail";
 
-/// Reason of a question, also for the model.
+/// Reason of a question, also shown to the model.
 const BESIDE_GIT: &str = "git records in the same line, in a repository that is closed to commands that nobody looked at; \
                           as calls of their own both run";
 
 impl Call<'_> {
-    /// Lets the parts run that need no rule beside one that is covered, and names those that do. Returns true if a part is
-    /// covered by a rule by prefix.
+    /// Approves the parts that need no rule next to a covered one, and names those that do in their questions. Returns
+    /// true if a rule by prefix covers a part.
     pub(super) fn judge_beside(&self, pipelines: &[Vec<Part>], judged: &mut [PartVerdict]) -> bool {
         let wide = |judged: &PartVerdict| judged.granted_by.clone().filter(|rule| rule.ends_with(" *"));
         let Some(rule) = judged.iter().find_map(wide) else { return false };
@@ -175,8 +175,8 @@ impl Call<'_> {
         true
     }
 
-    /// Lets parts that nobody looked at ask where git records in the same line: they run with its repository closed, and git
-    /// could not record. What is approved to the letter runs beside it.
+    /// Makes unapproved parts ask if git records in the same line. They run with the repository closed, in which git
+    /// could not record. Parts with an exact approval can run alongside it.
     pub(super) fn ask_beside_git(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>, judged: &mut [PartVerdict]) {
         let parts = || pipelines.iter().flatten();
         let is_git = |part: &Part| carriers::unwrapped(part).words.first().is_some_and(|word| word.text == "git");
@@ -187,7 +187,7 @@ impl Call<'_> {
         if !parts().zip(judged.iter()).any(records) {
             return;
         }
-        // Elsewhere no rule holds to the letter.
+        // Exact rules do not apply after a change of folder.
         let moved = self.leaves(place, pipelines);
         for (part, found) in parts().zip(judged) {
             let opinion = &found.opinion;
@@ -217,8 +217,8 @@ impl Call<'_> {
         }
     }
 
-    /// Returns true if a part changes nothing that a rule would name. It may keep the output of a pipeline that `is_led` by a
-    /// covered part. `names` are variables that parts before it have set.
+    /// Returns true if a part changes nothing that a rule would name. If `is_led`, a covered part comes first in the
+    /// pipeline, and this part may store its output. `names` are variables set by earlier parts.
     fn needs_no_rule(&self, part: &Part, is_led: bool, names: &[&str]) -> bool {
         let arguments = part.arguments();
         let is_known = |word: &Word| word.is_plain() || varies_by(word, names);
@@ -242,7 +242,7 @@ impl Call<'_> {
     }
 }
 
-/// Returns true for a word in which nothing varies but how a command ended and these variables.
+/// Returns true if a word varies only by exit statuses and these variables.
 fn varies_by(word: &Word, names: &[&str]) -> bool {
     let is_known = |piece: &str| {
         let name = piece.trim_start_matches('{');

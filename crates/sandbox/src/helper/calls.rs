@@ -1,5 +1,5 @@
-//! seccomp: system calls that no command needs, and sockets where there is no network. Besides, system calls that have no safe
-//! wrapper.
+//! seccomp: blocks system calls that no command needs, and sockets if there is no network. Also contains system calls
+//! that have no safe wrapper.
 
 use std::{
     collections::BTreeMap,
@@ -28,11 +28,11 @@ const TIOCLINUX: i32 = 0x541c;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Not in the library yet. The number is the same on every architecture.
+/// Missing in libc. The number is the same on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// Refused with "operation not permitted", whatever their arguments: they inspect or change other processes, mounts,
-/// keys, the kernel, or the machine.
+/// Blocked with `EPERM`, whatever their arguments: they inspect or change other processes, mounts, keys, the kernel, or
+/// the machine.
 const FORBIDDEN: &[i64] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -87,7 +87,8 @@ const FORBIDDEN_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_mod
 #[cfg(not(target_arch = "x86_64"))]
 const FORBIDDEN_HERE: &[i64] = &[];
 
-/// Refused where processes of the person outside can be named: memory, queues and counters that are known by a number.
+/// Blocked where the user's other processes are reachable: shared memory, queues and semaphores that are identified by
+/// a number.
 const SHARED: &[i64] = &[
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
@@ -104,8 +105,8 @@ const SHARED: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here, or,
-/// of those that watch files, they tell the names in folders that may not be listed.
+/// Blocked with `ENOSYS`, so that programs use a fallback. Their arguments cannot be inspected by a filter; those that
+/// watch files also reveal names in folders that may not be listed.
 const UNKNOWN: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_inotify_init1,
@@ -121,8 +122,8 @@ const UNKNOWN_HERE: &[i64] = &[libc::SYS_inotify_init];
 #[cfg(not(target_arch = "x86_64"))]
 const UNKNOWN_HERE: &[i64] = &[];
 
-/// Refused as if no file had any: attributes of files by their paths, which Landlock lets be read of every file that
-/// can be named, and changed. Those of an open file are for whoever could open it. The last are newer than their names:
+/// Blocked as if no file had any: extended attributes by path. Landlock allows reading and changing them for every file
+/// that can be named. Access through an open file requires the right to open it. The last four are missing in libc:
 /// `setxattrat`, `getxattrat`, `listxattrat`, `removexattrat`.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_getxattr,
@@ -139,8 +140,8 @@ const ATTRIBUTES: &[i64] = &[
     466,
 ];
 
-/// Owners, modes, times and attributes, which Landlock does not know: refused to what may change nothing, where no file
-/// system is read-only.
+/// Changes of owner, mode, times and attributes, which Landlock does not cover. Blocked for read-only commands if no
+/// file system is mounted read-only.
 const CHANGES: &[i64] = &[
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -158,18 +159,18 @@ const CHANGES_HERE: &[i64] =
 #[cfg(not(target_arch = "x86_64"))]
 const CHANGES_HERE: &[i64] = &[];
 
-/// Refused whatever their arguments.
+/// Rules that match a call whatever its arguments.
 fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
     calls.into_iter().map(|call| (*call, Vec::new())).collect()
 }
 
-/// Filters the system calls from here on. Returns whether it could; on processors that are not known it cannot.
+/// Filters all further system calls. Returns false if the kernel or the architecture does not support it.
 pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     let Some(processor) = processor() else { return Ok(false) };
     let programs = (|| {
         let mut rules = forbidden(policy.network)?;
         if !namespaces {
-            // They reach processes outside by their numbers, or by numbers that they share.
+            // They reach outside processes by process ID, or by a number that both sides know.
             rules.extend(always(SHARED));
             rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
             if policy.read_only {
@@ -185,7 +186,7 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     for program in programs.iter().chain(&foreign()) {
         match apply_filter(program) {
             Ok(()) => {}
-            // A kernel without filters. Whoever needs them asks what is in force.
+            // A kernel without filters. Callers that need them check what is in force.
             Err(seccompiler::Error::Seccomp(error))
                 if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
             {
@@ -207,7 +208,8 @@ fn processor() -> Option<TargetArch> {
     }
 }
 
-/// A filter also ends every process that calls the kernel in the manner of another processor, such as a 32-bit one.
+/// Builds a filter. It also kills every process that calls the kernel in the mode of another architecture, such as
+/// 32-bit.
 fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgram, BackendError> {
     let refuse = SeccompAction::Errno((error as i32).cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, processor)?.try_into()
@@ -216,28 +218,28 @@ fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgr
 fn forbidden(network: bool) -> Result<Rules, BackendError> {
     let mut rules = always(FORBIDDEN.iter().chain(FORBIDDEN_HERE));
     rules.insert(libc::SYS_clone, namespaces()?);
-    // Typing into a terminal on behalf of the person.
+    // Blocks injecting input into the user's terminal.
     let typing = [i32::try_from(libc::TIOCSTI).unwrap_or_default(), TIOCLINUX];
     let typing = typing.into_iter().map(|call| SeccompRule::new(vec![is(1, Is::Eq, call)?]));
     rules.insert(libc::SYS_ioctl, typing.collect::<Result<_, BackendError>>()?);
     rules.insert(libc::SYS_socket, if network { sockets()? } else { Vec::new() });
     rules.insert(libc::SYS_socketpair, pairs()?);
     rules.extend(lending()?);
-    // Limits are for oneself to set: one of the time to compute would end another process.
+    // A process may only set its own limits: a CPU limit would kill another process.
     rules.insert(libc::SYS_prlimit64, others(0)?);
     Ok(rules)
 }
 
-/// Programs that run as the person, or with a group of theirs, for any user: another user of the machine might be
-/// waiting for one. Each of the two bits is enough.
+/// Blocks setting the setuid and setgid bits, which let everyone run a program as the user or with one of the user's
+/// groups: another user of the machine might be waiting for one. Either bit is sufficient.
 fn lending() -> Result<Rules, BackendError> {
     const SETTING: [i32; 2] = [0o4000, 0o2000];
-    const NAMELESS: i32 = 0o20_000_000; // of O_TMPFILE, which is more bits than this one
+    const NAMELESS: i32 = 0o20_000_000; // part of `O_TMPFILE`, without its other bits
     let mode = |argument: u8| {
         let setting = |bit: i32| SeccompRule::new(vec![has(argument, bit)?]);
         SETTING.into_iter().map(setting).collect::<Result<Vec<_>, BackendError>>()
     };
-    // The mode means something only where a file is made.
+    // The mode only matters if the call creates a file.
     let opening = |flags: u8, mode: u8| {
         let making = |(flag, bit): (i32, i32)| SeccompRule::new(vec![has(flags, flag)?, has(mode, bit)?]);
         let ways = [libc::O_CREAT, NAMELESS].into_iter().flat_map(|flag| SETTING.map(|bit| (flag, bit)));
@@ -260,7 +262,7 @@ fn lending() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Condition that this argument is not 0, which is the caller.
+/// Condition that this argument is not 0, which stands for the caller.
 fn others(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(vec![is(argument, Is::Ne, 0)?])?])
 }
@@ -274,7 +276,7 @@ fn has(argument: u8, bits: i32) -> Result<SeccompCondition, BackendError> {
     is(argument, Is::MaskedEq(u64::from(bits.cast_unsigned())), bits)
 }
 
-/// Children in namespaces of their own.
+/// Blocks children in new namespaces.
 fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
     const NAMESPACES: [i32; 7] = [
         libc::CLONE_NEWNS,
@@ -288,8 +290,8 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
     NAMESPACES.into_iter().map(|flag| SeccompRule::new(vec![has(0, flag)?])).collect()
 }
 
-/// With the network: every family but the internet's, and netlink beyond what looking up an address takes. Sockets of
-/// this machine stay closed: behind them are the session bus, key agents, and the daemon.
+/// With network access: blocks every family except the internet's, and netlink beyond what looking up an address needs.
+/// Local sockets stay closed: they lead to the session bus, key agents, and the daemon.
 fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
     let other = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| is(0, Is::Ne, family));
     Ok(vec![
@@ -298,7 +300,8 @@ fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
     ])
 }
 
-/// Pairs of streams are pipes. Datagrams can be sent to any address, and other families are other protocols.
+/// Blocks pairs other than local streams, which are like pipes. Datagrams can be sent to any address, and other
+/// families are other protocols.
 fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
     const KIND: u64 = 0xf;
     let other = vec![is(0, Is::Ne, libc::AF_UNIX)?];
@@ -306,11 +309,11 @@ fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(other)?, kind(libc::SOCK_DGRAM)?, kind(libc::SOCK_RAW)?])
 }
 
-/// The second table of system calls of the 64-bit PC has the same numbers with one bit set, which no rule above has.
+/// Blocks the x32 ABI of x86-64, whose call numbers have an additional bit set and so match no rule above.
 #[cfg(target_arch = "x86_64")]
 fn foreign() -> Option<BpfProgram> {
     use seccompiler::sock_filter;
-    const LOAD: u16 = 0x20; // the word at this place of the call's description; the number is at 0
+    const LOAD: u16 = 0x20; // loads the word at this offset of the call's description; the number is at 0
     const JUMP_IF_SET: u16 = 0x45;
     const RETURN: u16 = 0x06;
     const BIT: u32 = 0x4000_0000;
@@ -329,7 +332,7 @@ fn foreign() -> Option<BpfProgram> {
     None
 }
 
-/// As the kernel's `struct mount_attr`.
+/// The kernel's `struct mount_attr`.
 #[repr(C)]
 #[derive(Default)]
 struct MountAttr {
@@ -352,21 +355,21 @@ fn outcome(code: libc::c_long) -> io::Result<libc::c_long> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
 }
 
-/// A copy of what is mounted at and below what was opened, attached to nothing yet.
+/// A detached copy of the mounts at and below an open path.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn clone_tree(opened: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OPEN_TREE_CLONE | AT_RECURSIVE | (libc::O_CLOEXEC | libc::AT_EMPTY_PATH).cast_unsigned();
-    // SAFETY: the empty path ends with a zero and is static, and the descriptor is open while it is borrowed.
+    // SAFETY: the empty path is NUL-terminated and static, and the descriptor is open while it is borrowed.
     let fd = outcome(unsafe { libc::syscall(libc::SYS_open_tree, opened.as_raw_fd(), c"".as_ptr(), flags) })?;
-    // SAFETY: the kernel has just made this descriptor for us.
+    // SAFETY: the kernel has just created this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(io::Error::other)?) })
 }
 
-/// Mounts such a copy.
+/// Attaches such a copy at a path.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     let path = c_path(path)?;
-    // SAFETY: both paths end with a zero and outlive the call, which keeps no pointer.
+    // SAFETY: both paths are NUL-terminated and outlive the call, which keeps no pointer.
     outcome(unsafe {
         libc::syscall(
             libc::SYS_move_mount,
@@ -380,21 +383,21 @@ pub(super) fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Treatment of mounts below the one that is meant.
+/// Treatment of mounts below the given one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Below {
     Too,
     AsItIs,
 }
 
-/// Makes what is mounted at a path read-only.
+/// Makes the mount at a path read-only.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn make_read_only(path: &Path, below: Below) -> io::Result<()> {
     let path = c_path(path)?;
     let flags = if below == Below::Too { AT_RECURSIVE } else { 0 };
     let attr = MountAttr { set: MOUNT_ATTR_RDONLY, ..MountAttr::default() };
-    // SAFETY: the path ends with a zero, the structure is laid out as the kernel wants it and its size is given. Both
-    // outlive the call, which keeps no pointer.
+    // SAFETY: the path is NUL-terminated, the structure has the kernel's layout, and its size is given. Both outlive
+    // the call, which keeps no pointer.
     outcome(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -408,42 +411,44 @@ pub(super) fn make_read_only(path: &Path, below: Below) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the kernel kill this process when its parent dies. Our parents have one thread, so "parent" is the process;
-/// one that died before is seen by the leash.
+/// Makes the kernel kill this process when its parent dies. The signal is tied to the parent's thread, and our parents
+/// have only one. A parent that died earlier is noticed through the leash.
 pub(super) fn die_with_parent() -> Step<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(step("follow the parent into death"))
 }
 
-/// The same for a parent that is known by its number.
+/// Like [`die_with_parent`], for a parent with a known process ID.
 pub(super) fn die_with(parent: Pid) -> Step<()> {
     die_with_parent()?;
     if getppid() == parent { Ok(()) } else { Err("the keeper died at once".to_owned()) }
 }
 
-/// Gives up the right ever to use any capability but these. Without the right to do so there is nothing to give up.
+/// Drops every capability except these from the bounding set, permanently. Without the right to drop them, the process
+/// has none to lose.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn drop_capabilities(kept: &[u64]) {
     const HIGHEST: u64 = 63;
     for capability in (0..=HIGHEST).filter(|capability| !kept.contains(capability)) {
-        // SAFETY: this call takes numbers only. One that is no capability is refused.
+        // SAFETY: this call takes numbers only, and rejects those that are not capabilities.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }
 }
 
-/// Keeps every descriptor but the first three from the command, wherever it came from.
+/// Prevents the command from inheriting any descriptor above standard error, whatever its origin.
 #[allow(unsafe_code, reason = "there is no wrapper")]
 pub(super) fn close_on_exec() {
     const FIRST: libc::c_uint = 3;
-    // SAFETY: nothing is closed before the program is replaced; the call takes numbers only. Kernels that do not know
-    // it leave what Rust and the daemon have always done: every descriptor is opened so.
+    // SAFETY: nothing is closed before the program is replaced, and the call takes numbers only. Kernels that do not
+    // support it fall back to what Rust and the daemon do anyway: every descriptor is opened close-on-exec.
     unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Programs expect that writing to a closed pipe ends them; the language's runtime has set that aside.
+/// Restores the default for SIGPIPE, which Rust's runtime ignores: programs expect to end when they write to a closed
+/// pipe.
 #[allow(unsafe_code, reason = "setting a handler is unsafe where it is code")]
 pub(super) fn default_signals() -> Step<()> {
     use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
-    // SAFETY: the default is no code of ours.
+    // SAFETY: the default handler is not code of ours.
     unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) }.map_err(step("reset signals"))?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).map_err(step("reset signals"))
 }

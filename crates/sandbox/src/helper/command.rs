@@ -1,5 +1,5 @@
-//! The process that becomes the command, and its search path, without folders that are closed to it: a shell takes the first
-//! program of a name, and looks no further if that may not be run.
+//! The process that becomes the command. Folders that are closed to it are removed from its search path: a shell takes
+//! the first program with a name, and stops there even if it may not be run.
 
 use std::{
     env,
@@ -31,11 +31,11 @@ use crate::{
     environment::PATH,
 };
 
-/// Capabilities that an administrator keeps over files that Landlock lets it reach: own, read and write those of
-/// others.
+/// Capabilities over files that an administrator keeps within Landlock's limits: to change owners, and to read and
+/// write files of other users.
 const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
 
-/// Locks this process in and becomes the command. Never returns.
+/// Confines this process and executes the command. Never returns.
 pub(super) fn become_it(leash: &UnixStream, keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> ! {
     let report = match lock_in(keeper, program, namespaces) {
         Err(why) => Report::Failed(why),
@@ -56,13 +56,14 @@ pub(super) fn become_it(leash: &UnixStream, keeper: Pid, program: &Program, name
 fn lock_in(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> Step<InForce> {
     let policy = &program.policy;
     calls::die_with(keeper)?;
-    // A session of its own, so that no signal to its group meets the keeper.
+    // A new session, so that no signal to the command's group reaches the keeper.
     nix::unistd::setsid().map_err(step("leave the keeper's session"))?;
     calls::default_signals()?;
     calls::close_on_exec();
     program.folder.enter(if namespaces.is_some() { &policy.names } else { &[] })?;
     let counted = limit(&policy.limits, namespaces)?;
-    // Owners and modes are beyond Landlock, so the right to change them is left only where the rest is read-only.
+    // Landlock does not cover owners and modes, so the right to change them is only kept if everything else is
+    // read-only.
     calls::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
     nix::sys::prctl::set_no_new_privs().map_err(step("give up privileges"))?;
     let landlock = files::restrict(policy, namespaces.is_some())?;
@@ -71,16 +72,16 @@ fn lock_in(keeper: Pid, program: &Program, namespaces: Option<Namespaces>) -> St
     Ok(InForce { landlock, seccomp, namespaces: namespaces.is_some(), own_proc, counted })
 }
 
-/// From this version on, processes of one user in different user namespaces are counted apart.
+/// Since this version, processes of one user are counted separately in each user namespace.
 const COUNTED_APART: (u32, u32) = (5, 14);
 
-/// Sets the limits. Returns whether the number of processes is limited, if it is to be.
+/// Sets the limits. Returns true if the number of processes is limited as configured.
 fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
-    // Elsewhere all processes of the person would be counted, and those of the administrator never are.
+    // Otherwise, all processes of the user would be counted. Those of root never are.
     let is_apart = namespaces.is_some_and(|namespaces| namespaces.own_user)
         && !nix::unistd::geteuid().is_root()
         && kernel() >= COUNTED_APART;
-    // Memory is limited by what can be written: programs that reserve address space would not start otherwise.
+    // Memory is limited by its writable part: programs that reserve address space would not start otherwise.
     let wanted = [
         (Resource::RLIMIT_NPROC, limits.processes.filter(|_| is_apart)),
         (Resource::RLIMIT_CPU, limits.cpu_seconds),
@@ -97,8 +98,8 @@ fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
     Ok(limits.processes.is_none() || is_apart || namespaces.is_some_and(|namespaces| namespaces.own_limit))
 }
 
-/// Becomes the program, for which this process is locked in already. Returns why it did not. What lies in planted folders,
-/// where commands and strangers put files, is not found by its name alone.
+/// Executes the program, for which this process is already confined, and returns the error if that fails. Programs in
+/// planted folders, where commands and strangers put files, are not found by name alone.
 fn execute(program: &Program) -> Errno {
     let given = |name: &str| program.environment.iter().find(|(given, _)| given == name);
     let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path), &program.policy.planted);
@@ -126,19 +127,19 @@ fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
         let mut line = name.clone();
         line.push("=");
         line.push(if name == "PATH" { path } else { value });
-        // What we were started with has no zero in it.
+        // Our own environment and arguments contain no NUL.
         CString::new(line.into_vec()).ok()
     };
     given.iter().filter_map(variable).collect()
 }
 
-/// Leaves those of the system where no other is left: an empty list would be the folder in which the command runs. A
-/// folder is looked at by its real path, for a link may lead to it.
+/// Removes closed and planted folders from the search path. Falls back to the system's folders if none is left: an
+/// empty list would mean the working folder. Folders are compared by real path, since a link may lead to them.
 fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
     let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
     let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));
-    // If we could read a folder and are not let, it is the sandbox that closes it. Of one that nobody may read, programs may
-    // still be run.
+    // If permissions allow reading the folder but opening it fails, the sandbox closes it. Programs in a folder without
+    // read permission can still be run.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let is_closed = |folder: &Path| {
         open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)

@@ -1,5 +1,5 @@
-//! Landlock: which files can be reached, whatever the path that leads to them. Files that hold keys are looked for, anew for each
-//! command, so that they can be hidden.
+//! Landlock: limits the files that can be reached, by whatever path. Files that hold keys are searched for before each
+//! command, to hide them.
 
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
@@ -24,10 +24,10 @@ use crate::{
     secrets::{self, SecretName},
 };
 
-/// The newest interface that was tried. Kernels with an older one give what they have.
+/// The newest ABI that was tested. Older kernels provide what they have.
 const KNOWN: ABI = ABI::V7;
 
-/// Allows what the policy says and nothing else. Returns the version of the interface, 0 where there is none.
+/// Allows what the policy lists and nothing else. Returns the version of the Landlock ABI, or 0 without Landlock.
 pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))
@@ -38,10 +38,10 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     }
     let mut rules = rules.create().map_err(step("make the rules for files"))?;
     let read = AccessFs::from_read(KNOWN);
-    // Pipes may be made, for scripts do; devices and sockets may not.
+    // Scripts may create pipes, but not devices or sockets.
     let write = AccessFs::from_all(KNOWN)
         & !(AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
-    // With namespaces these are mounted over.
+    // With namespaces, hidden paths are mounted over instead.
     let real = policy.hidden.iter().filter(|_| !namespaces).filter_map(|path| path.canonicalize().ok());
     let hidden: Vec<PathBuf> = real.collect();
     for path in &policy.read {
@@ -58,7 +58,7 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
         for fresh in FRESH {
             rules = allow_one(rules, Path::new(fresh), write)?;
         }
-        // It holds nothing but folders that may be read.
+        // These folders contain nothing but readable folders.
         let parents = policy.names.iter().filter_map(|name| name.name.parent()).filter(|path| *path != Path::new("/"));
         for parent in parents.collect::<BTreeSet<_>>() {
             rules = allow_one(rules, parent, AccessFs::ReadDir.into())?;
@@ -71,7 +71,8 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     })
 }
 
-/// Allows a path with all below, or, where something hidden below cannot be covered, each of its entries without it.
+/// Allows a path with everything below. If it contains something hidden that cannot be mounted over, allows each of its
+/// other entries.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
@@ -79,7 +80,7 @@ fn allow(
     policy: &Policy,
     hidden: &[PathBuf],
 ) -> Step<RulesetCreated> {
-    // What is itself allowed, being the session's own, is not hidden.
+    // A hidden folder around the path does not matter: the session's own folders are allowed inside it.
     let real = if hidden.is_empty() { None } else { path.canonicalize().ok() };
     let is_below = |hidden: &&PathBuf| real.as_ref().is_some_and(|real| hidden.starts_with(real));
     let hidden: Vec<PathBuf> = hidden.iter().filter(is_below).cloned().collect();
@@ -109,7 +110,7 @@ fn allow_around(
         return allow_one(rules, &path, access);
     }
     for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-        // Links lead to what is allowed where it stands.
+        // The target of a link is allowed at its own path.
         if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
             rules = allow_around(rules, &entry.path(), access, hidden, policy)?;
         }
@@ -131,7 +132,7 @@ fn allow_opened(
     access: BitFlags<AccessFs>,
     opened: Option<OwnedFd>,
 ) -> Step<RulesetCreated> {
-    // What is not there cannot be reached.
+    // A missing path cannot be reached.
     let Some(opened) = opened.map(File::from) else { return Ok(rules) };
     let Ok(metadata) = opened.metadata() else { return Ok(rules) };
     let kind = metadata.file_type();
@@ -144,26 +145,26 @@ fn allow_opened(
         .map_err(|error| format!("could not allow {}: {error}", path.display()))
 }
 
-/// Entries of one listed folder that are looked at, the shallow ones first: more are packages of some program. So many take
-/// about 20 ms where the system has them in its cache.
+/// Maximum number of entries of one listed folder that are searched, in breadth-first order. Larger folders are
+/// packages of some program. This many take about 20 ms if the system has them in its cache.
 const ENTRIES: usize = 20_000;
-/// The time for all that lies deeper than [`DEPTH`] in a listed folder: a command waits for it, and a disk may be slow.
+/// Time limit for everything deeper than [`DEPTH`] in listed folders: a command waits for it, and a disk may be slow.
 const TIME: Duration = Duration::from_millis(500);
-/// Depth below a listed folder down to which names are looked at however long that takes.
+/// Depth below a listed folder down to which names are searched without a time limit.
 const DEPTH: usize = 4;
-/// Settings that people write are not longer, in bytes; nor are keys.
+/// Maximum size of keys and of settings written by hand, in bytes.
 const LONGEST: u64 = 256 * 1024;
 
-/// Files with keys.
+/// Files that hold keys.
 #[derive(Debug, Default)]
 pub(super) struct KeyFiles {
-    /// Hidden ones.
+    /// Files that are hidden completely.
     pub(super) hidden: Vec<PathBuf>,
-    /// Those that are seen without the keys in them, and what is left of each.
+    /// Files that are visible without their keys, with the remaining text.
     pub(super) reduced: Vec<(PathBuf, String)>,
 }
 
-/// Looks through what was listed. What is the session's own is left as it is.
+/// Searches the listed places. The session's own places are left as they are.
 pub(super) fn search(policy: &Policy) -> KeyFiles {
     let mut found = KeyFiles::default();
     let real = |path: &PathBuf| path.canonicalize().ok();
@@ -181,7 +182,7 @@ pub(super) fn search(policy: &Policy) -> KeyFiles {
             waiting.push_back(Folder { path: listed, depth: 1, listed: waiting.len() });
         }
     }
-    // The shallow folders of all that was listed come first, so that none takes the time of another.
+    // The shallow folders of all listed places come first, so that none uses up the time of another.
     let began = Instant::now();
     let mut left = vec![ENTRIES; waiting.len()];
     while let Some(Folder { path: folder, depth, listed }) = waiting.pop_front() {
@@ -216,15 +217,15 @@ pub(super) fn search(policy: &Policy) -> KeyFiles {
     found
 }
 
-/// A folder that is still to be looked at.
+/// A folder that is still to be searched.
 struct Folder {
     path: PathBuf,
     depth: usize,
-    /// Which of the listed ones it belongs to.
+    /// Index of the listed folder that it belongs to.
     listed: usize,
 }
 
-/// Looks at a file, or at where a link leads by the link's name.
+/// Checks a file; a link is judged by its own name and by the content of its target.
 fn file(path: &Path, is_setting: bool, found: &mut KeyFiles) {
     match secrets::named(path, false) {
         SecretName::Secret => found.hidden.push(path.to_owned()),
@@ -243,9 +244,9 @@ fn file(path: &Path, is_setting: bool, found: &mut KeyFiles) {
     }
 }
 
-/// Reads a short file.
+/// Reads the text of a short file.
 fn text(path: &Path) -> Option<String> {
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     let is_short = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= LONGEST);
     let mut bytes = Vec::new();
     File::open(path).ok().filter(|_| is_short)?.take(LONGEST).read_to_end(&mut bytes).ok()?;

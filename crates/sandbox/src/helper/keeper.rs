@@ -1,5 +1,5 @@
-//! Waits for the command, collects orphans, holds the leash, and kills what is left. Where the command reaches listed hosts
-//! only, it makes a network with one address, at which the daemon lets it through.
+//! The keeper waits for the command, reaps orphans, holds the leash, and kills what is left. For a command that reaches
+//! only listed hosts, it creates a network with one address, where the daemon's proxy accepts connections.
 
 use std::{
     io::{IoSlice, Read as _},
@@ -29,22 +29,22 @@ use super::{
 };
 use crate::config::{GATEWAY_PORT, HANDED_UP, PLEASE_END, Report};
 
-/// Time for children that the command left behind to end by themselves: the ends of pipelines do.
+/// Time for remaining children to end by themselves, as the ends of pipelines do.
 const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
-/// Time limit for dying children. Only a disk that does not answer takes longer.
+/// Time limit for killed children to end. Only a hung disk takes longer.
 const DYING: Duration = Duration::from_secs(2);
-/// The same where they are killed one by one, and some may be born meanwhile.
+/// The same limit if they are killed one by one, and new ones may be forked meanwhile.
 const DYING_ONE_BY_ONE: Duration = Duration::from_secs(60);
 
-/// Runs the command to its end and tells how it ended.
+/// Runs the command to its end and reports how it ended.
 pub(super) fn run(leash: &UnixStream, program: &Program, namespaces: Option<Namespaces>) -> Step<()> {
     let namespaces = namespaces.map(|namespaces| {
         let own_proc = mount_proc();
         let own_limit = own_proc && program.policy.limits.processes.is_some_and(limit_processes);
         Namespaces { own_proc, own_limit, ..namespaces }
     });
-    // Before the fork, so that no end is missed.
+    // Blocked before the fork, so that no end is missed.
     let mut ends = SigSet::empty();
     ends.add(Signal::SIGCHLD);
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ends), None).map_err(step("hold back signals"))?;
@@ -70,11 +70,11 @@ struct Keeper<'a> {
     leash: &'a UnixStream,
     signals: SignalFd,
     child: Pid,
-    /// Set if all processes that we can see are ours to kill.
+    /// True if all processes that we can see are ours to kill.
     alone: bool,
-    /// End of the command: its code, or its signal.
+    /// Exit code or signal of the command, once it has ended.
     ended: Option<(Option<i32>, Option<i32>)>,
-    /// Number of processes that had to be killed after the command had ended.
+    /// Number of processes that were killed after the command had ended.
     killed: usize,
 }
 
@@ -114,7 +114,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Takes in everybody who has ended. Returns whether there are more.
+    /// Reaps all processes that have ended. Returns true if there are more.
     fn collect(&mut self, killing: bool) -> bool {
         while let Ok(Some(_)) = self.signals.read_signal() {}
         loop {
@@ -137,12 +137,12 @@ impl Keeper<'_> {
         });
         let mut sources =
             [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(self.leash.as_fd(), PollFlags::POLLIN)];
-        // Once the leash is broken it is always ready, and the loops that wait then do so for the signals alone.
+        // A broken leash is always ready, so the loops after the command's end wait for signals alone.
         let sources = if self.ended.is_some() { &mut sources[..1] } else { &mut sources[..] };
         let _ = poll(sources, timeout);
     }
 
-    /// Signal that the daemon asks for, if any.
+    /// The signal that the daemon requests, if any.
     fn listen(&self) -> Option<Signal> {
         let mut byte = [0];
         match (&mut &*self.leash).read(&mut byte) {
@@ -151,21 +151,21 @@ impl Keeper<'_> {
             Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
                 None
             }
-            // The daemon has let go, or is gone.
+            // The daemon has closed the leash, or is gone.
             Ok(_) | Err(_) => Some(Signal::SIGKILL),
         }
     }
 
-    /// Signals the processes of the command. They may be gone already.
+    /// Signals the processes of the command. They may already be gone.
     fn signal(&self, signal: Signal) {
         if self.alone {
-            // From the first process of a namespace this reaches all others in it and nobody else.
+            // From the first process of a namespace, this reaches all others in it and no process outside.
             let _ = kill(Pid::from_raw(-1), signal);
             return;
         }
         let _ = killpg(self.child, signal);
         if signal == Signal::SIGKILL {
-            // Orphans come to us, so that children of children are found in a later round.
+            // Orphans are reparented to us, so that children of children are found in a later round.
             for process in children() {
                 let _ = kill(process, signal);
             }
@@ -173,7 +173,7 @@ impl Keeper<'_> {
     }
 }
 
-/// The processes whose parent we are.
+/// The processes whose parent is the keeper.
 fn children() -> Vec<Pid> {
     let own = getpid().to_string();
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
@@ -186,7 +186,7 @@ fn children() -> Vec<Pid> {
     numbers.filter(is_ours).map(Pid::from_raw).collect()
 }
 
-/// Opens the only way out of this network, and hands it to the daemon.
+/// Opens the only way out of this network, and passes it to the daemon.
 pub(super) fn open(leash: &UnixStream) -> Step<()> {
     raise_loopback().map_err(step("open the network of its own"))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("open the way to the proxy"))?;
@@ -207,8 +207,8 @@ fn raise_loopback() -> nix::Result<()> {
     for (place, letter) in request.ifr_name.iter_mut().zip(b"lo") {
         *place = letter.cast_signed() as libc::c_char;
     }
-    // SAFETY: the structure is the one that this request takes, its name ends with a zero, and it outlives the call, which keeps
-    // no pointer. The descriptor is open.
+    // SAFETY: the structure is the one that this request takes, its name is NUL-terminated, and it outlives the call,
+    // which keeps no pointer. The descriptor is open.
     nix::errno::Errno::result(unsafe {
         libc::ioctl(any.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw mut request)
     })

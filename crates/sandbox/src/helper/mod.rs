@@ -1,17 +1,16 @@
-//! The helper: a program with one thread that locks itself in and becomes the command.
+//! The helper: a process with one thread that confines itself and becomes the command.
 //!
-//! There are up to three processes. The *outer* one is what the daemon started. Where there are namespaces it forks the
-//! *keeper*, which is then the first process of a new process table; elsewhere it is the keeper itself and inherits
-//! every orphan. The keeper forks the *command*, holds the leash, collects who dies, and kills the rest when the
-//! command has ended or the leash has broken.
+//! There are up to three processes. The daemon starts the *outer* one. With namespaces, it forks the *keeper*, the
+//! first process of a new process table. Without them, it is the keeper itself and adopts every orphan. The keeper
+//! forks the *command*, holds the leash, reaps processes, and kills the rest when the command has ended or the leash
+//! has broken.
 //!
-//! - `root`: a user, mount and process namespace; what is mounted there, the names that are given to the session's folders,
-//!   and what is put in the place of files.
-//! - [`mod@keeper`]: waits and kills; a network with nothing in it but the daemon's proxy.
-//! - [`mod@command`]: limits, privileges, files, system calls, and then the program. In this order, because each step
-//!   needs what the next one takes away. It finds the program, too.
-//! - `files`: Landlock, and files that hold keys, which are hidden.
-//! - `calls`: seccomp, and system calls that have no wrapper.
+//! - `root`: user, mount and process namespaces; mounts, the names of the session's folders, and replaced files.
+//! - [`mod@keeper`]: waits and kills; a private network with nothing but the daemon's proxy.
+//! - [`mod@command`]: limits, privileges, files, system calls, and then the program, in this order, because each step
+//!   needs what the next one removes. It also looks up the program.
+//! - `files`: Landlock, and the files with keys that are hidden.
+//! - `calls`: seccomp, and system calls without a wrapper.
 
 mod calls;
 mod command;
@@ -41,28 +40,28 @@ use crate::{
     places,
 };
 
-/// The longest policy that is read, in bytes.
+/// Maximum size of a policy, in bytes.
 const MAX_POLICY: u64 = 1024 * 1024;
 
-/// Result of a step; the error is a sentence for the log.
+/// Result of a step. The error is a sentence for the log.
 type Step<T> = Result<T, String>;
 
-/// Adds what was attempted.
+/// Prefixes an error with what was attempted.
 fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ {
     move |error| format!("could not {attempted}: {error}")
 }
 
-/// Program with its arguments and environment, its walls, and where it starts.
+/// The program to run, its policy and its start folder.
 struct Program {
     policy: Policy,
     folder: Folder,
-    /// Its file and its arguments; empty where there is no command.
+    /// The program file and its arguments; empty if there is no command.
     line: Vec<CString>,
     environment: Vec<(OsString, OsString)>,
 }
 
-/// Becomes `command` in this environment, locked in by the policy that comes over standard input; without a command,
-/// only tries. Called first thing in `main`, before any thread, logging or configuration.
+/// Becomes `command` in this environment, confined by the policy that is read from standard input. Without a command,
+/// only probes the kernel. Must be called first in `main`, before any thread, logging or configuration.
 pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> ExitCode {
     let Ok(leash) = take_leash() else { return ExitCode::FAILURE };
     match outer(&leash, command, environment.into_iter().collect()) {
@@ -74,18 +73,18 @@ pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = 
     }
 }
 
-/// The leash is standard input. It is moved away, so that no program inherits it.
+/// Takes the leash, which is standard input, and moves it so that no program inherits it.
 #[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
 fn take_leash() -> io::Result<UnixStream> {
     let fd = fcntl(io::stdin().as_fd(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
-    // SAFETY: `fcntl` has just made this descriptor for us.
+    // SAFETY: `fcntl` has just created this descriptor for us.
     let leash = unsafe { OwnedFd::from_raw_fd(fd) };
     let nothing = std::fs::File::open("/dev/null")?;
     dup2_stdin(&nothing)?;
     Ok(leash.into())
 }
 
-/// Leaves the pipes to the command, so that they end with it.
+/// Closes our ends of the pipes, so that they end with the command.
 fn let_go_of_output() -> Step<()> {
     let nothing = nothing()?;
     dup2_stdin(&nothing)
@@ -98,7 +97,7 @@ fn nothing() -> Step<std::fs::File> {
     std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(step("open /dev/null"))
 }
 
-/// Writes one line. A closed pipe is ignored.
+/// Writes one report as a line. A closed pipe is ignored.
 fn tell(mut leash: &UnixStream, report: &Report) {
     if let Ok(mut line) = serde_json::to_vec(report) {
         line.push(b'\n');
@@ -109,14 +108,14 @@ fn tell(mut leash: &UnixStream, report: &Report) {
 fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
     let mut policy = read_policy(leash)?;
     if policy.input {
-        // Moved to where it belongs: the leash was there when we were started.
+        // Moves the input to its place, which the leash occupied at the start.
         dup2_stdin(io::stderr().as_fd()).map_err(step("take the input"))?;
         dup2_stderr(&nothing()?).map_err(step("take the input"))?;
     }
     let found = files::search(&policy);
     policy.hidden.extend(found.hidden);
     if !policy.namespaces {
-        // Nothing can be put in its place.
+        // Without namespaces, the reduced text cannot be mounted in its place.
         policy.hidden.extend(found.reduced.iter().map(|(path, _)| path.clone()));
     }
     let line = command
@@ -124,7 +123,7 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
         .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
         .collect::<Step<Vec<_>>>()?;
     let environment = environment.into_iter().filter(|(name, value)| !leads_to_hidden(name, value, &policy)).collect();
-    // The daemon's terminal, if it has one, is none of ours.
+    // Detaches from the daemon's terminal, if it has one.
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
     let namespaces = if policy.namespaces { Some(root::enter(&policy, &found.reduced)?) } else { None };
@@ -158,7 +157,7 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
     }
 }
 
-/// True for a variable that has git read a hidden file: it would not work at all then.
+/// Returns true for a variable that points git to a hidden file. Git would fail with it.
 fn leads_to_hidden(name: &OsString, value: &OsString, policy: &Policy) -> bool {
     name == "GIT_CONFIG_GLOBAL" && !policy.namespaces && {
         let real = Path::new(value).canonicalize();
@@ -168,12 +167,13 @@ fn leads_to_hidden(name: &OsString, value: &OsString, policy: &Policy) -> bool {
     }
 }
 
-/// Keeps our memory and descriptors from processes of the same user. Only a further wall: Landlock has said so before.
+/// Protects our memory and descriptors from processes of the same user. This is only a second barrier: Landlock already
+/// forbids it.
 fn harden() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Forks a process that has one thread, so that the child may do whatever the parent might.
+/// Forks this process, which has a single thread, so that the child may call anything that the parent may.
 #[allow(unsafe_code, reason = "forking is only unsafe beside other threads")]
 fn fork_alone() -> Step<ForkResult> {
     // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts any, and nothing here starts one.
@@ -181,7 +181,7 @@ fn fork_alone() -> Step<ForkResult> {
 }
 
 fn read_policy(mut leash: &UnixStream) -> Step<Policy> {
-    // No more than that, because what follows the policy belongs to the keeper.
+    // Reads exactly the policy, because what follows it is for the keeper.
     let mut length = [0; 4];
     leash.read_exact(&mut length).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => "the policy did not come".to_owned(),
@@ -196,7 +196,7 @@ fn read_policy(mut leash: &UnixStream) -> Step<Policy> {
     serde_json::from_slice(&text).map_err(step("understand the policy"))
 }
 
-/// The folder in which the command starts. The daemon has opened it and made it ours.
+/// The start folder of the command, which the daemon opened and made our working folder.
 struct Folder {
     path: PathBuf,
     identity: (u64, u64),
@@ -208,7 +208,7 @@ impl Folder {
         Ok(Self { identity: identity()?, path })
     }
 
-    /// Enters it again, by the name that it has now: after mounting, its path leads to another view of it.
+    /// Enters the folder again by its current name. After mounting, its path leads to another view of it.
     fn enter(&self, names: &[Name]) -> Step<()> {
         let path = places::named(names, &self.path).unwrap_or_else(|| self.path.clone());
         std::env::set_current_dir(path).map_err(step("enter the folder to start in"))?;

@@ -1,8 +1,8 @@
-//! Namespaces of a command: a file system that is read-only but for a few folders, with a fresh `/tmp`; and a root of its own:
-//! all that the machine's root holds, and the session's folders under their names.
+//! Namespaces of a command: a file system that is read-only except for a few folders, with a fresh `/tmp`, and a new
+//! root with the entries of the machine's root and the session's folders under their names.
 //!
-//! No name can be added to the machine's root, so a new one is put together in memory from what is mounted by then, and
-//! takes its place. Files are put in the place of others: settings without the keys in them, and a front for git.
+//! The machine's root cannot be extended, so a new one is built in memory from the current mounts, and replaces it.
+//! Some files are replaced by others: settings without their keys, and a wrapper for git.
 
 use std::{
     fs, io,
@@ -32,10 +32,10 @@ use crate::{
     places::FRESH,
 };
 
-/// The place at which the new root is put together. Its content has been taken along by then.
+/// The folder where the new root is built. Its content is already part of the new root by then.
 const SITE: &str = "/tmp";
 
-/// The new root holds places for mounts, and links.
+/// Mount options of the new root, which contains only mount points and links.
 const OPTIONS: &str = "mode=0755,size=256k,nr_inodes=4k";
 
 /// An entry of the new root.
@@ -44,8 +44,8 @@ enum Entry {
     Mount { tree: OwnedFd, folder: bool },
 }
 
-/// Exchanges the root for one that has these names too. All else is to be mounted already: what a name stands for is
-/// taken as it is seen at its real path, with what is hidden or read-only there.
+/// Replaces the root by one that has these names too. Everything else must already be mounted: a name shows what is
+/// visible at its real path, including what is hidden or read-only there.
 pub(super) fn exchange(names: &[Name]) -> Step<()> {
     if names.is_empty() {
         return Ok(());
@@ -65,13 +65,13 @@ pub(super) fn exchange(names: &[Name]) -> Step<()> {
     build(&entries).map_err(step("put the root together"))?;
     std::env::set_current_dir(SITE).map_err(step("enter the root"))?;
     pivot_root(".", ".").map_err(step("exchange the root"))?;
-    // The old root lies on the new one now.
+    // The old root is now mounted on the new one.
     umount2(".", MntFlags::MNT_DETACH).map_err(step("leave the old root"))?;
     std::env::set_current_dir("/").map_err(step("enter the root"))?;
     calls::make_read_only(Path::new("/"), Below::AsItIs).map_err(step("make the root read-only"))
 }
 
-/// The entries of the machine's root, but for those that have one of these names, or hold one.
+/// The entries of the machine's root, except those that have or contain one of these names.
 fn entries(names: &[Name]) -> io::Result<Vec<(PathBuf, Entry)>> {
     let mut entries = Vec::new();
     for found in fs::read_dir("/")? {
@@ -116,39 +116,39 @@ fn build(entries: &[(PathBuf, Entry)]) -> io::Result<()> {
     Ok(())
 }
 
-/// Size of a fresh folder. It is memory.
+/// Mount options of a fresh folder, which is in memory.
 const FRESH_OPTIONS: &str = "mode=1777,size=512m,nr_inodes=100k";
 
-/// A folder in which nothing is to be seen holds at most the places of what is put back into it.
+/// Mount options of a hidden folder, which only contains the mount points of places that are mounted again inside it.
 const HIDDEN_OPTIONS: &str = "mode=0755,size=64k";
 
-/// We are in namespaces.
+/// Features of the namespaces that were created.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Namespaces {
-    /// Set if `/proc` was mounted anew. Where the system hides parts of its own, it cannot be.
+    /// True if `/proc` was mounted again. That fails if the system hides parts of its own.
     pub(super) own_proc: bool,
-    /// Set if processes of the same user elsewhere count apart from ours.
+    /// True if processes of the same user outside are counted separately.
     pub(super) own_user: bool,
-    /// Set if the process table takes no more than was wanted.
+    /// True if the process table is limited to the configured number.
     pub(super) own_limit: bool,
 }
 
-/// Something to be mounted at a path.
+/// Something to mount at a path.
 enum What {
-    /// A folder in memory.
+    /// An empty folder in memory.
     Fresh,
-    /// A tree that was mounted there before.
+    /// The tree that was visible there before.
     Tree { tree: OwnedFd, writable: bool },
-    /// Nothing to be seen.
+    /// Nothing: the path is hidden.
     Hidden { folder: bool },
 }
 
-/// Makes the namespaces and everything in them but `/proc`, which the first process in them has to mount.
+/// Creates the namespaces and all mounts except `/proc`, which the first process in them has to mount.
 pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Namespaces> {
     let mut own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
     own.set(CloneFlags::CLONE_NEWNET, policy.gateway);
     let (user, group) = (geteuid(), getegid());
-    // The system's administrator needs no user namespace, and without one files of all users keep their owners.
+    // Root needs no user namespace, and without one the files of all users keep their owners.
     let own_user = !(user.is_root() && unshare(own).is_ok());
     if own_user {
         unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("make namespaces"))?;
@@ -168,21 +168,21 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     } else if !reduced.is_empty() {
         return Err(format!("there is no {}, which is needed to keep keys from commands", FRESH[0]));
     }
-    // Only now: where the session's own tree lies below something hidden, it had to be placed there.
+    // Only now, because the session's own tree may have to be mounted below a hidden folder.
     for (path, _) in layers.iter().filter(|(_, what)| matches!(what, What::Hidden { folder: true })) {
         calls::make_read_only(path, Below::AsItIs).map_err(step("make what is hidden read-only"))?;
     }
-    // Last: a name stands for what is seen by now at the real path.
+    // Last, because a name shows what is visible at the real path by now.
     exchange(&policy.names)?;
     Ok(Namespaces { own_proc: false, own_user, own_limit: false })
 }
 
-/// Mounts, parents first.
+/// The mounts, parents first.
 fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
     let fresh = FRESH.iter().map(PathBuf::from).filter(|path| path.is_dir());
     let mut layers: Vec<(PathBuf, What)> = fresh.map(|path| (path, What::Fresh)).collect();
     for tree in &policy.trees {
-        // A link is resolved now: what it points to is what Landlock allows later.
+        // Links are resolved now: their targets are what Landlock allows later.
         let Ok(path) = fs::canonicalize(&tree.path) else { continue };
         if policy.is_exact(&tree.path) && path != tree.path {
             return Err(format!("{} has been replaced by a link to somewhere else", tree.path.display()));
@@ -197,7 +197,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
         policy.read.iter().chain(&policy.write).filter_map(|place| fs::canonicalize(place).ok()).collect();
     for hidden in &policy.hidden {
         let Ok(path) = fs::canonicalize(hidden) else { continue };
-        // Only where it would be seen: all else is out of reach already. A place may have been listed by a link.
+        // Only if it would be visible: everything else is already out of reach. A place may be listed by a link.
         let seen = places.iter().any(|place| path.starts_with(place));
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
         if seen && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
@@ -205,7 +205,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
             layers.push((path, What::Hidden { folder }));
         }
     }
-    // Of two at one place the later one wins: what is hidden stays so.
+    // The sort is stable. Of two mounts at one path, the later one wins, so hidden paths stay hidden.
     layers.sort_by_key(|(path, _)| path.components().count());
     Ok(layers)
 }
@@ -226,7 +226,7 @@ fn place(path: &Path, what: &What) -> io::Result<()> {
     Ok(())
 }
 
-/// In a fresh or hidden folder there is nothing yet to mount on.
+/// Creates the mount point in a fresh or hidden folder, which is still empty.
 fn make_place(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     if path.symlink_metadata().is_ok() {
         return Ok(());
@@ -242,16 +242,17 @@ fn make_place(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Shows only the processes of the namespace. Called by its first process.
+/// Mounts a `/proc` with only the processes of the namespace. Called by its first process.
 pub(super) fn mount_proc() -> bool {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     let none: Option<&str> = None;
     mount(Some("proc"), "/proc", Some("proc"), flags, none).is_ok()
 }
 
-/// From this version on `pid_max` belongs to the process table. Before, it is the machine's, and none of our business.
+/// Since this version, `pid_max` belongs to the process table. Before, it belongs to the machine and must not be
+/// changed.
 const OWN_PID_MAX: (u32, u32) = (6, 14);
-/// The kernel takes no smaller one.
+/// The smallest value that the kernel accepts.
 const LEAST_PID_MAX: u64 = 301;
 
 /// Limits the number of processes and threads. Called by the first process, with its own `/proc`.
@@ -262,7 +263,7 @@ pub(super) fn limit_processes(most: u64) -> bool {
     fs::write("/proc/sys/kernel/pid_max", most.max(LEAST_PID_MAX).to_string()).is_ok()
 }
 
-/// The kernel's version; 0 where it cannot be understood.
+/// The kernel's major and minor version, 0 if unreadable.
 pub(super) fn kernel() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
@@ -270,11 +271,11 @@ pub(super) fn kernel() -> (u32, u32) {
     (number(), number())
 }
 
-/// Name of the folder in which they are made, among temporary files. It cannot be changed from there.
+/// Name of the folder in `/tmp` for the replacement files. It is read-only for commands.
 const NAME: &str = ".agentd";
 const STAGE_OPTIONS: &str = "mode=0755,size=8m";
 
-/// Places in which systems keep git. It starts the one in its own folder for parts of itself.
+/// Locations of git on common systems. Git runs its parts through the one in its own folder.
 const GITS: [&str; 6] = [
     "/usr/bin/git",
     "/usr/local/bin/git",
@@ -284,10 +285,11 @@ const GITS: [&str; 6] = [
     "/usr/local/lib/git-core/git",
 ];
 
-/// Puts these texts in the place of files, and fronts before git. The file system is as the command will see it, and read-only.
+/// Replaces files by these texts, and git by its wrapper. The file system is already in the command's view, and
+/// read-only.
 ///
 /// # Errors
-/// When a text could not be put where it belongs: then a key could be read.
+/// Returns an error if a text could not be mounted in its place, because a key could be read then.
 pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     let stage = Path::new(FRESH[0]).join(NAME);
     fs::create_dir(&stage)?;
@@ -295,7 +297,7 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     for (number, (path, text)) in reduced.iter().enumerate() {
         let made = stage.join(format!("settings{number}"));
         fs::write(&made, text)?;
-        // What was covered by something hidden cannot be read either.
+        // A file covered by something hidden cannot be read either.
         if let Ok(place) = path.canonicalize() {
             put(&made, &place)?;
         }
@@ -307,7 +309,7 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
         read.is_ok() && &first == b"\x7fELF"
     };
     for (number, git) in GITS.iter().enumerate() {
-        // One that is a script knows better where it is.
+        // Scripts depend on their own location, so they are not replaced.
         let Some(git) = fs::canonicalize(git).ok().filter(|git| is_program(git) && !fronted.contains(git)) else {
             continue;
         };
@@ -323,7 +325,7 @@ pub(super) fn set(reduced: &[(PathBuf, String)]) -> io::Result<()> {
     calls::make_read_only(&stage, Below::AsItIs)
 }
 
-/// Mounts a file over another one, to be read only.
+/// Mounts a file over another one, read-only.
 fn put(made: &Path, place: &Path) -> io::Result<()> {
     mount_over(made, place)?;
     calls::make_read_only(place, Below::AsItIs)
@@ -340,7 +342,7 @@ fn mount_memory(path: &Path, options: &str) -> nix::Result<()> {
     mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options))
 }
 
-/// Git is also started by the names of its parts, which are links to it.
+/// The wrapper for git. Git is also started by the names of its parts, which are links to it.
 fn text_of_front(program: &Path) -> String {
     let settings: String = GIT_CONFIG.iter().map(|(key, value)| format!(" -c {key}={value}")).collect();
     format!(

@@ -1,4 +1,5 @@
-//! The head and the tail of a stream. What lies between is counted and dropped. The last lines are shown while the command runs.
+//! Captures the head and the tail of a stream; the bytes in between are counted and dropped. The last lines are
+//! reported while the command runs.
 
 use std::{collections::VecDeque, future::pending, time::Duration};
 
@@ -24,38 +25,38 @@ pub(super) struct Capture {
 /// Captured output of a command's stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CapturedOutput {
-    /// The text, with a note where bytes were left out; empty where it is none.
+    /// The text, with a note where bytes were left out; empty if the output is not text.
     pub text: String,
-    /// Kind of the output, where it is no text.
+    /// Kind of the output, if it is not text.
     pub binary: Option<Binary>,
-    /// The beginning as it came, where bytes are wanted and no text.
+    /// The unchanged head, if bytes were requested instead of text.
     pub bytes: Vec<u8>,
-    /// Number of bytes in all.
+    /// Total number of bytes.
     pub total: u64,
 }
 
-/// Form in which output is kept.
+/// Form in which output is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputForm {
-    /// As text, in the encoding that it seems to have.
+    /// Decoded text, in the detected encoding.
     Text,
-    /// As it comes: it is for a program, and nothing is guessed of it.
+    /// Unchanged bytes, for use by a program. Nothing is detected.
     Bytes,
 }
 
-/// Output that is no text.
+/// Output that is not text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binary {
-    /// Its format, such as `a PNG image`.
+    /// Description of its format, such as `a PNG image`.
     pub what: &'static str,
-    /// Its file extension; empty where it is unknown.
+    /// Its file extension; empty if unknown.
     pub ending: &'static str,
-    /// All of it; none where it is more than is kept.
+    /// The whole content; `None` if it exceeds the capture limit.
     pub content: Option<Vec<u8>>,
 }
 
 impl Capture {
-    /// Keeps so many bytes, and tells of what comes.
+    /// Creates a capture of at most `cap` bytes, which reports lines to `progress`.
     pub(super) fn new(cap: usize, progress: CallProgress) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), half: cap / 2, total: 0, live: LiveTail::new(progress) }
     }
@@ -71,10 +72,10 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    /// Reads until the stream ends. It can be dropped between two reads and what came is kept.
+    /// Reads until the stream ends. Cancel safe: bytes that were read stay captured.
     pub(super) async fn drain(&mut self, mut stream: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; 64 * 1024];
-        // A stream that fails has ended as far as we are concerned.
+        // A read error counts as the end of the stream.
         loop {
             tokio::select! {
                 read = stream.read(&mut buffer) => match read {
@@ -107,7 +108,7 @@ impl Capture {
         let text = if left_out == 0 {
             decoded(charset, &head)
         } else {
-            // Without characters that were cut.
+            // Drops characters that were cut.
             let whole = match std::str::from_utf8(&head) {
                 Err(error) if error.error_len().is_none() => error.valid_up_to(),
                 _ => head.len(),
@@ -120,10 +121,10 @@ impl Capture {
     }
 }
 
-/// The encoding of what a command wrote, or what it is instead of text. Programs write UTF-8, and now and then a byte
-/// that is none: only where there are many is it asked what else it could be.
+/// Returns the encoding of a command's output, or its format if it is not text. Programs write UTF-8 with an occasional
+/// invalid byte, so other encodings are only considered if there are many.
 fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
-    /// Maximum number of odd bytes in any text; in a long one, a share of all.
+    /// Maximum number of invalid or control bytes in any text; in a long one, a share of all.
     const FEW: usize = 16;
     const PART: usize = 20;
     let mut odd = 0;
@@ -131,7 +132,7 @@ fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str>
         let steers = |byte: &&u8| matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
         odd += chunk.valid().as_bytes().iter().filter(steers).count() + chunk.invalid().len();
     }
-    // Lists of git, find and sort with `-z`: names that a NUL ends.
+    // Lists of git, find and sort with `-z`: names that end in NUL.
     let nuls = bytes.iter().filter(|byte| **byte == 0).count();
     if odd == nuls && nuls * 4 < bytes.len() {
         return Ok(UTF_8);
@@ -150,21 +151,21 @@ fn decoded(encoding: &'static Encoding, bytes: &[u8]) -> String {
     encoding.decode_with_bom_removal(bytes).0.into_owned()
 }
 
-/// Lines that are told at once: what came before them in the same moment nobody could have read.
+/// Maximum number of lines per report. Earlier lines of the same moment would be too fast to read.
 const LINES: usize = 3;
-/// Bytes of a line that are told.
+/// Maximum length of a reported line, in bytes.
 const LONGEST: usize = 300;
-/// Pause between two tellings, so that a command that writes without end costs nobody anything.
+/// Minimum interval between two reports, which bounds the cost of a command with endless output.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The last lines that were not told yet.
+/// The last lines that have not been reported yet.
 #[derive(Debug)]
 pub(super) struct LiveTail {
     progress: CallProgress,
-    /// The line that is being written.
+    /// The line that is still incomplete.
     line: Vec<u8>,
     lines: VecDeque<Vec<u8>>,
-    /// When the next may be told.
+    /// Earliest time of the next report.
     due: Instant,
 }
 
@@ -173,12 +174,12 @@ impl LiveTail {
         Self { progress, line: Vec::new(), lines: VecDeque::new(), due: Instant::now() }
     }
 
-    /// Takes in what was read.
+    /// Adds output and reports its lines if a report is due.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         if !self.progress.is_heard() {
             return;
         }
-        // A carriage return begins a line anew, as progress bars do.
+        // A carriage return also ends a line, as in progress bars.
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             let (text, is_whole) = match piece.split_last() {
                 Some((b'\n' | b'\r', text)) => (text, true),
@@ -201,7 +202,7 @@ impl LiveTail {
         }
     }
 
-    /// Waits until what was taken in may be told, and tells it; for ever where there is nothing. May be dropped.
+    /// Waits until pending lines may be reported, and reports them. Never completes if there are none. Cancel safe.
     pub(super) async fn told(&mut self) {
         if self.lines.is_empty() {
             return pending().await;

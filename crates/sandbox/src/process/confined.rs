@@ -1,4 +1,4 @@
-//! Programs that run unasked: started in the sandbox, with pipes to and from them, for as long as somebody holds them.
+//! Programs that run without a question: started in the sandbox, connected by pipes, for as long as their handle lives.
 
 use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, sync::Arc};
 
@@ -17,25 +17,25 @@ use crate::{
     secrets::project_secrets,
 };
 
-/// The folder that is such a program's own: fresh, and gone with it.
+/// The private folder of such a program: fresh, and removed with it.
 const HOME: &str = "/tmp";
 
-/// Starts programs in the sandbox, where they can change nothing and reach no network.
+/// Starts programs in the sandbox, where they can change nothing and have no network.
 #[derive(Debug)]
 pub struct ConfinedPrograms {
     sandbox: Arc<Sandbox>,
-    /// Environment besides the defaults, as of commands.
+    /// Variables in addition to the defaults, as for commands.
     environment: BTreeMap<String, String>,
     standing: BTreeMap<String, String>,
-    /// Empty folder that stands in for the session's own.
+    /// Empty folder in place of the session's own.
     place: PathBuf,
-    /// Predicate on names of files: those of secrets.
+    /// Predicate for names of secret files.
     is_secret: fn(&str) -> bool,
 }
 
 impl ConfinedPrograms {
-    /// Programs in this sandbox. The variables are those of commands; `place` is a folder that may be made. Files whose names
-    /// are secret, or known to this crate as such, are reported as secrets.
+    /// Creates a starter for this sandbox. The variables are those of commands, and `place` is created if necessary.
+    /// Files count as secrets if `is_secret` or this crate classifies their names as such.
     pub fn new(
         sandbox: Arc<Sandbox>,
         environment: BTreeMap<String, String>,
@@ -118,7 +118,7 @@ fn refused(message: impl Into<String>, lasting: bool) -> ConfineError {
     ConfineError { message: message.into(), lasting }
 }
 
-/// The end of a program, in words.
+/// Describes how a program ended.
 fn described(report: io::Result<Report>) -> ProgramEnd {
     let ended = |how: String| ProgramEnd { how, lasting: false };
     match report {

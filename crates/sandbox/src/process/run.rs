@@ -1,7 +1,7 @@
-//! Starts a command, reads its output, waits for it, and ends its leftover processes.
+//! Starts a command, reads its output, waits for it, and kills its leftover processes.
 //!
-//! A command in the sandbox is ended by its keeper, on a request over the leash. One without is a process group, whose
-//! strays are searched for.
+//! In the sandbox, the keeper ends a command on a request over the leash. Without one, the command is a process group,
+//! and its strays are searched for.
 
 use std::{
     collections::BTreeMap,
@@ -36,36 +36,36 @@ use crate::{
     host::{Sandbox, Walls},
 };
 
-/// Time for a command to tidy up after it was asked to end.
+/// Time for a command to clean up after it was asked to end.
 const TERM_GRACE: Duration = Duration::from_secs(1);
 
-/// Time for which pipes are read after the command has ended, while some child still holds them.
+/// Time for which pipes are read after the command has ended, while a child still holds them open.
 const PIPE_GRACE: Duration = Duration::from_millis(200);
 
-/// Command to be run.
+/// A command to run.
 #[derive(Debug)]
 pub struct Script {
-    /// The program and its arguments. A program without a slash is looked for in the `PATH` of the environment.
+    /// The program and its arguments. A program without a slash is looked up in the `PATH` of the environment.
     pub command: Vec<OsString>,
     /// Working folder, held open so that no rename can change it.
     pub folder: OwnedFd,
-    /// All that it sees of the environment.
+    /// The complete environment of the command.
     pub environment: BTreeMap<OsString, OsString>,
-    /// When it is ended.
+    /// Time limit after which it is ended.
     pub timeout: Duration,
-    /// Maximum number of stored bytes of each stream.
+    /// Maximum number of captured bytes of each stream.
     pub output_cap: usize,
-    /// Form of its output; errors are text.
+    /// Form of its standard output. Standard error is always text.
     pub output: OutputForm,
-    /// Its limits. Without a sandbox none runs that may change nothing.
+    /// Limits on what it may change. A read-only command does not run without a sandbox.
     pub confinement: Confinement,
     /// Paths that a guarded command cannot change.
     pub closed: Arc<[PathBuf]>,
-    /// Listener to its last lines while it runs.
+    /// Receives its last lines while it runs.
     pub progress: CallProgress,
 }
 
-/// A text for bash, which reads no start-up file.
+/// Returns the command line to run a text with bash, without start-up files.
 pub fn bash(text: String) -> Vec<OsString> {
     let mut command: Vec<OsString> = ["bash", "--noprofile", "--norc", "-c"].map(OsString::from).into();
     command.push(text.into());
@@ -78,7 +78,7 @@ pub enum RunError {
     /// It could not be started.
     #[error("could not start the command: {0}")]
     Io(#[from] io::Error),
-    /// The sandbox could not be closed around it.
+    /// The sandbox could not confine it, and refused.
     #[error("the sandbox did not let the command run: {0}")]
     Refused(String),
 }
@@ -86,15 +86,15 @@ pub enum RunError {
 /// The way in which a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// By itself, with this code.
+    /// By itself, with this exit code.
     Code(i32),
     /// By a signal that was not ours.
     Signal(i32),
-    /// At the time limit.
+    /// At its time limit.
     TimedOut,
-    /// With the turn.
+    /// By cancellation of the turn.
     Cancelled,
-    /// With the sandbox's helper, which something else ended.
+    /// With the sandbox's helper, which was killed from outside.
     Lost,
 }
 
@@ -103,20 +103,20 @@ pub enum CommandEnd {
 pub struct FinishedCommand {
     /// The way in which it ended.
     pub ended: CommandEnd,
-    /// Its output.
+    /// Its captured standard output.
     pub stdout: CapturedOutput,
-    /// Its errors.
+    /// Its captured standard error.
     pub stderr: CapturedOutput,
     /// Time from its start to its end.
     pub duration: Duration,
-    /// Number of processes that it left running; they were killed.
+    /// Number of processes that it left running and that were killed.
     pub strays: usize,
 }
 
-/// Runs a command to its end, in the sandbox where there is one.
+/// Runs a command to its end, in the sandbox if there is one.
 ///
 /// # Errors
-/// When it cannot be started. Dropping the future kills it and its children.
+/// Returns an error if it cannot be started. Dropping the future kills it and its children.
 pub async fn run(
     script: Script,
     workspace: &Workspace,
@@ -142,7 +142,7 @@ pub async fn run(
             Ok(report) => (report, None),
             Err(cut) => (reading.until(leash.end(TERM_GRACE)).await, Some(cut)),
         };
-        // Nobody holds the pipes any more, so this ends with what is left in them.
+        // All writers are gone, so this ends once the remaining output is read.
         reading.for_at_most(PIPE_GRACE).await;
         (report, cut)
     };
@@ -169,7 +169,7 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (timeout, cap, output, progress) = (script.timeout, script.output_cap, script.output, script.progress.clone());
     let mut child = spawn(script, &mark)?;
-    // It has called `setsid`.
+    // It has called `setsid`, so its process ID is that of its group.
     let leader = child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1).map(Pid::from_raw);
     let group = Group { leader };
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
@@ -186,10 +186,10 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
                 cut
             }
         };
-        // What was written before the end is still in the pipes; children in the background may hold them open.
+        // The pipes still contain what was written before the end; children in the background may hold them open.
         reading.for_at_most(PIPE_GRACE).await;
         let strays = tokio::task::spawn_blocking(move || kill_strays(&mark)).await.unwrap_or_default();
-        // Whoever hid the mark but stayed in the group ends too.
+        // Processes that removed the mark but stayed in the group are killed too.
         group.kill();
         reading.for_at_most(PIPE_GRACE).await;
         (ended, strays)
@@ -204,7 +204,7 @@ async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {
     }
 }
 
-/// Both pipes, read on while something else is waited for.
+/// Reads both pipes while waiting for something else.
 struct Reading<'a> {
     pipes: BoxFuture<'a, ()>,
     over: bool,
@@ -253,7 +253,7 @@ async fn end(child: &mut Child, group: &Group) {
     group.signal(Signal::SIGTERM);
     if tokio::time::timeout(TERM_GRACE, child.wait()).await.is_err() {
         group.signal(Signal::SIGKILL);
-        // After SIGKILL only the kernel can delay the end, on a disk that does not answer; that is not waited for.
+        // After SIGKILL, only a hung disk can delay the end. That is not waited for.
         let _ = tokio::time::timeout(TERM_GRACE, child.wait()).await;
     }
 }
@@ -282,19 +282,19 @@ fn in_own_session(command: &mut Command, folder: OwnedFd) {
         nix::unistd::fchdir(&folder)?;
         Ok(())
     };
-    // SAFETY: the closure runs in the forked child, where only async-signal-safe functions may be called. `setsid`
-    // and `fchdir` are, and on failure an `io::Error` from a bare number is made without allocating. The folder is
-    // owned by the closure, which the command keeps until it is dropped, so its descriptor is open at that time.
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe functions may be called. `setsid` and
+    // `fchdir` are, and on failure an `io::Error` is created from a bare number, without allocating. The closure owns
+    // the folder and lives as long as the command, so the descriptor is open at that time.
     unsafe {
         command.pre_exec(prepare);
     }
 }
 
-/// Kills the group when it is dropped, so that a call that is abandoned leaves nothing running.
+/// Kills the group when it is dropped, so that an abandoned call leaves nothing running.
 ///
-/// The group's number stays taken while it has a member. Once it is empty the number could be given to a new
-/// session of someone else, but only after the kernel has gone through all numbers, so signalling a group shortly
-/// after its leader has ended reaches its own members or none.
+/// The group's ID stays in use while the group has a member. Once it is empty, the ID could be reused for an unrelated
+/// session, but only after the kernel has gone through all IDs. Signalling a group shortly after its leader has ended
+/// therefore reaches its own members or none.
 #[derive(Debug)]
 struct Group {
     leader: Option<Pid>,
@@ -303,12 +303,12 @@ struct Group {
 impl Group {
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
-            // There is nobody left to signal if it fails.
+            // An error means that the group has no members left.
             let _ = killpg(leader, signal);
         }
     }
 
-    /// Kills what is left and forgets the group.
+    /// Kills the remaining members and forgets the group.
     fn kill(mut self) {
         self.signal(Signal::SIGKILL);
         self.leader = None;
@@ -321,11 +321,11 @@ impl Drop for Group {
     }
 }
 
-/// Kills every process that carries the mark. Returns how many there were. It reads `/proc`, so it may block.
+/// Kills every process that carries the mark, and returns their number. Reads `/proc`, so it may block.
 fn kill_strays(mark: &str) -> usize {
-    /// A process can fork while we look, but each round kills all that the last one saw.
+    /// A process can fork during the search, but each round kills all that the last one found.
     const ROUNDS: usize = 20;
-    /// Number of further looks at processes that show no environment. Most of them just never had one.
+    /// Number of further rounds for processes that show no environment. Most of them never had one.
     const PATIENCE: usize = 3;
     let mark = format!("{}={mark}", MARK);
     let mut seen = std::collections::BTreeSet::new();
@@ -339,17 +339,17 @@ fn kill_strays(mark: &str) -> usize {
             // It may have ended by itself.
             let _ = nix::sys::signal::kill(Pid::from_raw(process), Signal::SIGKILL);
         }
-        // The dying carry their mark for a moment.
+        // Dying processes carry their mark for a moment.
         std::thread::sleep(std::time::Duration::from_millis(1 + round as u64));
     }
     seen.len()
 }
 
-/// Result of one look at all processes.
+/// Result of one scan of all processes.
 #[derive(Default)]
 struct Look {
     carriers: Vec<i32>,
-    /// Some process showed no environment: it has none, or it is just becoming another program and will show one.
+    /// True if a process shows no environment: it has none, or it is in the middle of an exec and will show one.
     undecided: bool,
 }
 
@@ -364,7 +364,7 @@ fn look(mark: &[u8]) -> Look {
         // Processes of other users cannot be read.
         let Ok(environment) = std::fs::read(format!("/proc/{process}/environ")) else { continue };
         if environment.is_empty() {
-            // Those that have ended, and threads of the kernel, have no program either.
+            // Processes that have ended and kernel threads have no executable either.
             look.undecided |= std::fs::read_link(format!("/proc/{process}/exe")).is_ok();
         } else if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
             look.carriers.push(process);

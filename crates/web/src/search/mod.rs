@@ -1,7 +1,7 @@
-//! Search engines: what each is asked, and where in its answer the finds stand; and the way of a question to the engine and back.
+//! Search engines: the requests and response formats of each dialect, and the search itself.
 //!
-//! A person named the engine, so its address may be any, and it is asked over the client for what people named. It is
-//! never followed elsewhere: its key would go along.
+//! The user named the engine, so it may be at any address, and requests use the client for named hosts. Redirects are
+//! never followed, because the key would be sent along.
 
 use std::fmt;
 
@@ -21,13 +21,13 @@ use crate::{body, client::Clients, failure, target::Trust};
 /// Settings of a search engine.
 #[derive(Debug, Clone)]
 pub struct SearchConfig {
-    /// Its dialect.
+    /// Dialect of its requests and responses.
     pub dialect: Dialect,
-    /// Where it is.
+    /// URL of the engine.
     pub base_url: Url,
-    /// Its key, where it needs one.
+    /// API key, if it needs one.
     pub api_key: Option<SecretString>,
-    /// The variable that holds it, where one is named.
+    /// Name of the variable that holds the key, if configured.
     pub key_variable: Option<String>,
 }
 
@@ -42,18 +42,18 @@ impl PartialEq for SearchConfig {
 /// Dialects of search engines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dialect {
-    /// SearXNG, with its JSON format switched on.
+    /// SearXNG, with its JSON format enabled.
     Searxng,
-    /// The search of Brave.
+    /// The Brave Search API.
     Brave,
-    /// The search of Tavily.
+    /// The Tavily search API.
     Tavily,
-    /// Any that answers in JSON.
+    /// Any other engine with responses in JSON.
     Json(JsonFields),
 }
 
 impl Dialect {
-    /// Where an engine of that kind is, where all of it are in one place.
+    /// Default URL, if all engines of this dialect share one.
     pub const fn usual_base_url(&self) -> Option<&'static str> {
         match self {
             Self::Searxng | Self::Json(_) => None,
@@ -62,7 +62,7 @@ impl Dialect {
         }
     }
 
-    /// Returns whether it answers no request without a key.
+    /// Returns true if the engine rejects requests without a key.
     pub const fn needs_key(&self) -> bool {
         matches!(self, Self::Brave | Self::Tavily)
     }
@@ -79,25 +79,25 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// Where things stand.
+/// Location of the fields in a JSON response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonFields {
-    /// The list of finds, as a JSON pointer: `/results`; empty where the whole answer is the list.
+    /// JSON pointer to the list of results, such as `/results`; empty if the whole response is the list.
     pub results: String,
-    /// The field of a find that is its title.
+    /// Field with the title of a result.
     pub title: String,
-    /// The field that is its address.
+    /// Field with the URL of a result.
     pub url: String,
-    /// The field that says what it is about.
+    /// Field with a description of a result.
     pub snippet: String,
-    /// The header in which the key goes; none for `Authorization: Bearer …`.
+    /// Header for the key; `None` for `Authorization: Bearer …`.
     pub key_header: Option<String>,
 }
 
-/// Finds of one answer at the most.
+/// Maximum number of results of one response.
 const MOST: usize = 20;
 
-/// Nobody is configured.
+/// Error if no engine is configured.
 pub(crate) fn none() -> WebError {
     WebError::new(ErrorKind::Configuration, "no search engine is configured, so nothing can be searched on the web")
         .with_hint(
@@ -106,7 +106,7 @@ pub(crate) fn none() -> WebError {
         )
 }
 
-/// Asks, and reads what was found.
+/// Sends the query and parses the results.
 pub(crate) async fn find(
     config: &SearchConfig,
     clients: &Clients,
@@ -174,8 +174,8 @@ fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Request, 
     Ok(request)
 }
 
-/// The address with the question and how many finds are wanted in place of `{query}` and `{count}`. Braces are written otherwise
-/// in an address that was read.
+/// Fills the query and the number of results into the `{query}` and `{count}` placeholders of the URL. In a parsed URL,
+/// the braces may be percent-encoded.
 fn filled(base_url: &Url, query: &str, most: usize) -> Result<Url, WebError> {
     let mut text = base_url.as_str().to_owned();
     for (place, value) in [("query", encoded(query)), ("count", most.to_string())] {
@@ -188,7 +188,7 @@ fn wrong(what: &str) -> WebError {
     WebError::new(ErrorKind::Configuration, format!("web.yaml cannot be followed: {what}"))
 }
 
-/// The text as a part of an address, byte by byte.
+/// Percent-encodes a text as part of a URL.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -203,7 +203,7 @@ fn encoded(text: &str) -> String {
 fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebFind>> {
     match dialect {
         Dialect::Searxng => finds(answer.get("results")?, "title", "url", "content"),
-        // Without a find, there is no list either.
+        // Brave omits the list if there are no results.
         Dialect::Brave if answer.get("web").is_none() => answer.get("query").map(|_| Vec::new()),
         Dialect::Brave => finds(answer.pointer("/web/results")?, "title", "url", "description"),
         Dialect::Tavily => finds(answer.get("results")?, "title", "url", "content"),
@@ -211,7 +211,7 @@ fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebFind>> {
     }
 }
 
-/// The finds of a list. One that has no address is none.
+/// Parses a list of results. The caller drops those without a URL.
 fn finds(list: &Value, title: &str, url: &str, snippet: &str) -> Option<Vec<WebFind>> {
     let text = |find: &Value, name: &str| find.get(name).and_then(Value::as_str).map(marked_down).unwrap_or_default();
     let find = |find: &Value| WebFind {
@@ -222,13 +222,13 @@ fn finds(list: &Value, title: &str, url: &str, snippet: &str) -> Option<Vec<WebF
     Some(list.as_array()?.iter().map(find).collect())
 }
 
-/// Some engines mark in HTML what they found.
+/// Removes the HTML that some engines use to highlight matches.
 fn marked_down(text: &str) -> String {
     let mut plain = text.to_owned();
     for mark in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {
         plain = plain.replace(mark, "");
     }
-    // The last, so that what it brings forth is not read again.
+    // `&amp;` comes last, so that its result is not decoded again.
     for (entity, letter) in
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&amp;", "&")]
     {
@@ -237,7 +237,7 @@ fn marked_down(text: &str) -> String {
     plain
 }
 
-/// The value of a header that holds the key. It is marked, so that nothing shows it.
+/// Header value with the key, marked as sensitive so that it is never printed.
 fn secret(text: &str) -> Result<HeaderValue, WebError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
         WebError::new(ErrorKind::Configuration, "the key of the search engine has characters that no header can carry")
@@ -251,7 +251,7 @@ fn key(config: &SearchConfig) -> &str {
     config.api_key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default()
 }
 
-/// Error of a refusal. The engine's own explanation is left out: some repeat the key in it.
+/// Error for a rejected search. The engine's own message is left out, because some repeat the key in it.
 fn refused(engine: &Dialect, status: StatusCode) -> WebError {
     let said = format!("{engine} refused the search: {status}");
     match status {

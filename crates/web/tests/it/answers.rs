@@ -1,4 +1,4 @@
-//! What servers answer, well or badly: bounded in size and time, read in whatever it is written.
+//! Responses of well-behaved and of broken servers: bounded in size and time, and decoded from any encoding.
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 
@@ -67,7 +67,7 @@ async fn an_answer_takes_no_more_room_than_it_may_however_it_is_packed() {
         Some("/head") => {
             Reply::Sent(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 99\r\n\r\n".to_vec())
         }
-        // Its length is not told, and there is no end to it.
+        // No content length, and an endless body.
         _ => Reply::Dripped([b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'a'; 200_000]].concat()),
     })
     .await;
@@ -145,7 +145,7 @@ async fn answers_that_are_none_are_said_to_be_so() {
     }
     let address = server.address;
     drop(server);
-    // Nobody listens any more once the task is gone.
+    // The port is closed once the server's task has ended.
     let error = loop {
         match fetch(&web, &format!("http://{address}/")).await {
             Err(error) if error.kind() == ErrorKind::Unreachable => break error,

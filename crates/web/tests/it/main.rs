@@ -1,5 +1,5 @@
-//! The web through its public face, with servers on loopback. `127.0.0.1` stands for what a person allows, `127.0.0.2` for
-//! what nobody may reach.
+//! Tests of the public interface, with servers on loopback. `127.0.0.1` stands for an address that the user allows,
+//! `127.0.0.2` for one that may not be reached.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -24,7 +24,7 @@ use agentd_core::{
 use agentd_web::{Fetcher, Lookup, WebConfig};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-/// Names and what is answered for each of them, one look-up after the other; the last answer stays.
+/// Addresses by name, one list per lookup. The last list is repeated.
 #[derive(Debug, Default)]
 struct Names(Mutex<HashMap<String, Vec<Vec<IpAddr>>>>);
 

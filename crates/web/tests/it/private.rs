@@ -1,4 +1,4 @@
-//! No way into private networks, whatever a page or a name server says.
+//! Private networks stay out of reach, whatever a page or a name server returns.
 
 use agentd_core::{
     error::ErrorKind,
@@ -68,7 +68,7 @@ async fn redirects_lead_to_no_other_place_than_a_request_may() {
         assert!(error.to_string().contains(what), "{path}: {error}");
     }
     assert!(inside.seen().is_empty(), "{:?}", inside.seen());
-    // One request for each of the others, and six of the loop: the first, and five that it led to.
+    // One request for each of the others, and six for the loop: the first, and five redirects.
     assert_eq!(outside.seen().len(), 4 + 6);
 }
 
@@ -77,7 +77,7 @@ async fn a_name_that_changes_its_mind_is_looked_at_again() {
     let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
     let port = inside.address.port();
     let outside = Server::at(&format!("127.0.0.1:{port}"), |_| answer("200 OK", "public")).await;
-    // The first answer is what is checked, and what is connected to: there is no second question between the two.
+    // The first lookup is both checked and connected to. There is no second one in between.
     let web = Fetcher::with_lookup(config(), Names::of(&[("page.test", &[&["127.0.0.1"], &["127.0.0.2"]])]));
     let url = format!("http://page.test:{port}/");
     assert_eq!(fetch(&web, &url).await.unwrap().text.as_deref(), Some("public"));

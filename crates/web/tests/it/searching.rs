@@ -1,4 +1,4 @@
-//! Search engines: asked with their key, believed in nothing.
+//! Search engines get their key, and their responses are not trusted.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 
 const KEY: &str = "k-0123456789";
 
-/// A web without anything that is allowed besides: an engine is asked because a person named it.
+/// Allows no addresses: the engine is reached because the user named it.
 fn with_engine(dialect: Dialect, base_url: &str) -> Fetcher {
     let search = SearchConfig {
         dialect,

@@ -1,4 +1,4 @@
-//! A server that answers as it is told to, well or badly.
+//! A server with scripted replies, valid or broken.
 
 use std::{
     net::SocketAddr,
@@ -12,29 +12,29 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What becomes of a request.
+/// Reply to a request.
 pub(crate) enum Reply {
-    /// This is sent, and the connection is closed.
+    /// Sends these bytes and closes the connection.
     Sent(Vec<u8>),
-    /// This is sent, and then one byte after the other, without end.
+    /// Sends these bytes, and then single bytes without end.
     Dripped(Vec<u8>),
-    /// Nothing is sent, and the connection stays open.
+    /// Sends nothing, and keeps the connection open.
     Nothing,
 }
 
-/// An answer with a body.
+/// A response with a body.
 pub(crate) fn answer(head: &str, body: impl AsRef<[u8]>) -> Reply {
     let body = body.as_ref();
     let head = format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
     Reply::Sent([head.as_bytes(), body].concat())
 }
 
-/// A redirect.
+/// A redirect to `location`.
 pub(crate) fn redirect(status: u16, location: &str) -> Reply {
     answer(&format!("{status} Elsewhere\r\nlocation: {location}"), "")
 }
 
-/// Ended with the test.
+/// A server that is stopped when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -82,7 +82,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// All requests so far, each as it came.
+    /// All requests so far, unmodified.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
@@ -92,13 +92,13 @@ impl Server {
         self.asked.notified().await;
     }
 
-    /// Waits until a connection is over.
+    /// Waits until a connection has ended.
     pub(crate) async fn is_left(&self) {
         self.left.notified().await;
     }
 }
 
-/// A request with its body.
+/// Reads a request with its body.
 async fn read(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];

@@ -1,5 +1,5 @@
-//! The context: what a request costs before it is sent, how much of it repeats the one before, and whether the built-in
-//! model computes that again.
+//! The context: the cost of a request before it is sent, how much of it repeats the previous one, and whether the
+//! built-in model recomputes that part.
 
 use agentd_core::{
     error::ModelError,
@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// Items of the sessions that are compared.
+/// Numbers of items of the sessions that are compared.
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const WARM_UP: usize = 20;
 const TURNS: usize = 200;
@@ -38,13 +38,13 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let mut rows = vec![assembling().await?, prefix().await?];
     rows.push(match embedded().await {
         Ok(row) => row,
-        // It may not be here, and then nothing is wrong.
+        // The built-in model may be missing, which is not an error.
         Err(error) => Row::new(LOCAL, Vec::new()).with_note(format!("not measured: {error:#}")),
     });
     Ok(rows)
 }
 
-/// A model that notes when it is asked, and answers at once.
+/// A model that records the time of each request, and responds at once.
 struct Stopwatch {
     info: ModelInfo,
     asked: mpsc::UnboundedSender<Instant>,
@@ -74,7 +74,7 @@ impl Models for OneModel {
     }
 }
 
-/// From the start of a turn to the call of the model, in sessions of different lengths, over a real journal.
+/// Time from the start of a turn to the model call, in sessions of different lengths, over a real journal.
 async fn assembling() -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let path = folder.path().join("journal.db");
@@ -113,7 +113,7 @@ async fn assembling() -> anyhow::Result<Row> {
     );
     let mut samples = SIZES.map(|_| Samples::default());
     for number in 0..WARM_UP + TURNS {
-        // In turn, so that whatever else the machine does is shared out.
+        // Sessions alternate, so that other load on the machine affects all of them.
         for (session, samples) in sessions.iter().zip(&mut samples) {
             let handle = engine.session(*session).await?;
             let begun = Instant::now();
@@ -130,12 +130,12 @@ async fn assembling() -> anyhow::Result<Row> {
         }
     }
     let [few, some, many] = &samples;
-    // In full hundredths: the limit is shown as it is.
+    // Rounded up to hundredths, because the limit is shown like that.
     let twice = (200.0 * few.median()).ceil() / 100.0;
     let figures = vec![
         Figure::millis("median", some.median()).at_most(5.0),
         Figure::millis("p99", some.quantile(99)),
-        // What lies outside of the window must cost nothing; twice is the noise of a machine that does other things, too.
+        // Items outside the window must cost nothing. A factor of two allows for noise on a busy machine.
         Figure::millis("with 100,000", many.median()).at_most(twice),
     ];
     Ok(Row::new("assembling a request of a session of 10,000 items", figures)
@@ -157,7 +157,7 @@ async fn prefix() -> anyhow::Result<Row> {
     let broken =
         reports.iter().filter(|(_, report)| report.as_ref().is_none_or(|report| report.broken_by.is_some())).count();
     let requests = model.requests();
-    // What the daemon says of itself is not what is measured.
+    // The requests as received count, not the daemon's own figures.
     let shares: Vec<(f64, f64)> = requests.windows(2).map(|pair| repeats(&pair[0], &pair[1])).collect();
     let (repeated, previous) = shares.iter().fold((0.0, 0.0), |sum, share| (sum.0 + share.0, sum.1 + share.1));
     let least = shares.iter().map(|(again, before)| 100.0 * again / before).fold(f64::INFINITY, f64::min);
@@ -169,8 +169,8 @@ async fn prefix() -> anyhow::Result<Row> {
         .with_note(format!("{} model calls of one coding turn; {broken} of them broke the prefix", reports.len())))
 }
 
-/// The bytes of a request that the next one begins with, as the server got them, and all of its bytes. Servers read the tools
-/// first.
+/// The number of bytes that the next request repeats at its beginning, and of all bytes of the request, as received by
+/// the server. Servers read the tools first.
 fn repeats(before: &Recorded, after: &Recorded) -> (f64, f64) {
     let parts = |request: &Recorded| -> Vec<String> {
         let tools = request.body.get("tools").map(ToString::to_string);
@@ -182,7 +182,7 @@ fn repeats(before: &Recorded, after: &Recorded) -> (f64, f64) {
     (same.map(|(then, _)| bytes(then)).sum(), before.iter().map(bytes).sum())
 }
 
-/// Answer of a model that codes, behind so many results: it plans, looks, changes, runs and looks again.
+/// Reply of a coding model after `done` results: it plans, reads, edits, runs and reads again.
 pub(super) fn codes(done: usize) -> Reply {
     if done + 1 >= STEPS {
         return Reply::text("All of it is done, and the checks are green.");
@@ -210,7 +210,7 @@ pub(super) fn codes(done: usize) -> Reply {
     }
 }
 
-/// Usage of each model call of a turn, and its share of repeated tokens; and the session.
+/// Runs a turn. Returns the usage of each model call with its share of repeated tokens, and the session.
 pub(super) async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<Told>, SessionId)> {
     let mut stream = client.turn(start).await?;
     let mut told = Vec::new();
@@ -228,7 +228,7 @@ pub(super) type Told = (Usage, Option<agentd_core::context::PromptReport>);
 
 const LOCAL: &str = "prompt tokens that the built-in model had computed before";
 
-/// A few turns of the built-in model.
+/// Measures a few turns of the built-in model.
 async fn embedded() -> anyhow::Result<Row> {
     let home = Home::empty()?;
     let weights = weights().context("the built-in model is not here; `make model` brings it")?;
@@ -251,7 +251,7 @@ async fn embedded() -> anyhow::Result<Row> {
         .with_note(format!("prompt tokens computed, call by call: {}", each.join(", "))))
 }
 
-/// The built-in model's file, where `make model` puts it.
+/// Path of the built-in model's file, where `make model` puts it.
 fn weights() -> Option<PathBuf> {
     let named = std::env::var_os("AGENTD_TEST_MODEL").map(PathBuf::from);
     let brought = || {

@@ -1,5 +1,5 @@
-//! What a person waits for at a terminal while a fast model speaks: the share of a core that drawing takes, and the time from
-//! a key to its echo.
+//! Drawing at a terminal while a fast model responds: the share of a core that it takes, and the time from a key to its
+//! echo.
 
 use std::{
     fs::File,
@@ -21,15 +21,15 @@ use crate::world::program;
 
 use super::*;
 
-/// Deltas of the answer. The model server writes a thousand at once.
+/// Number of deltas of the response. The model server writes a thousand at once.
 const DELTAS: u64 = 50_000;
-/// The pause between two of its writes, in milliseconds: it makes ten thousand deltas a second.
+/// Pause between two writes, in milliseconds, for ten thousand deltas per second.
 const PAUSE: &str = "100";
-/// Letters that are typed one after the other; none of them occurs in the answer.
+/// Letters that are typed one by one. None of them occurs in the response.
 const KEYS: &str = "QXZJKVYGHB";
-/// The time between two of them.
+/// Time between two letters.
 const BETWEEN: Duration = Duration::from_millis(130);
-/// Patience for an echo.
+/// Time limit for an echo.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -51,8 +51,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     })
 }
 
-/// A whole turn at a terminal, with keys in the middle of it: percent of a core that the client took, and the time of each
-/// echo.
+/// Runs a whole turn at a terminal, with keys typed during it. Returns the share of a core that the client used, in
+/// percent, and the time of each echo.
 fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None)?;
@@ -81,7 +81,7 @@ fn draw(home: &Home, keys: &str) -> anyhow::Result<(f64, Samples)> {
     Ok((share, echo))
 }
 
-/// The client, as the leader of a session whose terminal this is.
+/// Starts the client as the leader of a session with this terminal.
 fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
     let known = home.command("agentctl")?;
     let mut command = Command::new("setsid");
@@ -92,7 +92,7 @@ fn spawn(home: &Home, terminal: &OwnedFd) -> anyhow::Result<Child> {
     command.stdin(end()?).stdout(end()?).stderr(end()?).spawn().context("setsid of util-linux is needed")
 }
 
-/// What comes to the terminal, each piece with its time.
+/// Output to the terminal, each piece with its time.
 fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>> {
     let (sender, pieces) = mpsc::channel();
     std::thread::Builder::new().name("bench-screen".to_owned()).spawn(move || {
@@ -107,7 +107,7 @@ fn watch(mut terminal: File) -> anyhow::Result<mpsc::Receiver<(Instant, String)>
     Ok(pieces)
 }
 
-/// The time at which these words were on the terminal.
+/// Waits until this text is on the terminal, and returns the time.
 fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, words: &str) -> anyhow::Result<Instant> {
     loop {
         let (at, piece) = screen.recv_timeout(PATIENCE).with_context(|| format!("{words:?} was not shown"))?;
@@ -115,13 +115,13 @@ fn await_words(screen: &mpsc::Receiver<(Instant, String)>, seen: &mut String, wo
         if seen.contains(words) {
             return Ok(at);
         }
-        // The end is enough to find words that came in two pieces.
+        // The end is sufficient to find text that is split between two pieces.
         let keep = seen.char_indices().rev().nth(64).map_or(0, |(at, _)| at);
         seen.drain(..keep);
     }
 }
 
-/// The processor time of the processes that were waited for.
+/// Processor time of all child processes that have ended.
 fn spent() -> anyhow::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let time = |time: TimeVal| -> anyhow::Result<Duration> {

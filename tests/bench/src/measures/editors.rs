@@ -1,5 +1,5 @@
-//! Editors: what `agentctl acp` adds to a turn, how it loads a long session, twenty of them at once, and what it costs to
-//! watch many sessions.
+//! Editors: what `agentctl acp` adds to a turn, loading a long session, twenty concurrent editors, and the cost of
+//! watching many sessions.
 
 use futures_util::future::try_join_all;
 use tokio::{
@@ -9,23 +9,23 @@ use tokio::{
 
 use super::*;
 
-/// Turns that are not counted.
+/// Number of turns that are not counted.
 const WARM_UP: usize = 20;
-/// Turns that are.
+/// Number of turns that are counted.
 const TURNS: usize = 200;
-/// Items of the session that is loaded.
+/// Number of items of the session that is loaded.
 const ITEMS: usize = 10_000;
-/// Loads of it, each by a new process.
+/// Number of loads, each by a new process.
 const LOADS: usize = 15;
-/// Editors at once.
+/// Number of concurrent editors.
 const EDITORS: usize = 20;
-/// Prompts of each of them.
+/// Number of prompts of each editor.
 const PROMPTS: usize = 10;
-/// Sessions that are watched.
+/// Number of sessions that are watched.
 const WATCHED: usize = 500;
-/// Clients that watch them.
+/// Number of clients that watch them.
 const WATCHERS: usize = 20;
-/// Time that nothing happens.
+/// Idle time that is measured.
 const QUIET: Duration = Duration::from_secs(5);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -53,7 +53,7 @@ impl Editor {
         Ok(editor)
     }
 
-    /// Sends a request and returns its number.
+    /// Sends a request and returns its ID.
     async fn send(&mut self, method: &str, params: Value) -> anyhow::Result<u64> {
         self.requests += 1;
         let line = json!({"jsonrpc": "2.0", "id": self.requests, "method": method, "params": params});
@@ -66,7 +66,7 @@ impl Editor {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Sends a request and returns its result, and the time until the first update that `is_it`.
+    /// Sends a request. Returns its result, and the time until the first update for which `is_it` is true.
     async fn timed(
         &mut self,
         method: &str,
@@ -99,7 +99,7 @@ impl Editor {
         Ok(opened["sessionId"].as_str().context("a new session has no name")?.to_owned())
     }
 
-    /// Returns the time from a prompt to the first words of its answer.
+    /// Returns the time from a prompt to the first text of its response.
     async fn prompt(&mut self, session: &str) -> anyhow::Result<Duration> {
         let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]});
         let is_words = |update: &Value| update["sessionUpdate"] == "agent_message_chunk";
@@ -108,21 +108,21 @@ impl Editor {
         first.context("the turn said nothing")
     }
 
-    /// The most memory that it has held, in bytes.
+    /// Peak memory, in bytes.
     fn peak(&self) -> anyhow::Result<u64> {
         let id = self.process.id().context("the bridge has ended")?;
         Ok(world::memory_of(id)?.peak)
     }
 }
 
-/// Compares prompts with turns over gRPC, now one first and now the other.
+/// Compares prompts with turns over gRPC, in alternating order.
 async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let daemon = home.start().await?;
     let folder = world::folder()?;
     let mut editor = Editor::start(&home).await?;
     let of_editor = editor.new_session(folder.path()).await?;
-    // A turn of a session that the editor has made, too: both have the same project and instructions.
+    // The turn also uses a session made by the editor, so that both have the same project and instructions.
     let of_client: SessionId = editor.new_session(folder.path()).await?.parse()?;
     let (mut prompts, mut turns) = (Samples::default(), Samples::default());
     for number in 0..WARM_UP + TURNS {
@@ -150,7 +150,7 @@ async fn first_update(model: &ModelProcess) -> anyhow::Result<Row> {
         .with_note(format!("{TURNS} turns each, in one session each, in turn")))
 }
 
-/// A session of 10,000 items, loaded by processes that have just started.
+/// A session of 10,000 items, loaded by newly started processes.
 async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(home.journal())))?;
@@ -177,7 +177,7 @@ async fn loading(model: &ModelProcess) -> anyhow::Result<Row> {
         .with_note(format!("{LOADS} loads, each by a new process")))
 }
 
-/// Twenty editors that prompt at the same time.
+/// Twenty editors that send prompts concurrently.
 async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let daemon = home.start().await?;
@@ -206,7 +206,7 @@ async fn together(model: &ModelProcess) -> anyhow::Result<Row> {
     Ok(Row::new("20 editors at once", figures).with_note(format!("{PROMPTS} prompts of each, all answered")))
 }
 
-/// The time that a daemon computes while nothing happens: without anybody, and with clients that watch.
+/// Processor time of an idle daemon, without clients and with clients that watch.
 async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     let home = Home::new(model)?;
     let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(home.journal())))?;
@@ -236,7 +236,7 @@ async fn watching(model: &ModelProcess) -> anyhow::Result<Row> {
     Ok(Row::new("20 clients watch 500 sessions, and nothing happens", figures))
 }
 
-/// The time that it computes meanwhile, in milliseconds; the kernel counts in steps of ten.
+/// Processor time that it uses meanwhile, in milliseconds. The kernel counts in steps of ten.
 async fn computed(daemon: &Daemon) -> anyhow::Result<f64> {
     let before = world::computed_by(daemon.id())?;
     tokio::time::sleep(QUIET).await;

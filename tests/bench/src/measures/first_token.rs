@@ -1,4 +1,4 @@
-//! The time to the first token that daemon and socket add to what the model takes.
+//! The time that the daemon and its socket add to the first token, on top of the model's time.
 
 use agentd_testkit::model_server::ModelServer;
 
@@ -6,16 +6,16 @@ use crate::floor::{BareClient, Disk};
 
 use super::*;
 
-/// Turns that are not counted.
+/// Number of turns that are not counted.
 const WARM_UP: usize = 20;
-/// Turns that are.
+/// Number of turns that are counted.
 const TURNS: usize = 300;
-/// A folder that was made or changed this short a time ago is read again at each turn, for its time cannot tell two
-/// changes apart yet. A person's next turn comes later than that, so the turns that are counted do too.
+/// A folder that was changed this recently is read again in each turn, because its timestamp cannot distinguish two
+/// changes yet. A user's next turn comes later, so the counted turns do too.
 const UNTIL_FOLDERS_SETTLE: Duration = Duration::from_millis(2500);
 
-/// The client has one thread, as `agentctl` does: what its own threads lose to each other is no cost of the daemon. The
-/// bare client runs on the same one.
+/// The client has one thread, like `agentctl`: contention between its own threads is not a cost of the daemon. The bare
+/// client runs on the same thread.
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::spawn_blocking(move || runtime.block_on(on_one_thread())).await?
@@ -23,7 +23,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 
 async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
-    // A second model in our own process keeps what the daemon sends, so that the floor sends the same.
+    // A second model in our own process records the daemon's request, so that the floor can send the same.
     let recorder = ModelServer::start().await;
     recorder.lenient();
     let home = Home::new(&model)?.with_model("REASONING", &recorder.base_url());
@@ -36,10 +36,10 @@ async fn on_one_thread() -> anyhow::Result<Vec<Row>> {
     };
 
     let session = Some(turn::run(client, turn::request(None, None), || {}).await?.session);
-    // The first turn has made some of them.
+    // The first turn has created some of them.
     tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
     for _ in 0..WARM_UP {
-        // Until the request holds as much of the history as it ever does.
+        // Until the request contains as much of the history as it ever will.
         turn::run(client, turn::request(session, None), || {}).await?;
     }
     let again = added(client, &bare(session).await?, session, "first token, in a session: added").await?;
@@ -65,7 +65,7 @@ async fn added(client: &Client, bare: &BareClient, session: Option<SessionId>, w
         Figure::millis("median", added.median()).at_most(2.0),
         Figure::millis("p99", added.quantile(99)).at_most(5.0),
     ];
-    // The ratio is that of the whole times: what is added has no floor.
+    // The ratio is that of the total times, since the added time has no floor.
     let note = format!(
         "{TURNS} turns; in all {:.2} ms, p99 {:.2} ms; the bare client {:.2} ms, p99 {:.2} ms; one block made durable \
          {:.2} ms, p99 {:.2} ms, and nothing is shown before it is durable",

@@ -1,4 +1,4 @@
-//! The journal: how fast it stores, and whether a long session costs more than a short one.
+//! The journal: its write speed, and whether a long session costs more than a short one.
 
 use agentd_core::{error::StoreError, item::ItemBody, ports::Store as _};
 use agentd_testkit::store_contract::EventScript;
@@ -9,11 +9,11 @@ use crate::floor::Disk;
 use super::*;
 
 const SESSIONS: usize = 100;
-/// Events of each of them.
+/// Number of events of each session.
 const ROUNDS: u64 = 100;
 const LONG: usize = 10_000;
 const SHORT: usize = 10;
-/// The items that the engine reads of a session when it opens it.
+/// Number of items that the engine reads when it opens a session.
 const RECENT: usize = 400;
 const WARM_UP: usize = 20;
 const TURNS: usize = 200;
@@ -73,7 +73,7 @@ async fn append_rate(store: &SqliteStore, floor: f64) -> anyhow::Result<Row> {
         .with_note(format!("{events} events in {commits} commits")))
 }
 
-/// The time to open a session of 10,000 items, and the time to the first token of a turn in it.
+/// Time to open a session of 10,000 items, and time to the first token of a turn in it.
 async fn long_session() -> anyhow::Result<(Row, Row)> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
     let home = Home::new(&model)?;
@@ -91,7 +91,7 @@ async fn long_session() -> anyhow::Result<(Row, Row)> {
     Ok((opened, step(&daemon.client, short, long).await?))
 }
 
-/// A session of that many items, in turns of two.
+/// Creates a session with that many items, in turns of two.
 pub(super) async fn session_of(store: &SqliteStore, items: usize) -> anyhow::Result<SessionId> {
     let mut script = new_session(store).await?;
     for _ in 0..items / 2 / 5 {
@@ -105,7 +105,7 @@ pub(super) async fn session_of(store: &SqliteStore, items: usize) -> anyhow::Res
     Ok(script.session)
 }
 
-/// What is read when a session is opened for the first time after a start, in milliseconds.
+/// Time of the reads when a session is first opened after a start, in milliseconds.
 async fn opening(store: &SqliteStore, session: SessionId) -> anyhow::Result<f64> {
     let begun = Instant::now();
     let stored = store.session(session).await?;
@@ -113,8 +113,8 @@ async fn opening(store: &SqliteStore, session: SessionId) -> anyhow::Result<f64>
     Ok(millis(begun.elapsed()))
 }
 
-/// Compares turns in both sessions, now one first and now the other. The turns that are not counted make the short one
-/// as long as what a model sees of any.
+/// Compares turns in both sessions, in alternating order. The uncounted turns extend the short one to the part that a
+/// model sees of any session.
 async fn step(client: &Client, short: SessionId, long: SessionId) -> anyhow::Result<Row> {
     let (mut in_short, mut in_long) = (Samples::default(), Samples::default());
     for number in 0..WARM_UP + TURNS {

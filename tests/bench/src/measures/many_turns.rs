@@ -1,4 +1,4 @@
-//! Memory: of a daemon at rest, and of one in which 500 turns stream at once, each to a client of its own.
+//! Memory of an idle daemon, and of one with 500 concurrent turns, each streaming to its own client.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,11 +8,11 @@ use super::*;
 
 const TURNS: usize = 500;
 const WORDS: usize = 60;
-/// Between two words. All turns together are then 10,000 deltas a second.
+/// Delay between two words, in milliseconds. All turns together then make 10,000 deltas per second.
 const PAUSE_MS: &str = "50";
-/// Before the first word: until then all turns have begun.
+/// Delay before the first word, in milliseconds. All turns have begun by then.
 const FIRST_PAUSE_MS: &str = "3000";
-/// Between two looks at the memory.
+/// Sampling interval for the memory.
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -50,8 +50,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Streams all turns and returns the most memory that the daemon held meanwhile, and how many turns had words and no
-/// end at the same time.
+/// Streams all turns. Returns the peak memory of the daemon, and the number of turns that had text and no end at the
+/// same time.
 async fn stream_all(home: &Home, daemon: &Daemon, words: &str) -> anyhow::Result<(u64, usize)> {
     let mut clients = Vec::with_capacity(TURNS);
     for _ in 0..TURNS {

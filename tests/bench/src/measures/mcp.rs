@@ -1,7 +1,7 @@
-//! MCP servers: what having many costs that nobody calls, and what the pool adds to a call.
+//! MCP servers: the cost of many unused ones, and what the pool adds to a call.
 //!
-//! A call is timed in this process, through the same pool and guard as in the daemon, beside a bare client that calls the
-//! same server. Through whole turns it could not be told from the noise of two requests to a model.
+//! A call is timed in this process, through the same pool and guard as in the daemon, and compared with a bare client
+//! of the same server. In whole turns, it would be lost in the noise of two model requests.
 
 use agentd_core::{
     ids::CallId,
@@ -23,13 +23,13 @@ use crate::{MCP_SERVER, mcp_server::TOOL};
 
 use super::*;
 
-/// The servers that nobody calls.
+/// Number of unused servers.
 const SERVERS: usize = 50;
 const STARTS: usize = 15;
 const TURNS: usize = 60;
 const WARM_UP: usize = 50;
 const CALLS: usize = 1000;
-/// What a server is called where there is one.
+/// Name of a single server.
 pub(super) const NAME: &str = "bench";
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -38,8 +38,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The configuration of servers that are this program, by their names. Each is given the last argument, by which it is
-/// known among all processes.
+/// Configuration of servers with these names that are this program. Each gets the mark as its last argument, which
+/// identifies it among all processes.
 pub(super) fn configuration(names: impl Iterator<Item = String>, mark: &str) -> anyhow::Result<String> {
     let server = json!({"command": std::env::current_exe()?, "args": [MCP_SERVER, mark]});
     let servers: BTreeMap<String, &Value> = names.map(|name| (name, &server)).collect();
@@ -51,7 +51,7 @@ async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
     let (without, with) = (Home::new(&model)?, Home::new(&model)?);
     let names = || (0..SERVERS).map(|number| format!("server{number}"));
     with.configure("mcp_servers.yaml", &configuration(names(), "idle")?)?;
-    // Each was reached once, as those of a person were: what it offers is known.
+    // Each is reached once, as a user's servers have been, so that its tools are known.
     let daemon = with.start().await?;
     for name in names() {
         daemon.client.start_mcp_server(&name, "").await?;

@@ -1,4 +1,4 @@
-//! What is left of MCP servers that were started and stopped a thousand times.
+//! Leftovers of MCP servers after a thousand starts and stops.
 
 use crate::floor;
 
@@ -7,16 +7,16 @@ use super::{
     *,
 };
 
-/// Until all that is made once is made: threads, buffers, the code of the start.
+/// Cycles until everything that is allocated once exists: threads, buffers, start-up code.
 const WARM_UP: usize = 50;
 const CYCLES: usize = 1000;
-/// What the allocator may keep for itself, in bytes: four kilobytes a cycle would be a leak that is seen.
+/// Tolerance for the allocator, in megabytes. A leak of four kilobytes per cycle would be noticed.
 const ALLOCATOR: f64 = 4.0;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let model = ModelProcess::start(&["fast", "1"]).await?;
     let home = Home::new(&model)?;
-    // By this argument it is known among all processes.
+    // This argument identifies the servers among all processes.
     let mark = format!("soak-of-{}", std::process::id());
     home.configure("mcp_servers.yaml", &configuration(std::iter::once(NAME.to_owned()), &mark)?)?;
     let daemon = home.start().await?;
@@ -59,7 +59,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(vec![left, time])
 }
 
-/// The server is there and says what it offers, and then nothing of it is.
+/// Starts the server, checks its tools, and stops it.
 async fn cycle(daemon: &Daemon) -> anyhow::Result<()> {
     let server = daemon.client.start_mcp_server(NAME, "").await?;
     if server.connections != 1 || server.tools.len() != 1 {
@@ -69,14 +69,14 @@ async fn cycle(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What there is now.
+/// Resources that are in use.
 struct Left {
-    /// Processes of the servers, their guards, and children that nobody has buried.
+    /// Processes of the servers, their guards, and zombie children.
     processes: u64,
     /// Open descriptors of the daemon.
     descriptors: u64,
     threads: u64,
-    /// Memory that it holds, in bytes.
+    /// Resident memory of the daemon, in bytes.
     resident: u64,
 }
 
@@ -94,12 +94,12 @@ impl Left {
     }
 }
 
-/// Returns whether a process is a server's or a child of the daemon.
+/// Returns true if a process is a server or a child of the daemon.
 fn is_left(pid: &str, daemon: u32, mark: &str) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let named = command.split(|byte| *byte == 0).any(|argument| argument == mark.as_bytes());
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before it may hold anything, a bracket too.
+    // The name before it can contain anything, even a bracket.
     let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
     named || parent == Some(daemon)
 }

@@ -1,8 +1,9 @@
-//! What is measured, one subject a file.
+//! The measurements, one subject per file.
 //!
-//! - [`turn`]: how a turn is timed from outside, which several of them need. [`python`]: what others are driven with.
+//! - [`turn`]: times a turn from outside, for several subjects. [`python`]: drives the software that agentd is compared
+//!   with.
 //!
-//! What is imported here is what most of them need: they take it with `use super::*`.
+//! The imports here are those that most subjects need: they import them with `use super::*`.
 
 mod code;
 mod context;
@@ -119,14 +120,15 @@ impl Subject {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// How long it may take before it is given up. The other subjects together take less than three minutes.
+    /// Time limit of a subject. All except the long ones take less than three minutes together.
     pub(crate) const fn patience(self) -> Duration {
         match self {
-            // Most of it is the other stack, and the first time what it needs.
+            // Most of it is the other stack and, the first time, its installation.
             Self::Documents | Self::Foreign | Self::Hostile | Self::Questions | Self::Scans => {
                 Duration::from_secs(1500)
             }
-            // Most of it is the other, and the first time what it needs; all numbers of turns take longer.
+            // Most of it is the other product and, the first time, its installation. Running all numbers of turns takes
+            // longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
             Self::Wires | Self::Editors | Self::Code | Self::Travel => Duration::from_secs(120),

@@ -14,7 +14,7 @@ const RULES: usize = 200;
 const WARM_UP: usize = 200;
 const CALLS: usize = 5_000;
 
-/// From what is judged all day to what has most parts.
+/// From the most frequent command to the one with the most parts.
 const COMMANDS: [&str; 4] = [
     "git status",
     "cd src && cargo test --all 2>&1 | tail -20",
@@ -44,7 +44,7 @@ fn judge(policy: &Policy, samples: &mut Samples) {
     let settings = SessionSettings::default();
     let roots = [Path::new("/data/workspace/s")];
     for number in 0..WARM_UP + CALLS {
-        // No two are the same: nothing can be remembered from the one before.
+        // All are different, so that no result can be cached.
         let arguments = json!({ "command": format!("{} {number}", COMMANDS[number % COMMANDS.len()]) }).to_string();
         let facts = CallContext {
             foreign: None,
@@ -69,7 +69,7 @@ fn judge(policy: &Policy, samples: &mut Samples) {
     }
 }
 
-/// Rules of the kinds that people write.
+/// Rules of the kinds that users write.
 fn rules() -> RuleFile {
     let patterns = |kind: &str, count: usize| {
         let pattern = |number: usize| match number % 4 {

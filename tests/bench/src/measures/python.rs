@@ -1,4 +1,5 @@
-//! Python that agentd is compared with: scripts of this repository, and packages of their own beside the build.
+//! Python software that agentd is compared with: scripts of this repository, with separate packages in the target
+//! folder.
 
 use std::io::{self, Write as _};
 
@@ -6,7 +7,7 @@ use tokio::process::Command;
 
 use super::*;
 
-/// The scripts of one measure.
+/// The scripts of one subject.
 pub(super) struct Scripts {
     python: String,
     folder: &'static Path,
@@ -14,13 +15,14 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// The scripts of a folder. The packages of its `requirements.txt` are kept in the target folder, in one of that name.
+    /// Scripts of a folder. The packages of its `requirements.txt` are stored in a folder with the given name in the
+    /// target folder.
     pub(super) fn of(folder: &'static str, packages: &str) -> anyhow::Result<Self> {
         let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
         Ok(Self { python, folder: Path::new(folder), packages: target()?.join(packages) })
     }
 
-    /// Brings the packages, where they are not there yet; they come from the registry, so that may fail.
+    /// Installs missing packages from the registry, which may fail.
     pub(super) async fn bring_packages(&self) -> anyhow::Result<()> {
         let wanted = self.folder.join("requirements.txt");
         let ready = self.packages.join("ready.txt");
@@ -37,26 +39,26 @@ impl Scripts {
         Ok(())
     }
 
-    /// One of the scripts, with its packages.
+    /// A command for one of the scripts, with its packages.
     pub(super) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(&self.python);
         command.arg(self.folder.join(name)).env("PYTHONPATH", &self.packages).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 
-    /// What some of the scripts say, to know when they have changed.
+    /// The text of some of the scripts, to notice changes.
     pub(super) fn text(&self, names: &[&str]) -> io::Result<String> {
         names.iter().map(|name| fs::read_to_string(self.folder.join(name))).collect()
     }
 }
 
-/// The folder that is built into.
+/// The target folder of the build.
 pub(super) fn target() -> anyhow::Result<PathBuf> {
     let built = std::env::current_exe()?;
     Ok(built.parent().and_then(Path::parent).context("the bench is in no folder")?.to_owned())
 }
 
-/// Runs a command to its end; what it says to people goes to them.
+/// Runs a command to its end. Its standard error is shown to the user.
 pub(super) async fn run(command: &mut Command) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).status().await?;
     ensure!(status.success(), "{status}");

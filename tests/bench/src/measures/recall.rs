@@ -1,8 +1,8 @@
-//! Recall: how much of a long conversation a model still sees at its end, or finds with one search, and what that took, beside
-//! deepagents with the same model in the same run.
+//! Recall: how much of a long conversation a model still sees at its end, or finds with one search, and the cost of
+//! that. Compared with deepagents, with the same model in the same run.
 //!
-//! The conversations are played by `tests/bench/recall/recall.py`. Where its packages cannot be brought, agentd is measured
-//! alone. AGENTD_BENCH_TURNS=5,30,100,300 sets the numbers of turns; 300 take some minutes more.
+//! The conversations are run by `tests/bench/recall/recall.py`. If its packages cannot be installed, agentd is measured
+//! alone. `AGENTD_BENCH_TURNS=5,30,100,300` sets the numbers of turns; 300 take some minutes more.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ use super::{
     *,
 };
 
-/// Where the scripts are.
+/// Folder of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recall");
 const TURNS: &str = "AGENTD_BENCH_TURNS";
 
-/// What the script tells.
+/// Output of the script.
 #[derive(Debug, Deserialize)]
 struct Told {
     runs: Vec<Run>,
-    /// By `ours`, `theirs` and `todos`.
+    /// Keyed by `ours`, `theirs` and `todos`.
     prefixes: BTreeMap<String, Prefix>,
 }
 
@@ -30,17 +30,17 @@ struct Run {
     product: String,
     window: u64,
     turns: u64,
-    /// Why there is nothing else.
+    /// The error, if there are no results.
     error: Option<String>,
     facts: u64,
     in_view: u64,
-    /// The share of the facts so far that the turns of the second half began with.
+    /// Share of the previous facts that were in view at the start of the turns in the second half.
     usually: f64,
-    /// Not in view, and in the answer to one search.
+    /// Not in view, but in the result of one search.
     found: u64,
-    /// Neither, by where they were said.
+    /// Neither in view nor found, by where they were mentioned.
     lost: BTreeMap<String, u64>,
-    /// Facts that the person asked for by name, and those that came with the question.
+    /// Facts that the user asked for by name, followed by those that came with the question.
     named: u64,
     unasked: u64,
     failed_turns: u64,
@@ -49,12 +49,12 @@ struct Run {
     new_tokens: u64,
 }
 
-/// What share of a request the next one begins with.
+/// Share of a request that the next one repeats at its beginning.
 #[derive(Debug, Deserialize)]
 struct Prefix {
     step: Shares,
     border: Shares,
-    /// Pairs between which the window was relieved of older messages. They are in none of the shares.
+    /// Pairs of requests between which older messages were removed from the window. They are excluded from the shares.
     reliefs: u64,
 }
 
@@ -94,7 +94,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A conversation with both.
+/// The row of a conversation with both products.
 fn compared(run: &Run, other: Option<&Run>) -> Row {
     let what = format!("facts in view after {} turns in {}K", run.turns, run.window / 1024);
     if let Some(error) = &run.error {
@@ -103,7 +103,7 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
     let told = other.filter(|other| other.error.is_none());
     let usually = Figure::percent("usually", 100.0 * run.usually);
     let figures = vec![
-        // As it is shown, so that what is equal does not fail.
+        // Rounded as shown, so that equal shares do not fail.
         told.map_or(usually.clone(), |other| usually.at_least((1000.0 * other.usually).floor() / 10.0)),
         Figure::percent("at the end", run.seen()),
         Figure::percent("with one search", run.found()).at_least(100.0),
@@ -136,12 +136,12 @@ fn compared(run: &Run, other: Option<&Run>) -> Row {
 }
 
 impl Run {
-    /// Percent of the facts that are in view at the end.
+    /// Percentage of the facts that are in view at the end.
     fn seen(&self) -> f64 {
         100.0 * as_f64(self.in_view) / as_f64(self.facts)
     }
 
-    /// Percent of them that are in view or found with one search.
+    /// Percentage of the facts that are in view or found with one search.
     fn found(&self) -> f64 {
         100.0 * as_f64(self.in_view + self.found) / as_f64(self.facts)
     }

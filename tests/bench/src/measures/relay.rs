@@ -1,4 +1,4 @@
-//! How many deltas of a fast model reach a client in a second, on one stream.
+//! Throughput of one stream: deltas per second from a fast model to a client.
 
 use agentd_testkit::model_server::fast_text;
 
@@ -6,7 +6,7 @@ use crate::floor::BareClient;
 
 use super::*;
 
-/// The deltas of one answer, of five bytes each.
+/// Number of deltas in a response, five bytes each.
 const DELTAS: u64 = 400_000;
 const RUNS: usize = 3;
 

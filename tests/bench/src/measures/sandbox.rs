@@ -1,4 +1,4 @@
-//! What the sandbox adds to a command, with the daemon's own program as its helper.
+//! The time that the sandbox adds to a command, with the daemon's own program as its helper.
 
 use agentd_core::{
     ids::CallId,
@@ -31,7 +31,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     };
     let (mut bare, mut locked, mut added) = (Samples::default(), Samples::default(), Samples::default());
     for number in 0..WARM_UP + RUNS {
-        // They take turns about, so that whatever else the machine does falls on both.
+        // Both alternate, so that other load on the machine affects both.
         let begun = Instant::now();
         let mut command = tokio::process::Command::new("bash");
         command.args(["--noprofile", "--norc", "-c", "true"]);

@@ -1,4 +1,4 @@
-//! Search in a large journal: while its index is built, and behind that.
+//! Search in a large journal, during and after the build of its index.
 
 use agentd_core::{item::ItemBody, ports::Store as _, search::SearchQuery};
 use agentd_testkit::store_contract::EventScript;
@@ -6,12 +6,12 @@ use agentd_testkit::store_contract::EventScript;
 use super::*;
 
 const SESSIONS: usize = 200;
-/// Items of each of them, in turns of two.
+/// Number of items of each session, in turns of two.
 const ITEMS: usize = 100;
 const SEARCHES: usize = 50;
 const FINDS: usize = 20;
 
-/// What the texts are made of: enough that they differ, as what people write does.
+/// Words of the texts: enough that they differ, as real texts do.
 const WORDS: [&str; 24] = [
     "harbour", "ledger", "invoice", "window", "garden", "compile", "failing", "network", "letter", "engine", "summary",
     "budget", "station", "bridge", "kitchen", "archive", "monday", "parser", "timeout", "client", "painter", "orchard",
@@ -26,7 +26,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     for number in 0..SEARCHES {
         let words = format!("{} {}", WORDS[number % WORDS.len()], WORDS[(number * 7 + 3) % WORDS.len()]);
         later.add(search(&store, &words).await?);
-        // A turn has ended since.
+        // The next search also covers a turn that has just ended.
         let mut script = new_session(&store).await?;
         store.append(turn(&mut script, number)).await?;
         fresh.add(search(&store, &words).await?);
@@ -40,7 +40,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(vec![indexed, Row::new("later searches", figures)])
 }
 
-/// Searches until all is searched. Says how long that took, and each of the searches.
+/// Searches until the index is complete. Returns the total time, and the time of each search.
 async fn index(store: &SqliteStore) -> anyhow::Result<(Duration, Samples)> {
     let (begun, mut searches) = (Instant::now(), Samples::default());
     loop {
@@ -92,7 +92,7 @@ fn turn(script: &mut EventScript, seed: usize) -> Vec<std::sync::Arc<agentd_core
     ]
 }
 
-/// Words in an order that is another for each seed.
+/// A sentence of words in an order that depends on the seed.
 fn sentence(seed: usize, words: usize) -> String {
     let mut state = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let mut next = || {

@@ -1,4 +1,4 @@
-//! What it costs to record what a command changes: two looks at a tree of 20,000 files, in which nothing changes.
+//! The cost of recording a command's changes: two scans of a tree of 20,000 files in which nothing changes.
 
 use std::{io, os::unix::fs::MetadataExt as _};
 
@@ -33,7 +33,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let begun = Instant::now();
     around(&snapshots, &mut other).await?;
     let second = begun.elapsed();
-    // What is as young as the clock's tick is read once more.
+    // Files as recent as the clock's tick are read again.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let mut samples = Samples::default();
     for number in 0..WARM_UP + RUNS {
@@ -87,7 +87,7 @@ pub(super) fn make_tree(project: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The least that two looks can cost: every folder is listed and every file asked for, twice.
+/// The minimum cost of two scans: listing every folder and querying every file, twice.
 fn bare(project: &Path) -> io::Result<Samples> {
     let mut samples = Samples::default();
     for number in 0..WARM_UP + RUNS {

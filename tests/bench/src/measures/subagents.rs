@@ -1,4 +1,4 @@
-//! Work that is given away: whether 20 subagents at once keep one model busy.
+//! Delegated work: whether 20 concurrent subagents keep one model busy.
 
 use crate::world::folder;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const SUBAGENTS: usize = 20;
 const ROUNDS: usize = 5;
-/// How long the model thinks about each subagent's answer.
+/// Time that the model takes for each subagent's response.
 const THINKS: Duration = Duration::from_millis(400);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -43,7 +43,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// The main agent gives all parts away at once and answers when it has heard of them; each subagent thinks and answers.
+/// The main agent delegates all parts at once and answers when it has their reports. Each subagent takes a while and
+/// answers.
 fn replies() -> Value {
     let report = "Each thing was looked at and found in order. ".repeat(6);
     let calls: Vec<Value> = (0..SUBAGENTS)

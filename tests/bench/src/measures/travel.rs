@@ -1,4 +1,4 @@
-//! Sessions that leave and come, are played again, taken back and shown: what each takes for many items.
+//! Export, import, replay, rewind and page of sessions: the time of each for many items.
 
 use std::io;
 
@@ -22,7 +22,7 @@ const STEPS: usize = 1000;
 const TURNS: u64 = 500;
 const CHANGED: usize = 50;
 const RUNS: usize = 5;
-/// Events that are read at once, as an export reads them.
+/// Number of events per read, as in an export.
 const PAGE: usize = 500;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -54,7 +54,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The time that the events of a session take to be read from the journal.
+/// Times to read the events of a session from the journal.
 async fn reading(store: &SqliteStore, session: SessionId) -> anyhow::Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..RUNS {
@@ -85,7 +85,7 @@ async fn export(client: &Client, session: SessionId) -> anyhow::Result<(Vec<u8>,
     Ok((archive, samples))
 }
 
-/// Turns a second of a strict replay of one long session, each of which is held to its recorded request.
+/// Turns per second of a strict replay of one long session, in which each request is compared with its recording.
 async fn replay(client: &Client) -> anyhow::Result<Row> {
     let begun = Instant::now();
     let learned = play(client, recording(TURNS)?, true).await?;
@@ -106,7 +106,7 @@ async fn replay(client: &Client) -> anyhow::Result<Row> {
         .with_note(format!("{:.1} MB of recording", learned.len() as f64 / 1e6)))
 }
 
-/// Plays a recording, which has to go as recorded, and returns it with the requests of this play where they are learned.
+/// Plays a recording, which must proceed as recorded. Returns it, with the requests of this play if `update` is set.
 async fn play(client: &Client, text: Vec<u8>, update: bool) -> anyhow::Result<Vec<u8>> {
     let request = PlayRequest { text, mode: PlayMode::Strict, project: None, writable: false, approve: false, update };
     let mut steps = client.play(request).await?;
@@ -123,7 +123,7 @@ async fn play(client: &Client, text: Vec<u8>, update: bool) -> anyhow::Result<Ve
     }
 }
 
-/// A recording of so many turns, as a person would write it.
+/// A recording of that many turns, as written by hand.
 fn recording(turns: u64) -> anyhow::Result<Vec<u8>> {
     let began = "2026-01-31T12:00:00Z";
     let mut lines = vec![serde_json::json!({
@@ -141,7 +141,7 @@ fn recording(turns: u64) -> anyhow::Result<Vec<u8>> {
     Ok(lines.join("\n").into_bytes())
 }
 
-/// A session with a turn of many steps, each with a call and its result.
+/// A session with one turn of many steps, each with a call and its result.
 async fn session_of_steps(store: &SqliteStore) -> anyhow::Result<SessionId> {
     let (id, at) = (SessionId::generate(), Timestamp::now());
     store.create_session(id, at, SessionSettings::default(), Vec::new()).await?;
@@ -166,7 +166,7 @@ async fn session_of_steps(store: &SqliteStore) -> anyhow::Result<SessionId> {
     Ok(id)
 }
 
-/// The time in which a page of many steps is made, with the process that makes it.
+/// Time to create a page of many steps, including the process.
 async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let (path, id) = (folder.path().join("page.html"), session.to_string());
@@ -190,7 +190,7 @@ async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
         .with_note(format!("{:.1} MB", bytes as f64 / 1e6)))
 }
 
-/// The time in which the changes of a few files among 20,000 are taken back.
+/// Time to revert the changes of a few files among 20,000.
 async fn rewind() -> anyhow::Result<Row> {
     let home = world::folder()?;
     let project = home.path().join("project");
@@ -220,7 +220,7 @@ async fn rewind() -> anyhow::Result<Row> {
         .with_note("without a look at the others"))
 }
 
-/// Changes files durably, and says how long that took.
+/// Changes files durably, and returns the time that it took.
 fn change(project: &Path, run: usize) -> io::Result<Duration> {
     let begun = Instant::now();
     for number in 0..CHANGED {

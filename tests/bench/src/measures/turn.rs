@@ -1,4 +1,4 @@
-//! One turn, seen and timed by a client.
+//! One turn, observed and timed by a client.
 
 use agentd_core::{
     event::EventKind,
@@ -8,24 +8,24 @@ use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
 
 use super::*;
 
-/// What was seen of a turn.
+/// Observations of a turn.
 pub(crate) struct Seen {
     pub(crate) session: SessionId,
-    /// From the request to the first words.
+    /// Time from the request to the first text.
     pub(crate) first_words: Duration,
-    /// From the request to the end of the stream.
+    /// Time from the request to the end of the stream.
     pub(crate) whole: Duration,
-    /// The words as they came, piece by piece.
+    /// The concatenated text of all messages.
     pub(crate) words: String,
-    /// The messages that they came in.
+    /// Number of messages with text.
     pub(crate) messages: u64,
-    /// Bytes of words that were not shown as they came, because this reader was too slow.
+    /// Bytes of text that were not delivered while streaming, because this reader was too slow.
     pub(crate) missed: u64,
-    /// The answer as the turn's result has it.
+    /// The answer in the turn's result.
     pub(crate) answer: String,
 }
 
-/// Whom to ask.
+/// A request to start a turn in this session and slot.
 pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRequest {
     StartRequest {
         session: match session {
@@ -51,7 +51,7 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
     }
 }
 
-/// Runs a turn to its end. `on_words` is called once, when the first words are there.
+/// Runs a turn to its end. `on_words` is called once, when the first text arrives.
 pub(crate) async fn run(client: &Client, request: StartRequest, on_words: impl FnOnce()) -> anyhow::Result<Seen> {
     let begun = Instant::now();
     let mut stream = client.turn(request).await?;

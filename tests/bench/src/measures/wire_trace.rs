@@ -1,14 +1,14 @@
-//! The time that a trace of requests adds to a turn: two daemons beside each other, one of which keeps its requests.
+//! The time that request tracing adds to a turn: two daemons in parallel, one of which records its requests.
 
 use super::{turn::Seen, *};
 
-/// Deltas of an answer.
+/// Number of deltas in a response.
 const DELTAS: &str = "200";
-/// Turns that are not counted.
+/// Number of turns that are not counted.
 const WARM_UP: usize = 20;
-/// Turns that are, of each daemon.
+/// Number of turns that are counted, for each daemon.
 const TURNS: usize = 300;
-/// Time until folders that were made a moment ago count as settled.
+/// Time until newly created folders count as settled.
 const UNTIL_FOLDERS_SETTLE: Duration = Duration::from_millis(2500);
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -20,7 +20,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
     let (mut off, mut on) = ((Samples::default(), Samples::default()), (Samples::default(), Samples::default()));
     for number in 0..WARM_UP + TURNS {
-        // Whoever comes first is the other one each time.
+        // The order alternates.
         let (plain, kept) = if number % 2 == 0 {
             let plain = ask(&quiet, sessions.0).await?;
             (plain, ask(&traced, sessions.1).await?)

@@ -1,4 +1,4 @@
-//! The wires beside each other: what the daemon adds to the first token over each, and how much of a request the next one
+//! Comparison of the wires: what the daemon adds to the first token over each, and how much of a request the next one
 //! repeats, in one long turn and in a long conversation.
 
 use agentd_core::turn::OnInterrupt;
@@ -8,13 +8,13 @@ use crate::floor::{BareClient, BareWire};
 
 use super::*;
 
-/// Turns that are not counted.
+/// Number of turns that are not counted.
 const WARM_UP: usize = 20;
-/// Turns that are, over each wire.
+/// Number of turns that are counted, over each wire.
 const TURNS: usize = 200;
-/// Turns of the long conversation.
+/// Number of turns of the long conversation.
 const LONG: usize = 30;
-/// Times of chat completions that the others may add.
+/// Maximum of the others, as a multiple of chat completions.
 const MOST: f64 = 1.1;
 
 /// A wire, by its name in the configuration.
@@ -23,7 +23,7 @@ struct Wire {
     name: &'static str,
     title: &'static str,
     bare: BareWire,
-    /// A server that holds its requests to the rules of the wire.
+    /// Provider whose rules the server enforces, if any.
     strict: Option<Provider>,
 }
 
@@ -34,7 +34,7 @@ const OTHERS: [Wire; 2] = [
 ];
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
-    // One thread for the client, as in the measure of the first token.
+    // One thread for the client, as for the first token.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut rows = tokio::task::spawn_blocking(move || runtime.block_on(first_tokens())).await??;
     for wire in [CHAT].into_iter().chain(OTHERS) {
@@ -43,13 +43,13 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A daemon whose model speaks one wire, and what was measured of it.
+/// A daemon whose model uses one wire, and its measurements.
 struct Measured {
     daemon: Daemon,
     bare: BareClient,
     session: Option<SessionId>,
     added: Samples,
-    /// Stays as long as its daemon.
+    /// Must live as long as its daemon.
     _home: Home,
 }
 
@@ -61,9 +61,9 @@ async fn first_tokens() -> anyhow::Result<Vec<Row>> {
     for wire in [CHAT].into_iter().chain(OTHERS) {
         measured.push(start(wire, &model, &recorder).await?);
     }
-    // In turn, so that whatever else the machine does is shared out.
+    // Wires alternate, so that other load on the machine affects all of them.
     for number in 0..WARM_UP + TURNS {
-        // And none of them always runs behind the same one.
+        // The order rotates, so that none always follows the same one.
         measured.rotate_left(1);
         for Measured { daemon, bare, session, added, .. } in &mut measured {
             let floor = bare.ask().await?.first_words;
@@ -108,7 +108,7 @@ async fn start(wire: Wire, model: &ModelProcess, recorder: &ModelServer) -> anyh
     Ok(Measured { daemon, bare, session, added: Samples::default(), _home: home })
 }
 
-/// A coding turn of many steps and a conversation of many turns.
+/// Measures a coding turn of many steps and a conversation of many turns.
 async fn repetition(wire: Wire) -> anyhow::Result<Row> {
     let model = server(wire).await;
     model.respond_with(|request| context::codes(results(request)));
@@ -166,7 +166,7 @@ async fn one_turn(
     Ok(context::usages(client, start).await?.1)
 }
 
-/// The share of all requests that the next one begins with, in percent.
+/// Share of all requests that the next one repeats at its beginning, in percent.
 fn repeated(model: &ModelServer) -> f64 {
     let requests = model.requests();
     let shares = requests.windows(2).map(|pair| {
@@ -179,8 +179,8 @@ fn repeated(model: &ModelServer) -> f64 {
     100.0 * repeated / previous
 }
 
-/// The parts of a request in the order in which servers read them: tools, instructions, and each part of each message. Marks of
-/// the cache are no content.
+/// The parts of a request in the order in which servers read them: tools, instructions, and each part of each message.
+/// Cache markers are removed.
 fn parts(request: &Recorded) -> Vec<String> {
     let whole = ["tools", "system", "instructions"].iter().filter_map(|field| request.body.get(field));
     let said = ["messages", "input"].iter().filter_map(|field| request.body[*field].as_array()).flatten();
@@ -192,16 +192,16 @@ fn parts(request: &Recorded) -> Vec<String> {
     parts.map(|part| part.replace(r#","cache_control":{"type":"ephemeral"}"#, "").replace(MARK_FIRST, "{")).collect()
 }
 
-/// The mark where the fields of an object are sorted.
+/// The cache marker if the fields of an object are sorted.
 const MARK_FIRST: &str = r#"{"cache_control":{"type":"ephemeral"},"#;
 
-/// The results that a request holds.
+/// Number of results in a request.
 fn results(request: &Recorded) -> usize {
     let marks = [r#""role":"tool""#, r#""type":"tool_result""#, r#""type":"function_call_output""#];
     marks.iter().map(|mark| request.text.matches(mark).count()).sum()
 }
 
-/// Returns whether the person speaks last.
+/// Returns true if the last message is from the user.
 fn asks(request: &Recorded) -> bool {
     let said = ["messages", "input"].iter().find_map(|field| request.body[*field].as_array());
     let Some(last) = said.and_then(|said| said.last()) else { return false };

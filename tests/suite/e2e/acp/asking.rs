@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A command that asks.
+/// A command that asks for approval.
 const COMMAND: &str = "touch /project/made";
 
 fn asks(world: &World, last: &str) {
@@ -54,7 +54,7 @@ async fn a_question_that_somebody_else_answers_leaves_the_screen() {
     world.ok(["answer", &id_of(&open[0]), "approve"]).await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     assert_eq!(editor.told[0]["params"]["requestId"], question, "{:#?}", editor.told);
-    // An answer that comes too late harms nobody.
+    // A late answer has no effect.
     editor.reply(question, json!({"outcome": {"outcome": "selected", "optionId": "reject"}})).await;
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
 }
@@ -69,7 +69,7 @@ async fn an_editor_that_vanishes_leaves_its_question_open() {
     let open = world.questions().await;
     assert_eq!((open.len(), open[0]["session_id"].as_str()), (1, Some(session.as_str())), "{open:#?}");
 
-    // The next one asks again at once, and once more where a message takes the turn over.
+    // The next editor gets the question at once, and again when a message continues the turn.
     let mut editor = Editor::start(&world).await;
     let folder = world.path().join("shop");
     editor.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
@@ -111,7 +111,7 @@ async fn elsewhere_the_next_message_is_the_answer() {
     assert_eq!(editor.prompt(&session, "2").await, "end_turn");
     assert!(told(&world).contains("green"), "{}", told(&world));
     assert!(editor.words("agent_message_chunk").ends_with("Painted."));
-    // It was no turn of its own.
+    // It did not count as a turn.
     let shown = world.client().await.session(&session).await.unwrap();
     assert_eq!(shown.session.summary.turns, 1);
 }
@@ -128,7 +128,7 @@ async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_ne
     assert_eq!(editor.prompt(&session, "Thanks").await, "end_turn");
     let words = editor.words("agent_message_chunk");
     assert!(words.ends_with("Painted.Anything else?"), "{words}");
-    // The call has its end, and nothing is told twice.
+    // The call has ended, and nothing is reported twice.
     let ends = editor.came("tool_call_update").into_iter().filter(|update| update["status"] == "completed").count();
     assert_eq!((ends, words.matches("Painted.").count()), (1, 1));
 }
@@ -147,7 +147,7 @@ async fn a_question_that_came_while_nobody_was_told_is_put_once() {
         world.questions().await.pop().filter(|open| open["id"] != first[0]["id"])
     })
     .await;
-    // The words are added to the turn, which asks.
+    // The text is added to the turn, which asks.
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert!(editor.words("agent_message_chunk").contains("Which colour?"));
     assert_eq!(editor.prompt(&session, "red").await, "end_turn");
@@ -188,7 +188,7 @@ async fn an_edit_with_hidden_characters_is_asked_about_as_escaped_text() {
         let content = asked["toolCall"]["content"].as_array().unwrap();
         assert!(content.iter().all(|content| content["type"] == "content"), "{content:#?}");
         let first = content[0]["content"]["text"].as_str().unwrap();
-        // Of a path the escape that models read is shown as what it is.
+        // In a path, the escape that models read is shown literally.
         let written = sign.escape_unicode().to_string();
         let of_path = written.replace('\\', "\\u{5c}");
         let is_shown = first.contains(&written) || first.contains(&of_path);

@@ -1,13 +1,13 @@
-//! Files of the project that an editor holds: what is not saved is read, and changes land where the person sees them.
+//! Project files that are open in an editor: unsaved text is read, and changes go to the editor.
 
 use super::*;
 
-/// An editor with a file of two lines, the second of which it has changed and not saved.
+/// An editor with a file of two lines, whose second line has an unsaved change.
 async fn dirty() -> (World, Editor, String, PathBuf) {
     dirty_in(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await
 }
 
-/// The same, where the editor can do this.
+/// Like [`dirty`], with these capabilities of the editor.
 async fn dirty_in(capabilities: Value) -> (World, Editor, String, PathBuf) {
     let world = World::start().await;
     let mut editor = Editor::with(&world, capabilities).await;
@@ -41,7 +41,7 @@ async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
     assert_eq!(on_disk(&file), "one\nedited\n");
     let writes = editor.files.asked.iter().filter(|(what, _)| what == "write").count();
     assert_eq!(writes, 1, "{:?}", editor.files.asked);
-    // Undo gives back what the person had typed.
+    // Undo restores the user's unsaved text.
     world.ok(["undo", &session]).await;
     assert_eq!(on_disk(&file), "one\nunsaved\n");
 }
@@ -56,7 +56,7 @@ async fn a_patch_changes_files_in_the_editor_and_on_the_disk() {
     world.model.reply(Reply::tool_call("apply_patch", json!({"patch": patch}))).reply(Reply::text("Done."));
     editor.decided(&session, "Patch both", "approve").await;
     assert_eq!((editor.files.texts[&file].as_str(), on_disk(&closed).as_str()), ("one\npatched\n", "patched\n"));
-    // What it does not hold is written as ever.
+    // A file that is not open is written to the disk.
     assert!(!editor.files.texts.contains_key(&closed));
 }
 
@@ -89,7 +89,7 @@ async fn an_editor_that_gives_and_takes_nothing_keeps_what_is_not_saved() {
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("It is not saved."));
     assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
     assert!(told(&world).contains("not saved"), "{}", told(&world));
-    // Saved, it is edited on the disk.
+    // Once saved, it is edited on the disk.
     editor.files.texts.insert(file.clone(), "one\nsaved\n".to_owned());
     world.model.reply(edit("saved", "edited")).reply(Reply::text("Done."));
     editor.decided(&session, "Edit it now", "approve").await;
@@ -119,7 +119,7 @@ async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
     let (question, _) = editor.question("fs/read_text_file").await;
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
-    // It is withdrawn, and an answer that comes all the same harms nobody.
+    // The request is cancelled, and a late response has no effect.
     editor.reply(question.clone(), json!({"content": "late"})).await;
     editor.files.is_silent = false;
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");

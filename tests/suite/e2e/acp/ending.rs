@@ -1,4 +1,4 @@
-//! Cancels, prompts at once, daemons that are restarted.
+//! Cancellation, concurrent prompts, and restarted daemons.
 
 use agentd_core::item::Item;
 
@@ -6,10 +6,10 @@ use crate::e2e::Events as _;
 
 use super::*;
 
-/// Runs until the file `go` is there.
+/// Runs until the file `go` exists.
 const WAIT: &str = "while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done";
 
-/// Words that are added to a turn.
+/// Returns true for input that is added to a running turn.
 fn is_added(kind: &EventKind) -> bool {
     matches!(kind, EventKind::ItemStarted { item: Item { body: ItemBody::UserMessage { steered: true, .. }, .. } })
 }
@@ -33,7 +33,7 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
         assert_eq!(editor.ends(id).await["stopReason"], "cancelled", "by id: {by_id}");
         editor.updates.clear();
     }
-    // One that comes behind the end cancels nothing, and neither does one of a session that is not there.
+    // A cancel after the end has no effect, and neither has one for an unknown session.
     editor.notify("session/cancel", json!({"sessionId": session})).await;
     editor.notify("session/cancel", json!({"sessionId": "nonsense"})).await;
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
@@ -111,7 +111,7 @@ async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here(
     let other = world.spawn_agentctl(["run", "--session", &session, "Go"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
     editor.notify("session/cancel", json!({"sessionId": session})).await;
-    // A message behind it is not meant by it.
+    // It does not cancel the next message.
     assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), "Here.");
     other.output(Vec::new()).await.exits(130);
@@ -183,7 +183,7 @@ async fn between_prompts_a_daemon_may_come_and_go() {
     world.model.default_reply(Reply::text("Here."));
     editor.prompt(&session, "One").await;
     assert_eq!(world.daemon.sigterm().await, Some(0));
-    // It is started by whoever needs it.
+    // The next prompt starts the daemon.
     assert_eq!(editor.prompt(&session, "Two").await, "end_turn");
     let (_, folder) = editor.session(&world).await;
     assert!(folder.exists());

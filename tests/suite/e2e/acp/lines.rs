@@ -1,4 +1,4 @@
-//! Lines that are no protocol, and editors that break it.
+//! Invalid lines, and editors that violate the protocol.
 
 use super::*;
 
@@ -58,7 +58,7 @@ async fn an_answer_that_cannot_be_read_ends_what_waits_for_it_and_is_no_answer_t
     let id = editor.begin_prompt(&session, "Make it").await;
     let (question, _) = editor.question("session/request_permission").await;
     editor.running.write(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{question},\"result\":{{\"outcome\":\n")).await;
-    // The question is put off: it stays open, and the turn waits.
+    // The question is deferred: it stays open, and the turn waits.
     let words = editor.update("agent_message_chunk").await;
     assert!(words["content"]["text"].as_str().unwrap().contains("still open"), "{words:#}");
     editor.notify("session/cancel", json!({"sessionId": session})).await;

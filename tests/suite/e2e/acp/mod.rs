@@ -1,8 +1,9 @@
-//! Editors: `agentctl acp`, driven by lines of JSON. Each line that it writes is held against the protocol's own schema.
+//! Editors: `agentctl acp`, driven by lines of JSON. Each line that it writes is validated against the protocol's own
+//! schema.
 //!
-//! - [`turns`]: prompts and what comes back. [`asking`]: approvals and questions. [`sessions`]: those that there are, and their
-//!   settings. [`servers`]: MCP servers that editors bring. [`ending`]: cancels, editors that go, daemons that are restarted.
-//!   [`lines`]: what is no protocol. [`buffers`]: files with text that is not saved.
+//! - [`turns`]: prompts and their updates. [`asking`]: approvals and questions. [`sessions`]: listing, loading and
+//!   settings of sessions. [`servers`]: MCP servers from editors. [`ending`]: cancellation, editors that disconnect,
+//!   restarted daemons. [`lines`]: invalid input. [`buffers`]: files with unsaved text.
 
 mod asking;
 mod buffers;
@@ -18,18 +19,18 @@ use jsonschema::Validator;
 
 use super::*;
 
-/// Result of the last call, as the model was told it.
+/// Result of the last call, as sent to the model.
 fn told(world: &World) -> String {
     let request = world.model.requests().pop().unwrap();
     let result = request.messages().iter().rfind(|message| message["role"] == "tool").unwrap();
     result["content"].as_str().unwrap().to_owned()
 }
 
-/// The protocol's schema.
+/// The JSON schema of the protocol.
 static SCHEMA: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../fixtures/acp/schema.json")).unwrap());
 
-/// The name of what a method takes (`Request`, `Notification`) or gives (`Response`).
+/// Name of the definition for a method's `Request`, `Notification` or `Response`.
 fn definition(method: &str, ending: &str) -> String {
     let definitions = SCHEMA["$defs"].as_object().unwrap();
     let found = definitions.iter().find(|(name, definition)| {
@@ -38,7 +39,7 @@ fn definition(method: &str, ending: &str) -> String {
     found.unwrap_or_else(|| panic!("the schema has no {ending} of {method}")).0.clone()
 }
 
-/// Holds values against definitions of the schema.
+/// Validates values against definitions of the schema.
 #[derive(Default)]
 struct Checker {
     known: HashMap<String, Validator>,
@@ -56,40 +57,40 @@ impl Checker {
     }
 }
 
-/// An editor.
+/// A simulated editor process.
 struct Editor {
     running: Running,
     checker: Checker,
-    /// The methods of the requests that have no answer yet.
+    /// Methods of the requests without a response so far, by ID.
     open: HashMap<u64, String>,
     last: u64,
-    /// Updates that came, without those that a test has taken.
+    /// Received updates, except those that a test has consumed.
     updates: Vec<Value>,
-    /// Requests of the agent that came.
+    /// Requests received from the agent.
     asked: Vec<Value>,
-    /// Other notifications that came.
+    /// Other notifications received from the agent.
     told: Vec<Value>,
-    /// Files that it holds.
+    /// Files that are open in the editor.
     files: HeldFiles,
 }
 
-/// Files that an editor holds.
+/// Files that are open in an editor.
 #[derive(Default)]
 struct HeldFiles {
-    /// The texts of its buffers.
+    /// Texts of the buffers.
     texts: HashMap<PathBuf, String>,
-    /// Set if a buffer is written to the disk with each text that it takes.
+    /// True if buffers are saved whenever their text changes.
     saves: bool,
-    /// Error of every answer, if there is one.
+    /// Error for every response, if set.
     refuses: Option<Value>,
-    /// Set if no question about a file is answered.
+    /// True if requests for files are never answered.
     is_silent: bool,
-    /// The files that it was asked for: the method's last word, and the path.
+    /// Requested files: the last part of the method, and the path.
     asked: Vec<(String, PathBuf)>,
 }
 
 impl HeldFiles {
-    /// Answer to a question; none where it is not answered.
+    /// The response to a request; `None` if it is not answered.
     fn answer(&mut self, method: &str, params: &Value) -> Option<Result<Value, Value>> {
         let path = PathBuf::from(params["path"].as_str().unwrap());
         let is_read = method == "fs/read_text_file";
@@ -113,7 +114,7 @@ impl HeldFiles {
     }
 }
 
-/// A daemon, an editor that shows nothing but the basics, its session, and the session's folder.
+/// Starts a daemon and an editor with basic capabilities. Returns them with a session and its folder.
 async fn opened() -> (World, Editor, String, PathBuf) {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
@@ -121,7 +122,7 @@ async fn opened() -> (World, Editor, String, PathBuf) {
     (world, editor, session, folder)
 }
 
-/// Waits until no turn of the session runs.
+/// Waits until no turn of the session is running.
 async fn idle(world: &World, session: &str) {
     let client = world.client().await;
     until("the turn has ended", || async { client.session(session).await.unwrap().live_turn.is_none().then_some(()) })
@@ -129,7 +130,7 @@ async fn idle(world: &World, session: &str) {
 }
 
 impl Editor {
-    /// An editor that shows nothing but the basics.
+    /// Starts an editor with basic capabilities.
     async fn start(world: &World) -> Self {
         Self::with(world, json!({})).await
     }
@@ -143,7 +144,7 @@ impl Editor {
         editor
     }
 
-    /// One that has not said a word yet.
+    /// Starts an editor that has not sent anything.
     fn silent(home: &TempHome) -> Self {
         Self {
             running: Running::spawn(home.agentctl_command(["acp"])),
@@ -165,7 +166,7 @@ impl Editor {
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
-    /// Sends a request.
+    /// Sends a request, and returns its ID.
     async fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
         self.open.insert(self.last, method.to_owned());
@@ -173,7 +174,7 @@ impl Editor {
         self.last
     }
 
-    /// The next line, which is held against the schema and put where it belongs. None at the end; an answer is handed back.
+    /// Reads the next line, validates it and stores it. Returns `None` at the end, and `Some(Some(…))` for a response.
     async fn read(&mut self) -> Option<Option<(Value, Value)>> {
         let line = self.running.json_line().await?;
         assert_eq!(line["jsonrpc"], "2.0", "{line:#}");
@@ -213,7 +214,7 @@ impl Editor {
         Some(None)
     }
 
-    /// The answer to a request, whole.
+    /// Waits for the complete response to a request.
     async fn answer_to(&mut self, id: impl Into<Value>) -> Value {
         let id = id.into();
         loop {
@@ -225,7 +226,7 @@ impl Editor {
         }
     }
 
-    /// Result of a request that goes well.
+    /// Result of a successful request.
     async fn gives(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params).await;
         self.ends(id).await
@@ -237,7 +238,7 @@ impl Editor {
         answer["result"].clone()
     }
 
-    /// Error of a request that fails: its code and its words.
+    /// Error of a failed request: its code and its message.
     async fn fails(&mut self, method: &str, params: Value) -> (i64, String) {
         let id = self.begin(method, params).await;
         let answer = self.answer_to(id).await;
@@ -245,7 +246,7 @@ impl Editor {
         (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
     }
 
-    /// A new session in a folder below the home, and the folder.
+    /// Creates a session in a folder below the home, and returns both.
     async fn session(&mut self, world: &World) -> (String, PathBuf) {
         let folder = world.path().join("shop");
         fs::create_dir_all(&folder).unwrap();
@@ -258,13 +259,13 @@ impl Editor {
         self.begin("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
     }
 
-    /// Runs a prompt, and returns why it ended.
+    /// Runs a prompt, and returns the reason for its end.
     async fn prompt(&mut self, session: &str, text: &str) -> String {
         let id = self.begin_prompt(session, text).await;
         self.ends(id).await["stopReason"].as_str().unwrap().to_owned()
     }
 
-    /// Runs a prompt to its end, in which one approval is answered with an option. Returns what was asked.
+    /// Runs a prompt to its end, answering one approval with an option. Returns the request for approval.
     async fn decided(&mut self, session: &str, text: &str, option: &str) -> Value {
         let id = self.begin_prompt(session, text).await;
         let asked = self.decides(option).await;
@@ -272,7 +273,7 @@ impl Editor {
         asked
     }
 
-    /// The next update of a kind.
+    /// Waits for the next update of a kind.
     async fn update(&mut self, kind: &str) -> Value {
         let is_kind = |update: &Value| update["update"]["sessionUpdate"] == kind;
         loop {
@@ -283,18 +284,18 @@ impl Editor {
         }
     }
 
-    /// The updates of a kind that came.
+    /// All received updates of a kind.
     fn came(&self, kind: &str) -> Vec<Value> {
         let updates = self.updates.iter().map(|params| params["update"].clone());
         updates.filter(|update| update["sessionUpdate"] == kind).collect()
     }
 
-    /// The words that came of a kind, joined.
+    /// Concatenated text of all received updates of a kind.
     fn words(&self, kind: &str) -> String {
         self.came(kind).iter().filter_map(|update| update["content"]["text"].as_str().map(str::to_owned)).collect()
     }
 
-    /// The next request of the agent: its id and its parameters.
+    /// The agent's next request: its ID and parameters.
     async fn question(&mut self, method: &str) -> (Value, Value) {
         loop {
             if let Some(at) = self.asked.iter().position(|line| line["method"] == method) {
@@ -305,7 +306,7 @@ impl Editor {
         }
     }
 
-    /// Answers a request of the agent.
+    /// Responds to a request of the agent.
     async fn reply(&mut self, id: Value, result: Value) {
         self.send(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
     }
@@ -317,7 +318,7 @@ impl Editor {
         params
     }
 
-    /// Ends its input and waits for its end.
+    /// Closes its input and waits for its end.
     async fn leaves(self) -> Output {
         self.running.output(Vec::new()).await
     }

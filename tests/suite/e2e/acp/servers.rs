@@ -1,4 +1,4 @@
-//! MCP servers that an editor brings for its session.
+//! MCP servers that an editor configures for its session.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn fake(name: &str, how: &str) -> Value {
 }
 
 impl Editor {
-    /// A new session with these servers.
+    /// Creates a session with these servers.
     async fn session_with(&mut self, world: &World, servers: &[Value]) -> String {
         let folder = world.path().join("shop");
         fs::create_dir_all(&folder).unwrap();
@@ -17,7 +17,7 @@ impl Editor {
     }
 }
 
-/// The tool of the session's only server that works.
+/// The tool of the session's only working server.
 async fn tool(world: &World, session: &str) -> String {
     let client = world.client().await;
     until("it has a tool", async || {
@@ -27,7 +27,7 @@ async fn tool(world: &World, session: &str) -> String {
     .await
 }
 
-/// Has the model call a tool once in each turn.
+/// Makes the model call a tool once in each turn.
 fn calls(world: &World, tool: String) {
     world.will(Reply::tool_call(&tool, json!({"text": "now"})));
 }
@@ -76,7 +76,7 @@ async fn servers_are_brought_again_when_the_daemon_was_killed() {
     let mut editor = Editor::start(&world).await;
     let session = editor.session_with(&world, &[fake("tools", "ok")]).await;
     calls(&world, tool(&world, &session).await);
-    // Between prompts, and while an approval waits.
+    // Between prompts, and while an approval is pending.
     world.daemon.crash().await;
     let id = editor.begin_prompt(&session, "Go").await;
     let (question, _) = editor.question("session/request_permission").await;
@@ -104,7 +104,7 @@ async fn an_editor_that_loads_a_session_brings_its_own_and_one_without_any_leave
     assert!(tool(&world, &session).await.starts_with("mcp_first-"));
     other.gives("session/load", there(&[fake("second", "ok")])).await;
     assert!(tool(&world, &session).await.starts_with("mcp_second-"));
-    // Whoever closes a session ends what is its own.
+    // Closing a session ends its servers.
     editor.gives("session/close", json!({"sessionId": session})).await;
     assert!(tool(&world, &session).await.starts_with("mcp_second-"));
     other.gives("session/delete", json!({"sessionId": session})).await;

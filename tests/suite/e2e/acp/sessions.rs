@@ -1,4 +1,4 @@
-//! Sessions that there are: listed, loaded, resumed, closed, deleted, and set.
+//! Sessions: listing, loading, resuming, closing, deleting, and settings.
 
 use agentd_core::session::SessionMode;
 
@@ -25,7 +25,7 @@ async fn sessions_are_listed_by_folder_and_by_page() {
 
     let first = editor.gives("session/list", json!({})).await;
     let cursor = first["nextCursor"].as_str().unwrap();
-    // What is used meanwhile moves nothing to the next page.
+    // A session that is used in between does not appear on the next page.
     client.rename_session(ids(&first)[10], "renamed").await.unwrap();
     let second = editor.gives("session/list", json!({"cursor": cursor})).await;
     assert_eq!((ids(&first).len(), ids(&second).len(), second.get("nextCursor")), (50, 11, None));
@@ -53,14 +53,14 @@ async fn further_folders_of_the_editor_are_added_and_none_later() {
     assert_eq!(world.read("lib/c.txt"), "new words");
     let listed = editor.gives("session/list", json!({"cwd": at("shop")})).await;
     assert_eq!(listed["sessions"][0]["additionalDirectories"], json!([at("lib")]), "{listed:#}");
-    // What a session sees is for the person to say.
+    // Only the user decides what a session may see.
     world.write("other/d.txt", "d");
     let there =
         json!({"sessionId": session, "cwd": at("shop"), "mcpServers": [], "additionalDirectories": [at("other")]});
     editor.gives("session/resume", there).await;
     let settings = world.client().await.session(&session).await.unwrap().session.settings;
     assert_eq!(settings.folders.iter().map(|folder| folder.path.clone()).collect::<Vec<_>>(), [at("lib")]);
-    // One that cannot be seen stops nothing; one in a hidden place can only be read.
+    // A missing folder is skipped; one in a hidden place is read-only.
     world.write("lib/.config/e.txt", "e");
     let further = json!(["lib", at("lib").join("gone"), at("lib/.config")]);
     let odd = json!({"cwd": at("shop"), "mcpServers": [], "additionalDirectories": further});
@@ -88,7 +88,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let there = json!({"sessionId": session, "cwd": folder, "mcpServers": []});
     let loaded = editor.gives("session/load", there.clone()).await;
-    // All of it came before the answer.
+    // All updates arrived before the response.
     assert_eq!(
         (editor.words("user_message_chunk"), editor.words("agent_message_chunk")),
         ("Show it".to_owned(), "It is long.".to_owned())
@@ -104,7 +104,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
     assert!(!all.contains("terminal"), "no terminal of another time is named: {all}");
     assert_eq!(loaded["modes"]["currentModeId"], "ask");
 
-    // The history is that of the same session: the model sees it.
+    // The history belongs to the same session: the model sees it.
     editor.prompt(&session, "Was it long?").await;
     assert!(world.model.requests().pop().unwrap().body.to_string().contains("It is long."));
 
@@ -169,7 +169,7 @@ async fn options_that_are_set_quickly_one_after_the_other_are_never_told_as_they
     while !editor.open.is_empty() {
         editor.read().await.expect("it answers all of them");
     }
-    // Everything before it has been heard.
+    // Everything before this update has arrived.
     world.client().await.rename_session(&session, "All of it").await.unwrap();
     assert_eq!(editor.update("session_info_update").await["title"], "All of it");
     assert_eq!(editor.came("config_option_update"), Vec::<Value>::new());
@@ -189,7 +189,7 @@ async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
     editor.gives("session/resume", there.clone()).await;
     editor.gives("session/delete", json!({"sessionId": session})).await;
     assert_eq!(editor.fails("session/load", there).await.0, -32002);
-    // It is deleted already.
+    // Deleting it again succeeds.
     editor.gives("session/delete", json!({"sessionId": session})).await;
     assert_eq!(editor.gives("session/list", json!({})).await["sessions"], json!([]));
 }

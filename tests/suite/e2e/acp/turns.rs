@@ -1,4 +1,4 @@
-//! Prompts, and what editors are shown of their turns.
+//! Prompts, and the updates that editors receive about their turns.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -70,7 +70,7 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
         assert!(!seen.contains("The person mentioned"), "{seen}");
         assert!(!world.path().join(format!("data/workspace/{session}/uploads/notes.txt")).exists());
     }
-    // The same is a mention where it is typed.
+    // The same text is a mention if the user types it.
     editor.prompt(&session, "Use @grep on #../notes.txt").await;
     has_all(
         &world.model.requests().last().unwrap().body.to_string(),
@@ -116,7 +116,7 @@ async fn a_command_is_a_live_terminal_where_the_editor_has_them() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let (session, folder) = editor.session(&world).await;
-    // It waits for the file that is made when its first line was seen.
+    // Waits for a file that is created after its first line was seen.
     let command = "echo first; while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done; echo last; exit 3";
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": command}))).reply(Reply::text("Over."));
     let id = editor.begin_prompt(&session, "Run it").await;
@@ -201,7 +201,7 @@ async fn commands_of_the_person_stand_for_their_prompts() {
     assert_eq!(review.unwrap()["input"]["hint"], "file", "{commands:#}");
     editor.prompt(&session, "/review a.rs").await;
     assert_eq!(world.model.requests().last().unwrap().last_user(), "Review a.rs well.");
-    // What only looks like one is said to the model.
+    // Text that only looks like a command is sent to the model.
     editor.prompt(&session, "/etc/passwd is what?").await;
     assert_eq!(world.model.requests().last().unwrap().last_user(), "/etc/passwd is what?");
     world.model.reply(Reply::text("The summary of it all."));
@@ -220,6 +220,6 @@ async fn a_turn_that_fails_says_why() {
     let prompt = json!([{"type": "text", "text": "Hi"}]);
     let (code, message) = editor.fails("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
     assert!(code == -32603 && message.contains("hint:"), "{code} {message}");
-    // The session lives.
+    // The session is still usable.
     assert_eq!(editor.prompt(&session, "Hi again").await, "end_turn");
 }

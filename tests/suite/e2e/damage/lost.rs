@@ -1,10 +1,10 @@
-//! Files of the journal that are gone: whoever had something stored in them hears of it.
+//! Missing files of the journal: their loss is reported to the sessions that had data in them.
 
 use std::fs::OpenOptions;
 
 use super::*;
 
-/// What is told of a log that went missing.
+/// Message about a missing log.
 const LOST: &str = "the journal lost its newest part";
 
 fn set_length(path: &Path, bytes: u64) {
@@ -15,10 +15,10 @@ async fn doctor(world: &World, code: i32) -> String {
     world.agentctl(["doctor"]).await.exits(code).stdout
 }
 
-/// How something is lost from a data folder.
+/// A way to lose data from a data folder.
 type Way = fn(&Path);
 
-/// A session that only talked has no folder that could tell of it, and all of it may still be in the log.
+/// A session without tool use has no folder that could reveal it, and all of it may still be in the log.
 #[tokio::test]
 async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it() {
     let ways: [(&str, Way); 3] = [
@@ -36,7 +36,7 @@ async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it()
         world.daemon.restart().await;
         until_true("the log tells", || world.log().contains(LOST)).await;
 
-        // It is told after the next start, too, and the rest goes on.
+        // It is reported after the next start too, and everything else works.
         world.still_serves().await;
         world.daemon.restart().await;
         let told = doctor(&world, 2).await;
@@ -53,14 +53,14 @@ async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it()
 #[tokio::test]
 async fn a_kill_alone_loses_nothing_and_nothing_is_told() {
     let mut world = World::start().await;
-    // Long enough that deleting it is work of its own.
+    // Long enough that deleting it takes a while.
     let words: String = (0..100_000).map(|number| format!("{number} ")).collect();
     let pieces = words.as_bytes().chunks(1 << 16).map(|piece| String::from_utf8_lossy(piece).into_owned());
     world.model.default_reply(Reply::deltas(pieces));
     for words in ["", "Say something", ""] {
         if !words.is_empty() {
             let result = world.ok(["run", words, "--output", "json"]).await.json();
-            // What is deleted has the log emptied while the daemon runs.
+            // A deletion empties the log while the daemon runs.
             let session = result["session_id"].as_str().unwrap();
             world.ok(["sessions", "delete", session, "--yes"]).await;
             let log = world.data().join("agentd.db-wal");
@@ -73,7 +73,7 @@ async fn a_kill_alone_loses_nothing_and_nothing_is_told() {
     assert!(!world.data().join("agentd.db-open").exists(), "a clean stop leaves no mark");
 }
 
-/// All that a young journal holds is in its log, which would be thrown away with a database that is empty.
+/// A young journal is completely in its log, which would be discarded along with an empty database.
 #[tokio::test]
 async fn a_log_without_its_database_is_not_thrown_away() {
     let mut world = World::start().await;

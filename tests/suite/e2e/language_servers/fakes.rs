@@ -1,17 +1,17 @@
-//! Servers that do as they are told, or what none should.
+//! Scripted servers, well-behaved and misbehaving.
 
 use super::*;
 
 /// A file of the fake language.
 const SOUND: &str = "one\ntwo\nthree\n";
 
-/// The fake server, behaving so.
+/// The fake server with this behaviour.
 fn behaving(how: &str) -> Value {
     let script = folder().join("fake_server.py");
     json!({"fake": {"command": "python3", "args": [script, how], "languages": {"fake": ["fk"]}}})
 }
 
-/// Waits that no busy machine makes too short.
+/// Timeouts that are long enough on any busy machine.
 pub(super) fn patient() -> Value {
     json!({"wait": "60s", "cold_wait": "60s", "request_timeout": "50s"})
 }
@@ -27,7 +27,7 @@ pub(super) fn breaks() -> Reply {
 }
 
 impl World {
-    /// The processes of the fake server.
+    /// Processes of the fake server.
     fn fakes(&self) -> Vec<u32> {
         let is_fake = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -69,7 +69,7 @@ async fn a_server_reads_no_files_of_secrets_however_late_they_come() {
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     let told = words(&requests[1]);
     assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:2:1") && !told.contains("TOKEN"), "{told}");
-    // As editors save: another file takes the place.
+    // Like editors save: a new file replaces the old one.
     let saved = world.write("saved", "TOKEN=5");
     fs::rename(saved, world.path().join("project/.env")).unwrap();
     write("deep/late/.env", "TOKEN=6");
@@ -107,7 +107,7 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
         ("mute", "it did not get ready in time"),
         ("crashes", "exit code 3"),
         ("dies", "exit code 7"),
-        // A machine that reads slowly holds it up before it has written too much.
+        // A slow reader blocks it before it has written too much.
         ("floods", "ANYTHING"),
         ("nonsense", "it wrote something that is no message"),
         ("huge", "it wrote a message of more than 8 MiB"),
@@ -116,7 +116,7 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
         ("missing", ""),
     ];
     for (how, why) in cases {
-        // A busy machine may take seconds to start an interpreter.
+        // A busy machine may need seconds to start an interpreter.
         let start = if how == "mute" { "1s" } else { "60s" };
         let global = json!({
             "wait": "2s", "cold_wait": "2s", "request_timeout": "1s", "start_timeout": start, "memory_mib": 256
@@ -153,13 +153,13 @@ async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it
     let global = json!({"wait": "30s", "cold_wait": "30s"});
     let world = with("crashes", global.clone()).await;
     let log_says = |words: &str| world.log().matches(words).count();
-    // It is started again after each pause, as long as it is asked for.
+    // It is restarted after each backoff, as long as it is needed.
     let mut turns = 0;
     while !world.log().contains("is not used any more") && turns < 60 {
         let (old, new) = if turns % 2 == 0 { ("two", "BROKEN two") } else { ("BROKEN two", "two") };
         world.works(vec![edit("a.fk", old, new), Reply::text("Done.")]).await;
         turns += 1;
-        // It is not started again before its pause is over.
+        // It is not restarted before its backoff has passed.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(log_says("a language server failed"), 4, "{}", world.log());
@@ -193,7 +193,7 @@ async fn all_sessions_share_a_server_which_stops_when_it_is_idle_and_outlives_no
 
 #[tokio::test]
 async fn a_server_reaches_no_network_and_writes_only_what_is_its_own() {
-    // Also where commands may use the network.
+    // Even if commands may use the network.
     let agentd = json!({"sandbox": {"read": [folder()], "network": true}}).to_string();
     let languages = languages(patient(), behaving("network"));
     let world = World::with_files(&[("config/agentd.yaml", &agentd), ("config/languages.yaml", &languages)]).await;
@@ -217,7 +217,7 @@ async fn without_the_sandbox_no_server_runs() {
     assert!(told[0].contains("E_TOOL") && told[0].contains("the sandbox is off"), "{told:?}");
 }
 
-/// What the model is told of calls of tools that are brought by being mentioned.
+/// Results of calls of tools that are loaded by mentioning them.
 pub(super) async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
     let names: String = calls.iter().map(|(name, _)| format!("@{name} ")).collect();
     let replies = calls.iter().map(|(name, args)| Reply::tool_call(*name, args.clone())).collect();
@@ -274,7 +274,7 @@ async fn what_another_program_broke_elsewhere_is_told_by_the_next_question() {
 
 #[tokio::test]
 async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothing() {
-    // A hook is run by whoever uses git there: that asks for more than an edit of source code.
+    // Hooks are run by git, so changing one needs more than permission to edit source code.
     for (how, expected) in [
         ("escapes", "outside of the project"),
         ("hooks", "the rules do not let you change so"),
@@ -316,7 +316,7 @@ async fn tools_are_not_there_without_a_server() {
         tool["tier"].as_str().unwrap().to_owned()
     };
     assert_eq!(tier().await, "off");
-    // What rustup stands in for is not there either.
+    // Proxies of rustup for missing programs do not count.
     let rustup = world.path().join("bin/rustup");
     world.write("bin/rustup", "");
     fs::set_permissions(&rustup, std::fs::Permissions::from_mode(0o755)).unwrap();

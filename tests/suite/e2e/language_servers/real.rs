@@ -1,4 +1,4 @@
-//! Pyright, as its makers publish it.
+//! Pyright, as published.
 
 use super::super::mcp::installed;
 
@@ -9,7 +9,7 @@ const PROGRAM: &str = "def double(number: int) -> int:\n    return number * 2\n\
 async fn with_pyright() -> World {
     let (node, script) = (installed("bin/node"), installed("node_modules/pyright/langserver.index.js"));
     let server = json!({"enabled": true, "command": node, "args": [script, "--stdio"]});
-    // A machine that is busy with other tests may take its time.
+    // A machine that is busy with other tests may be slow.
     let global = json!({"wait": "60s", "cold_wait": "60s"});
     world(global, json!({"pyright": server}), &installed("")).await
 }
@@ -27,7 +27,7 @@ async fn an_edit_that_breaks_types_is_told_and_one_that_mends_it_is_silent() {
     assert!(told.contains(BROUGHT) && told.contains("/project/app.py:5:14: error: "), "{told}\n{}", world.log());
     assert!(told.contains("reportArgumentType"), "{told}");
     assert_eq!(words(&requests[2]).matches(BROUGHT).count(), 1, "the second edit mends it");
-    // Nothing before it was written anew.
+    // Earlier messages were not rewritten.
     let (before, after) = (requests[1].messages(), requests[2].messages());
     assert_eq!(before, &after[..before.len()]);
     world.still_serves().await;

@@ -1,4 +1,4 @@
-//! Servers that take their time, sessions that do not wait for each other, and files that change behind their backs.
+//! Slow servers, sessions that do not wait for each other, and files that change in between.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::{
 };
 
 impl World {
-    /// One turn in the project, which begins a session or goes on with the last one.
+    /// Runs one turn in the project, in a new session or the last one.
     async fn says(&self, prompt: &str, and: &[&str]) {
         let args = ["run", prompt, "-C", &self.mount(), "--on-interrupt", "approve"];
         self.ok(args.iter().chain(and)).await;
@@ -18,7 +18,7 @@ impl World {
 #[tokio::test]
 async fn what_a_server_says_while_it_loads_is_not_believed_and_a_question_waits_until_then() {
     for how in ["loads", "progresses"] {
-        // It loads for longer than it may take for an answer.
+        // It loads for longer than the request timeout.
         let mut global = patient();
         global["request_timeout"] = json!("3s");
         let world = with(how, global).await;
@@ -61,7 +61,7 @@ async fn what_an_earlier_turn_has_not_heard_is_looked_at_anew() {
     world.write("project/b.fk", "one\ntwo\n");
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
     assert_eq!(count(requests.last().unwrap()), 0, "it takes a second");
-    // Its word on that text comes when the turn is over.
+    // Its diagnostics for that text arrive after the turn.
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.write("project/a.fk", "one\ntwo\nthree\n");
     world.write("project/c.txt", "one\n");
@@ -91,7 +91,7 @@ async fn only_the_step_after_an_edit_and_the_last_one_wait() {
     let requests = world.works(vec![breaks(), read(), read(), read(), read(), Reply::text("Done.")]).await;
     assert_eq!(requests.len(), 6);
     assert!(!requests.iter().any(|request| words(request).contains(BROUGHT)));
-    // Six waits are 24 s, and two are 8.
+    // Six waits would take 24 s, two take 8 s.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 

@@ -1,8 +1,8 @@
-//! Servers that ask a person during a call.
+//! Servers that ask the user during a call.
 
 use super::*;
 
-/// A server whose calls run without asking, so that the only questions are its own.
+/// A server whose calls run without approval, so that the only questions are its own.
 async fn trusted(how: &str) -> World {
     let mut fake = behaving(how);
     fake["tools"]["act"]["effect"] = json!("read");
@@ -35,7 +35,7 @@ async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it()
 
 #[tokio::test]
 async fn a_server_that_asks_for_ever_is_told_to_give_up() {
-    // Nobody is there, or nobody answers and nobody has to.
+    // There is no user, or the question remains unanswered.
     for (how, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
         let world = trusted(how).await;
         world.model_calls("mcp_fake_act", json!({}));
@@ -53,7 +53,7 @@ async fn a_question_goes_with_its_call() {
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     world.asked().await;
-    // The daemon dies while the question waits: nobody could use the answer, and nothing is asked any more.
+    // The daemon dies while the question is pending. Its answer would be useless, so the question is withdrawn.
     world.daemon.kill9().await;
     drop(running);
     world.daemon.restart().await;
@@ -62,7 +62,7 @@ async fn a_question_goes_with_its_call() {
     world.ends_well().await;
 }
 
-/// Its name is the same, and what is behind it is another program.
+/// It has the same name, but is another program.
 #[tokio::test]
 async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
     let mut world = world(json!({"fake": behaving("ok")})).await;
@@ -104,7 +104,7 @@ async fn a_question_of_a_call_that_is_over_is_asked_no_more() {
     let mut running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     running.event("interrupt_raised").await;
     world.model.wait_until(|counts| counts.requests >= 2).await;
-    // The turn goes on, and nobody is asked what nobody can use.
+    // The turn continues, and the obsolete question is gone.
     running.event("interrupt_resolved").await;
     assert_eq!(world.json(["interrupts"]).await, json!([]));
     world.daemon.kill9().await;

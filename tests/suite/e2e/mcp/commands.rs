@@ -1,4 +1,4 @@
-//! `agentctl mcp`.
+//! The commands of `agentctl mcp`.
 
 use super::*;
 
@@ -76,7 +76,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     }
     let tested = world.json(["mcp", "test", "new"]).await;
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
-    // Again, under a name that is none, and what makes no sense: nothing is written.
+    // A duplicate, an invalid name and invalid values change nothing.
     world.agentctl(add).await.exits(2).says(&["there is a server `new` already"]);
     world.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["cannot be the name"]);
     world.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["begins with http"]);

@@ -1,5 +1,5 @@
-//! The conformance suite of the protocol, against our client and against `agentctl mcp serve`: what each revision requires, at the
-//! protocol's version of that revision.
+//! The protocol's conformance suite, for our client and for `agentctl mcp serve`: the requirements of each revision,
+//! with the protocol version of that revision.
 
 use std::process::{Child, Output};
 
@@ -8,27 +8,28 @@ use super::*;
 /// The revisions, one of each era.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// Scenarios for clients that no revision lists any more: older servers are still there.
+/// Client scenarios that no revision lists any more, but that older servers need.
 const OLDER: [&str; 2] = ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"];
 
-/// Scenarios for clients that are required and not run, each with its reason. [docs/mcp.md] names them, too.
+/// Required client scenarios that are not run, with reasons. They are also listed in [docs/mcp.md].
 const SKIPPED: [(&str, &str); 1] =
     [("auth/basic-cimd", "agentd has no published client metadata document, and registers with each server instead")];
 
-/// The scenarios that may be tried again: their servers do not wait for the stream that a client opens once it was greeted.
-/// The first asks on that stream during a call; where it asks before it is open, nobody hears it. The second takes the
-/// opening for the return to the stream of a call, where it comes behind the call.
+/// Scenarios that may be retried, because their servers do not wait for the stream that a client opens after
+/// initialisation. The first one sends a request on that stream during a call, and it is lost if the stream is not open
+/// yet. The second one mistakes the new stream for a resumed one if it is opened after the call.
 const RACES: [&str; 2] = ["elicitation-sep1034-client-defaults", "sse-retry"];
-/// How often those are tried.
+/// Maximum number of attempts for these.
 const TRIES: usize = 3;
 
-/// Scenarios for servers that need no tools, resources and prompts made for the suite.
+/// Server scenarios that need no special tools, resources and prompts.
 const OF_ANY_SERVER: [&str; 5] =
     ["server-initialize", "ping", "tools-list", "server-stateless", "input-required-result-unsupported-methods"];
-/// Scenarios for servers that speak over HTTP. `agentctl mcp serve` does not: tests/mcp/http_bridge.py does that for it.
+/// Scenarios for servers over HTTP. `agentctl mcp serve` does not use HTTP; tests/mcp/http_bridge.py does on its
+/// behalf.
 const OF_HTTP: [&str; 2] = ["server-sse-multiple-streams", "dns-rebinding-protection"];
-/// Scenarios for servers with what ours does not offer, by the beginnings of their names: tools, resources and prompts that the
-/// suite prescribes, completions, logs.
+/// Prefixes of server scenarios for features that ours does not offer: tools, resources and prompts that the suite
+/// prescribes, completions, logs.
 const OF_OTHERS: [&str; 9] = [
     "caching",
     "completion-complete",
@@ -40,7 +41,7 @@ const OF_OTHERS: [&str; 9] = [
     "sep-2164-resource-not-found",
     "tools-call-",
 ];
-/// Checks of a scenario that need tools made for the suite.
+/// Checks of a scenario that need special tools.
 const CHECKS_OF_OTHERS: [&str; 4] = [
     "sep-2575-server-rejects-undeclared-capability",
     "sep-2575-missing-capability-http-400",
@@ -48,7 +49,7 @@ const CHECKS_OF_OTHERS: [&str; 4] = [
     "sep-2575-server-no-log-without-loglevel",
 ];
 
-/// The scenarios that a revision requires of clients or of servers.
+/// Scenarios that a revision requires for clients or servers.
 fn required(of: &str, revision: &str) -> Vec<String> {
     let file = format!("node_modules/@modelcontextprotocol/conformance/requirements/{revision}.yaml");
     let text = fs::read_to_string(installed(&file)).unwrap();
@@ -102,13 +103,13 @@ async fn our_server_keeps_to_the_protocol() {
     }
 }
 
-/// The checks that may fail, as the suite reads them. One that passes is reported as a failure.
+/// The list of checks that may fail, in the suite's format. Passing ones are reported as failures.
 fn expected() -> String {
     let checks = CHECKS_OF_OTHERS.map(|check| format!("  - server-stateless:{check}\n"));
     format!("server:\n{}", checks.concat())
 }
 
-/// Runs a scenario. An error is what the suite said.
+/// Runs a scenario. The error is the suite's output.
 fn run(revision: &str, scenario: &str, args: &[&str]) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let Output { status, stdout, stderr } = Command::new(installed("bin/node"))
@@ -122,7 +123,7 @@ fn run(revision: &str, scenario: &str, args: &[&str]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{}\n{}", said(&stdout), said(&stderr))) }
 }
 
-/// `agentctl mcp serve` behind an address.
+/// `agentctl mcp serve` with an HTTP bridge.
 struct Served {
     bridge: Child,
     url: String,

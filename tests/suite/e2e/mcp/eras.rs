@@ -1,19 +1,20 @@
-//! Servers of the newer era of the protocol: found out, remembered, and asked again where the memory is wrong.
+//! Servers of the protocol's newer era: detected, cached, and probed again if the cached value is wrong.
 
 use super::*;
 
-/// A server that is of the newer era, unless its home has the file `old`.
+/// A server of the newer era, unless its home contains the file `old`.
 fn newer(how: &str) -> Value {
     let program = fake().with_file_name("fake_newer.py");
     json!({"command": "python3", "args": [program, how], "tools": {"act": {"always_available": true}}})
 }
 
-/// A daemon with it.
+/// A daemon with this server.
 async fn daemon(how: &str) -> World {
     world(json!({"fake": newer(how)})).await
 }
 
-/// The same, and a model that calls it once. Its calls run without asking, so that the only questions are its own.
+/// A daemon with this server and a model that calls it once. Its calls run without approval, so that the only questions
+/// are its own.
 async fn calls_once(how: &str) -> World {
     let mut fake = newer(how);
     fake["tools"]["act"]["effect"] = json!("read");
@@ -22,7 +23,7 @@ async fn calls_once(how: &str) -> World {
     world
 }
 
-/// The protocol's versions in which it was started.
+/// Protocol versions with which it was started.
 fn started(world: &World) -> Vec<String> {
     world.read("started").lines().map(str::to_owned).collect()
 }

@@ -1,11 +1,11 @@
-//! Turns that begin before the tools of a server are known.
+//! Turns that start before the tools of a server are known.
 
 use super::{
     offered::{of_servers, offering},
     *,
 };
 
-/// A daemon with these servers, whose turns wait that long for tools that are not known.
+/// A daemon with these servers, whose turns wait this long for unknown tools.
 async fn waiting(wait: &str, servers: Value) -> World {
     World::prepared(|home| {
         drop(home.write(
@@ -16,7 +16,7 @@ async fn waiting(wait: &str, servers: Value) -> World {
     .await
 }
 
-/// The fake server, which lists its tools when there is a file `go` in the home.
+/// The fake server, which lists its tools once the file `go` exists in the home.
 fn held_back() -> Value {
     json!({"command": "python3", "args": [fake(), "waits"], "grants": "*", "start_timeout": "1h"})
 }
@@ -26,7 +26,7 @@ impl World {
         self.daemon.spawn_agentctl(["run", "Go"].iter().chain(args))
     }
 
-    /// Waits until so many turns are running.
+    /// Waits until that many turns are running.
     async fn are_running(&self, count: usize) {
         until("they have begun", || async {
             let sessions = self.json(["sessions", "list"]).await;
@@ -54,7 +54,7 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
     });
     let output = world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
     let requests = world.model.requests();
-    // What the configuration names of the broken one can be called, and starts it.
+    // Tools of the broken server that the configuration names can be called, which starts it.
     assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
     let told = tool_texts(requests.last().unwrap());
     assert!(told.contains("acted: Bern"), "{told}");
@@ -71,7 +71,7 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
     world.all_are_gone().await;
 }
 
-/// A failure in one folder says nothing of another: the next session does not wait a minute for a second attempt.
+/// A failure in one folder does not affect another: the next session does not wait a minute for a second attempt.
 #[tokio::test]
 async fn a_server_that_failed_without_a_project_is_listed_in_a_session_with_one() {
     let mut server = offering(0);
@@ -107,7 +107,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
     assert_eq!((of_servers(&requests[0]), later.len()), (Vec::new(), 2), "{later:?}");
     assert!(["mcp_late_act", "mcp_quiet_act"].iter().all(|tool| later.iter().any(|shown| shown == tool)), "{later:?}");
     assert!(tool_texts(requests.last().unwrap()).contains("acted: Bern"), "{requests:#?}");
-    // What the input mentions stays in the session.
+    // Tools mentioned in the input stay in the session.
     world.model.respond_with(|_| Reply::text("over"));
     let session = world.last_session().await;
     world.ok(["run", "And?", "--session", &session]).await;
@@ -117,7 +117,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
 
 #[tokio::test]
 async fn nobody_waits_who_need_not_and_a_cancel_ends_the_wait() {
-    // Nobody waits to the end of this.
+    // No turn waits this long.
     let mut world = waiting("1h", json!({"late": held_back(), "broken": behaving("broken")})).await;
     world.model.respond_with(|_| Reply::text("over"));
     // A turn that may use no tool of a server.
@@ -128,9 +128,9 @@ async fn nobody_waits_who_need_not_and_a_cancel_ends_the_wait() {
     running.signal(Signal::SIGINT);
     let output = running.output(Vec::new()).await;
     assert_eq!((output.code, world.model.requests().len()), (Some(130), before), "{}", output.stderr);
-    // One whose time is over is asked for its last answer.
+    // A turn at its time limit is asked for its last answer.
     world.run(&["--timeout", "1"]).output(Vec::new()).await.exits(6);
-    // Two at once wait for one server.
+    // Two concurrent turns wait for one server.
     world.model_calls("mcp_late_act", json!({"text": "now"}));
     let (only, any) = (world.run(&["--tools", "mcp_late_act"]), world.run(&[]));
     world.are_running(2).await;
@@ -140,7 +140,7 @@ async fn nobody_waits_who_need_not_and_a_cancel_ends_the_wait() {
     assert!(any.stderr.contains("the MCP server broken offers no tools:"), "{}", any.stderr);
     assert!(!any.stderr.contains("MCP server late"), "{}", any.stderr);
     assert_eq!(world.read("acted"), "now\nnow\n");
-    // What is known is not waited for, after a restart neither.
+    // Known tools are not waited for, even after a restart.
     fs::remove_file(world.path().join("go")).unwrap();
     world.daemon.restart().await;
     world.model.respond_with(|_| Reply::text("over"));

@@ -1,10 +1,10 @@
-//! Servers behind an address.
+//! Servers over HTTP.
 
 use std::process::Child;
 
 use super::*;
 
-/// A server behind an address of loopback, ended with the test.
+/// An HTTP server on loopback, stopped with the test.
 pub(in crate::e2e) struct Server {
     process: Child,
     home: tempfile::TempDir,
@@ -16,7 +16,7 @@ impl Server {
         Self::of("fake_http.py", how).await
     }
 
-    /// One that this program is.
+    /// Starts a server with this program.
     pub(super) async fn of(program: &str, how: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new("python3");
@@ -29,7 +29,7 @@ impl Server {
         server
     }
 
-    /// What it wrote into a file.
+    /// Content of a file that it wrote.
     pub(super) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
     }
@@ -54,7 +54,7 @@ async fn a_call_is_sent_once_also_where_the_server_has_forgotten_who_asks() {
     let world = behind(&server.url).await;
     has_all(&world.act("").await, &["E_UNKNOWN_OUTCOME"]);
     assert_eq!(server.read("acted"), "s1\n", "it was sent again");
-    // The next call begins anew.
+    // The next call starts a new session.
     has_all(&world.act("").await, &["acted at last"]);
     assert_eq!(server.read("acted"), "s1\ns2\n");
     assert!(server.read("asked").lines().all(|key| key == "hunter2-and-more"), "{}", server.read("asked"));

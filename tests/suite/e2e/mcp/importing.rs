@@ -1,10 +1,10 @@
-//! Servers of VS Code's `mcp.json`: what its variables become, and what a person is asked for.
+//! Servers of VS Code's `mcp.json`: translation of its variables, and questions for their values.
 
 use super::*;
 
 const SECRET: &str = "ghp_NobodyMayReadThis0123456789";
 
-/// A file as people have it, with the fake server for theirs.
+/// A typical file, with the fake server.
 fn of_vs_code() -> String {
     let fake = serde_json::to_string(&fake()).unwrap();
     format!(
@@ -51,7 +51,7 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended with $?; stty -a", &args);
     terminal.answers("Database, for github, remote [notes]: ", "a ${b}\r");
     terminal.sees("GitHub Personal Access Token, for github, remote (it is not shown): ");
-    // A letter too much is taken back, and nothing of it is echoed.
+    // A typo is corrected with backspace, and nothing of it is echoed.
     terminal.presses(&format!("{SECRET}é\u{7f}\r"));
     let before = terminal.sees("1  eu-west");
     assert!(!before.contains("ghp_"), "{before}");
@@ -79,7 +79,7 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
     assert_eq!(fs::read_to_string(&secrets).unwrap(), format!("INPUT_GITHUB_TOKEN={SECRET}\n"));
     assert_eq!(secrets.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The server gets it, and what it says of it is not shown.
+    // The server receives it, and the part of its log that contains it is redacted.
     world.agentctl(["mcp", "test", "github"]).await.exits(1);
     let logs = world.ok(["mcp", "logs", "github"]).await.stdout;
     assert!(logs.contains("the key is") && !logs.contains("ghp_"), "{logs}");

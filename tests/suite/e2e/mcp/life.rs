@@ -1,4 +1,4 @@
-//! How servers come and go: shared, remembered, cancelled, killed with the daemon.
+//! Life of servers: shared, cached, cancelled, killed with the daemon.
 
 use super::*;
 
@@ -64,7 +64,7 @@ async fn a_server_that_changes_all_the_time_is_asked_once_in_a_while() {
     let world = world(json!({"fake": behaving("changes")})).await;
     world.act("now").await;
     until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;
-    // It says fifty times a second that it has changed; each line has how often it had said so by then.
+    // It reports a change fifty times per second. Each line has the number of reports so far.
     let said: Vec<u64> = world.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
     assert!(said.windows(2).all(|pair| pair[1] >= pair[0] + 5), "{said:?}");
     world.ends_well().await;
@@ -124,7 +124,7 @@ async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_cal
 
 #[tokio::test]
 async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
-    // Nothing is set of its tools, so that no turn knows any before it was asked.
+    // Its tools have no settings, so that they are unknown until it is queried.
     let mut fake = behaving("ok");
     fake.as_object_mut().unwrap().remove("tools");
     let world = world(json!({"fake": fake.clone(), "called": fake})).await;
@@ -138,12 +138,12 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
         (known("fake").await.0 && known("called").await.0).then_some(())
     })
     .await;
-    // One of them is needed meanwhile, and stays as long as `idle_stop` says.
+    // One of them is in use meanwhile, and stays for as long as `idle_stop` allows.
     world.ok(["mcp", "start", "called"]).await;
     until("the other is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
     assert_eq!(known("called").await.1, "running");
     world.ok(["mcp", "logs", "fake"]).await.shows(&["started only to list its tools"]);
-    // Nor is it asked again.
+    // Nor is it queried again.
     world.still_serves().await;
     assert_eq!(known("fake").await, (true, "stopped".to_owned()));
     world.all_are_gone().await;
@@ -164,7 +164,7 @@ async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
 async fn a_server_that_never_answers_is_given_up_at_the_end_of_the_turns_time() {
     let mut fake = behaving("mute");
     fake["tools"]["act"]["effect"] = json!("read");
-    // The limit of the server itself would end the call, too.
+    // The limit of the server itself would also end the call.
     fake["call_timeout"] = json!("1h");
     fake["call_limit"] = json!("1h");
     let world = world(json!({"fake": fake})).await;

@@ -1,12 +1,12 @@
-//! Tools that a mention or a find has brought: they stay for the session, behind all others, and whoever works for it has
-//! them, too.
+//! Tools that were loaded by a mention or a search: they stay for the session, after all others, and its subagents have
+//! them too.
 
 use super::{
     offered::{of_servers, offering},
     *,
 };
 
-/// One server with too many tools to be offered, and one of which nobody wants any to be.
+/// One server with too many tools to offer, and one that is configured not to be offered.
 async fn world_of_two() -> World {
     let mut quiet = offering(1);
     quiet["always_available"] = json!(false);
@@ -30,7 +30,7 @@ async fn what_was_mentioned_or_found_stays_in_its_place() {
     assert_eq!(of_servers(&first[0]), [""; 0]);
     let session = world.last_session().await;
     let mut last = tools(&first[0]);
-    // Each turn shows what the one before it showed, byte for byte, and what is new behind it.
+    // Each turn offers the tools of the previous one unchanged, followed by new ones.
     let go = async |world: &World, steps: Vec<Reply>, text: &str, last: &mut Vec<Value>| -> Vec<String> {
         let requests = world.does(steps, &[text, "--session", &session, allow[0], allow[1]]).await;
         for request in &requests {
@@ -93,7 +93,7 @@ async fn a_subagent_has_what_was_mentioned_to_its_parent() {
     let of_child: Vec<&Recorded> = requests.iter().filter(|request| is_child(request)).collect();
     assert_eq!(of_servers(of_child[0]), QUIET);
     assert!(tool_texts(of_child[1]).contains("acted: Thun"), "{}", tool_texts(of_child[1]));
-    // In the turn after it, too, where nothing is mentioned.
+    // Also in the next turn, which mentions nothing.
     let session = world.last_session().await;
     let before = world.model.requests().len();
     world.model.respond_with(move |request| {

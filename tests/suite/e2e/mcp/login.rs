@@ -1,10 +1,10 @@
-//! Logging in to servers behind an address.
+//! Logging in to servers over HTTP.
 
 use std::{io::Read as _, net::TcpStream};
 
 use super::{http::Server, *};
 
-/// A server that answers only whom it knows, and a daemon that has it, with these keys besides.
+/// A server that requires authentication, and a daemon with that server and these additional keys.
 async fn behind(how: &str, keys: Value) -> (Server, World) {
     let server = Server::of("fake_login.py", how).await;
     let fake = entry(&server, keys);
@@ -17,11 +17,11 @@ fn entry(server: &Server, keys: Value) -> Value {
     fake
 }
 
-/// What a browser does with an address: the status, and where it is sent to.
+/// Requests a URL like a browser. Returns the status and the redirect.
 fn get(url: &str) -> (u16, String) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    // In one piece, as browsers do: what we ask may be answered before its end.
+    // In a single write, like browsers: the response may come before its end.
     let request = format!("GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -31,7 +31,7 @@ fn get(url: &str) -> (u16, String) {
     (status, location.unwrap_or_default().to_owned())
 }
 
-/// Logs in as a person does whose browser is asked nothing.
+/// Logs in like a user whose browser shows no questions.
 async fn log_in(world: &World) {
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
     let waiting = login.json_line().await.expect("it shows an address");
@@ -41,13 +41,13 @@ async fn log_in(world: &World) {
     login.output(Vec::new()).await.exits(0);
 }
 
-/// Ends the daemon, and starts another one.
+/// Stops the daemon, and starts another one.
 async fn again(world: &mut World) {
     world.all_are_gone().await;
     world.daemon.restart().await;
 }
 
-/// Nobody but the person reads what is kept of logins, and the log shows none of it.
+/// Checks that stored logins are only readable by the user, and that the log contains no secrets.
 fn is_kept_well(world: &World) {
     let folder = world.data().join("mcp/tokens");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -61,7 +61,7 @@ fn is_kept_well(world: &World) {
 
 #[tokio::test]
 async fn whoever_logged_in_stays_known() {
-    // Its tokens run out at once: each request renews them.
+    // Its tokens expire at once, so each request renews them.
     let (server, mut world) = behind("brief", json!({})).await;
     has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
 
@@ -69,7 +69,7 @@ async fn whoever_logged_in_stays_known() {
     let waiting = login.json_line().await.expect("it shows an address");
     assert_eq!(waiting["status"], "waiting");
     let (_, back) = get(waiting["address"].as_str().unwrap());
-    // Who comes back from another login is heard neither here nor by the daemon, and ends nothing.
+    // The return from another login is rejected by the client and the daemon, and ends nothing.
     let wrong = format!("{}&state=wrong", back.split_once("&state=").unwrap().0);
     assert_eq!(get(&wrong).0, 404);
     has_all(
@@ -85,7 +85,7 @@ async fn whoever_logged_in_stays_known() {
     is_kept_well(&world);
     let renewed = server.read("renewed").lines().count();
     assert!(renewed > 0, "a token that has run out was sent");
-    // Once it was used nobody can come with it again.
+    // It cannot be used twice.
     has_all(
         &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
         &["no login was begun"],
@@ -108,7 +108,7 @@ async fn a_login_that_is_not_good_enough_is_made_again_for_more() {
     assert!(told.contains("log in again with `agentctl mcp login fake`"), "{told}");
     assert!(told.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{told}");
     assert_eq!(server.read("refused"), "read\n", "it was asked once");
-    // What it wants is known also to the next daemon.
+    // The next daemon also knows the required scopes.
     again(&mut world).await;
     log_in(&world).await;
     assert_eq!(server.read("asked_for"), "read\nread write\n");
@@ -141,7 +141,7 @@ async fn a_client_that_was_registered_by_hand_is_known() {
         world.ok(["reload"]).await;
     };
     let people = server.url.replace("/mcp", "/people");
-    // Whoever else lets people log in there is not shown the secret.
+    // Another authorization server is not sent the secret.
     is_registered_by(&world, format!("{people}/others")).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
     output.says(&["people log in to it with another than the `issuer` of mcp_servers.yaml", &people]);
@@ -163,7 +163,7 @@ async fn a_client_that_was_registered_by_hand_is_known() {
 async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
     let (server, world) = behind("moves,brief", json!({})).await;
     log_in(&world).await;
-    // By now nothing says where people log in: what is asked then are places of the server itself.
+    // Without metadata about the authorization server, paths of the server itself are requested.
     has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
     world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent, for the login server has changed"]);

@@ -1,24 +1,24 @@
-//! Which tools of a server a turn shows, how a model finds the others, and how a person allows them.
+//! The tools of a server that a turn offers, how a model finds the others, and how a user allows them.
 
 use super::*;
 
-/// The fake server with one tool for the weather and so many others.
+/// The fake server with a weather tool and this many others.
 pub(super) fn offering(others: usize) -> Value {
     json!({"command": "python3", "args": [fake(), "offers", others.to_string()]})
 }
 
-/// The tools of MCP servers that a request shows.
+/// Tools of MCP servers that a request offers.
 pub(super) fn of_servers(request: &Recorded) -> Vec<String> {
     tool_names(request).into_iter().filter(|name| name.starts_with("mcp_")).collect()
 }
 
-/// What the model is told first.
+/// The system message of a request.
 fn system(request: &Recorded) -> String {
     request.messages()[0]["content"].as_str().unwrap().to_owned()
 }
 
 impl World {
-    /// Waits until these servers have said what they offer.
+    /// Waits until the tools of these servers are known.
     pub(super) async fn knows(&self, servers: &[&str]) {
         until("they have said what they offer", || async {
             let listed = self.json(["mcp", "list"]).await;
@@ -30,7 +30,7 @@ impl World {
         .await;
     }
 
-    /// One turn in which the model does these one after the other and then ends. Returns its requests.
+    /// Runs one turn in which the model gives these replies and then ends. Returns its requests.
     pub(super) async fn does(&self, steps: Vec<Reply>, args: &[&str]) -> Vec<Recorded> {
         let before = self.model.requests().len();
         self.model.respond_with(move |request| {
@@ -40,7 +40,7 @@ impl World {
             steps.get(done).cloned().unwrap_or_else(|| Reply::text("over"))
         });
         let output = self.daemon.agentctl(["run"].iter().chain(args)).await;
-        // What is denied is told by the exit code.
+        // A denial is reflected in the exit code.
         assert!(matches!(output.code, Some(0 | 5)), "{}", output.stderr);
         self.model.requests().split_off(before)
     }
@@ -60,7 +60,7 @@ async fn what_is_added_is_offered_and_told_of_from_the_next_turn_on() {
     world.write("config/mcp_servers.yaml", "");
     let fake = fake();
     world.ok(["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"]).await;
-    // Nobody has to call it, test it or begin a turn for that.
+    // Neither a call, a test nor a turn is needed for that.
     world.knows(&["lab"]).await;
     let requests = world.does(vec![weather("Bern")], &["Go", "--on-interrupt", "approve"]).await;
     assert_eq!(of_servers(&requests[0]), ["mcp_lab_thing_00", "mcp_lab_thing_01", "mcp_lab_weather"]);
@@ -88,13 +88,13 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
     let few = ["mcp_few_thing_00", "mcp_few_thing_01", "mcp_few_thing_02", "mcp_few_weather"];
     assert_eq!(of_servers(&requests[0]), few);
     assert!(system(&requests[0]).contains("find_tool finds those") && system(&requests[0]).contains("- lab: Looks"));
-    // What is not offered cannot be called, and the model is told how to get it.
+    // A tool that is not offered cannot be called, and the error explains how to find it.
     has_all(&tool_texts(&requests[1]), &["E_UNKNOWN_TOOL", "find_tool finds it"]);
     let told = tool_texts(&requests[2]);
     let found = told.find("mcp_lab_weather: [MCP server lab] Weather of a city.").unwrap_or_else(|| panic!("{told}"));
     assert!(told[found..].contains(r#""city":{"type":"string"}"#), "{told}");
     assert!(!told.contains("mcp_few_weather") && told.len() < 20_000, "{told}");
-    // It stands behind all others, which stay as they were.
+    // It comes after all others, which are unchanged.
     let (first, later) = (tool_names(&requests[0]), tool_names(&requests[3]));
     assert_eq!(later[..first.len()], first[..]);
     assert!(later[first.len()..].contains(&"mcp_lab_weather".to_owned()), "{later:?}");
@@ -103,7 +103,7 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
     assert!(told.contains("acted: Bern") && !told.contains("acted: too early"), "{told}");
     assert_eq!(world.read("acted"), "Bern\n");
 
-    // A mention brings all of a server, under either name, and of one that nobody wants to be offered.
+    // A mention loads all tools of a server, by either name, even of one that is not offered.
     for (input, tools) in [("Go @lab", 41), ("Go @mcp_lab", 41), ("Go @quiet", 2), ("Go @lab @quiet", 43)] {
         let requests = world.does(Vec::new(), &[input, "--on-interrupt", "approve"]).await;
         assert_eq!(of_servers(&requests[0]).len(), few.len() + tools, "{input}");
@@ -136,7 +136,7 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     world.ok(["interrupts", id]).await.shows(&["tool weather of the MCP server lab", "every tool of that"]);
     world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
     world.ok(["answer", id, "always", "--rule", "mcp_lab_weather"]).await;
-    // Another city runs without asking; another tool asks.
+    // Another city runs without a question; another tool asks.
     let asked = until("the other tool asks", || async {
         let asked = world.asked().await;
         (asked["tool"] == "mcp_lab_thing_00").then_some(asked)
@@ -170,7 +170,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     assert!(denied(weather("Bern")).await && denied(screw()).await);
     world.ok(["grants", "add", "mcp_lab_weather"]).await;
     assert!(!denied(weather("Bern")).await && !denied(weather("Thun")).await && denied(screw()).await);
-    // An alias may come to mean another tool, so a rule names the tool as its server's.
+    // An alias may later refer to another tool, so a rule uses the server's name for the tool.
     world.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
     world.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
     world.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["there is no tool"]);
@@ -180,7 +180,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
         world.ok(["grants", "revoke", rule]).await;
     }
     assert!(denied(weather("Bern")).await && denied(screw()).await);
-    // The same in the configuration. What the rules find to be of higher risk asks all the same.
+    // The same in the configuration. Calls that the rules rate as a higher risk still ask.
     let set = async |servers: &Value| {
         world.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
         world.ok(["reload"]).await;
@@ -197,7 +197,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
     lab["effect"] = json!("read");
     set(&json!({"lab": lab})).await;
     assert!(!denied(screw()).await && !denied(weather("Bern")).await);
-    // A slip of the pen grants nothing, and is said.
+    // A misspelt name grants nothing, and is reported.
     lab["effect"] = json!("execute");
     lab["grants"] = json!(["wether"]);
     set(&json!({"lab": lab})).await;

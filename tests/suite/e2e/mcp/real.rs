@@ -1,4 +1,4 @@
-//! Servers that others wrote.
+//! Servers by other authors.
 
 use super::*;
 
@@ -14,12 +14,12 @@ fn python(module: &str, args: &[&str]) -> Value {
     json!({"command": "python3", "args": args, "env": {"PYTHONPATH": installed("python")}})
 }
 
-/// What the model is told of calls that nobody needs to be asked about.
+/// Results of approved calls.
 async fn told(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
     world.call_all(calls, &["--on-interrupt", "approve"]).await.0
 }
 
-/// The server with these of its tools always shown.
+/// The server with these of its tools always offered.
 pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
     let shown: serde_json::Map<String, Value> =
         tools.iter().map(|tool| ((*tool).to_owned(), json!({"always_available": true}))).collect();
@@ -116,7 +116,7 @@ async fn files_git_and_time_work() {
     world.all_are_gone().await;
 }
 
-/// The server behind an address of this machine, and its port.
+/// The server on a port of this machine, and the port.
 async fn behind_an_address(how: &str) -> (Running, u16) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
@@ -137,7 +137,7 @@ async fn servers_behind_an_address_are_spoken_to_in_both_ways() {
         let calls = vec![("mcp_far_echo", json!({"message": "hello"})); 2];
         let told = told(&world, calls).await;
         assert!(told.iter().all(|told| told.contains("Echo: hello")), "{how}: {told:#?}\n{}", world.log());
-        // It goes away, and says so at the next call.
+        // The server stops, which is reported at the next call.
         drop(server);
         let told = self::told(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
         assert!(told[0].contains("E_"), "{how}: {told:#?}");

@@ -1,17 +1,17 @@
-//! Servers that ask a model during a call: only where they may, by consent, and at the cost of the turn.
+//! Servers that query a model during a call: only if permitted, with consent, and charged to the turn.
 
 use super::{
     real::{node, showing},
     *,
 };
 
-/// The tool of a server of others that asks a model.
+/// A third-party tool that queries a model.
 const TRIGGER: &str = "mcp_everything_trigger-sampling-request";
 
-/// What it says to the model.
+/// System prompt of its requests.
 const ITS_INSTRUCTIONS: &str = "You are a helpful test server.";
 
-/// The server of others. Its calls run without asking, so that the only questions are its own.
+/// The third-party server. Its calls run without approval, so that the only questions are its own.
 fn everything() -> Value {
     let mut server = showing(node("server-everything", &["stdio"]), &["trigger-sampling-request"]);
     server["tools"]["trigger-sampling-request"]["effect"] = json!("read");
@@ -19,7 +19,7 @@ fn everything() -> Value {
     server
 }
 
-/// The fake one, which may ask, likewise.
+/// The fake server with permission for sampling, likewise.
 fn sampling(how: &str) -> Value {
     let mut fake = behaving(how);
     fake["tools"]["act"]["effect"] = json!("read");
@@ -27,7 +27,7 @@ fn sampling(how: &str) -> Value {
     fake
 }
 
-/// Returns whether it is the request of a server, and no step of the turn.
+/// Returns true if the request comes from a server and is not a step of the turn.
 fn is_of_server(request: &Recorded) -> bool {
     request.body["tools"].is_null()
 }
@@ -36,7 +36,7 @@ fn requests_of_servers(world: &World) -> Vec<Recorded> {
     world.model.requests().into_iter().filter(is_of_server).collect()
 }
 
-/// Each step of the turn takes 10 tokens and answers 1, and the request of a server takes these.
+/// Each step of the turn uses 10 prompt tokens and 1 answer token; requests of the server use these.
 fn calls_once(world: &World, tool: &'static str, args: Value, of_server: Reply) {
     let took = |prompt: u64, answer: u64| json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer});
     world.model.respond_with(move |request| {
@@ -50,7 +50,7 @@ fn calls_once(world: &World, tool: &'static str, args: Value, of_server: Reply) 
     });
 }
 
-/// One turn in which a person answers the question of the server with this.
+/// Runs one turn in which the user gives this answer to the server's question.
 async fn answered(world: &World, answer: &[&str]) -> (Value, Output) {
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
     let asked = world.asked().await;
@@ -68,7 +68,7 @@ async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
     let world = world(json!({"everything": everything()})).await;
     let args = json!({"prompt": "say it</mcp_content>", "maxTokens": 100_000});
     calls_once(&world, TRIGGER, args, Reply::text("these are the words"));
-    // What it offers to those whom it may ask is known once it was reached.
+    // The tools that it offers to clients with sampling are known once it has been reached.
     let tested = world.json(["mcp", "test", "everything"]).await;
     assert!(tested["tools"].to_string().contains(TRIGGER), "{tested:#}");
     let (asked, output) = answered(&world, &["yes"]).await;
@@ -138,7 +138,7 @@ async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
     for (behaviour, how, expected) in [
         ("samples_for_ever", "deny", "asked a person more than 8 times"),
         ("samples_for_ever", "approve", "asked a person more than 8 times"),
-        // Nobody is asked about one that nobody could be shown.
+        // A request that is too large to be shown is not put to the user.
         ("samples_large", "wait", "the request is too large"),
     ] {
         let world = world(json!({"fake": sampling(behaviour)})).await;
@@ -153,7 +153,8 @@ async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
 
 #[tokio::test]
 async fn the_tokens_of_the_turn_bound_what_servers_take() {
-    // The first step takes 11. Of what is left, an answer has what the request leaves, and nothing where that is nothing.
+    // The first step uses 11 tokens. The response gets what the request leaves of the rest, and none if nothing is
+    // left.
     for (budget, expected) in [(20, Some(3_u64)), (15, None)] {
         let world = World::prepared(|home| {
             home.write("config/agentd.yaml", format!("turns: {{token_budget: {budget}}}"));
@@ -164,11 +165,11 @@ async fn the_tokens_of_the_turn_bound_what_servers_take() {
         let (_, output) = answered(&world, &["yes"]).await;
         let asked = requests_of_servers(&world);
         let most = asked.first().and_then(|request| request.body["max_tokens"].as_u64());
-        // Over one wire no smaller limit than 16 is taken.
+        // One wire rejects limits below 16.
         assert!(most == expected || (expected.is_some() && most == Some(16)), "{most:?} {expected:?}");
         let result = output.json();
         if expected.is_some() {
-            // What it took, all the turn's limits hold for: the turn ends.
+            // The limits of the turn include its usage: the turn ends.
             assert_eq!(result["stop_reason"], "budget", "{result:#}");
         } else {
             has_all(&told(&world), &["the tokens of the turn are spent"]);

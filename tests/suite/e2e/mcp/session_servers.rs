@@ -1,4 +1,4 @@
-//! Servers that a client brings for one session: theirs alone, never mixed up, and gone with it.
+//! Servers that a client configures for one session: exclusive to it, never mixed up, and removed with it.
 
 use agentd_core::interrupt::REFUSED;
 use agentd_proto::{
@@ -10,7 +10,7 @@ use crate::e2e::Events as _;
 
 use super::{http::Server, *};
 
-/// The fake server, behaving like this.
+/// The fake server with this behaviour.
 fn behaving(name: &str, how: &str) -> SessionServer {
     program(name, "python3", &[fake().to_str().unwrap(), how], &[])
 }
@@ -22,7 +22,7 @@ fn program(name: &str, command: &str, args: &[&str], env: &[(&str, &str)]) -> Se
     SessionServer { name: name.to_owned(), address: Some(Address::Program(program)) }
 }
 
-/// A session, and the client that brings it servers.
+/// A session, and the client that configures its servers.
 struct Session {
     client: Client,
     id: String,
@@ -35,7 +35,7 @@ impl Session {
         Self { client, id }
     }
 
-    /// One with a server that works, and the tool of that.
+    /// A session with a working server, and the name of its tool.
     async fn with_tool(world: &World) -> (Self, String) {
         let session = Self::new(world).await;
         session.bring_up(&[behaving("fake", "ok")]).await;
@@ -51,7 +51,7 @@ impl Session {
         self.client.set_session_servers(self.bringing(servers)).await.unwrap();
     }
 
-    /// The same, once each server has told its tools or failed, however busy the machine is.
+    /// Configures servers, and waits until each has listed its tools or failed.
     async fn bring_up(&self, servers: &[SessionServer]) -> Vec<McpServerView> {
         self.bring(servers).await;
         until("all have started", async || {
@@ -61,7 +61,7 @@ impl Session {
         .await
     }
 
-    /// The name under which models call the tool of the only server.
+    /// Name of the only server's tool, as models call it.
     async fn tool(&self) -> String {
         until("it has told its tools", async || {
             self.client.session_servers(&self.id).await.unwrap()[0].tools.first().cloned()
@@ -69,7 +69,7 @@ impl Session {
         .await
     }
 
-    /// A turn in which the model calls this tool once. Says what it was told of it.
+    /// Runs a turn in which the model calls this tool once. Returns the result.
     async fn call(&self, world: &World, tool: &str, on_interrupt: OnInterrupt) -> String {
         world.will(Reply::tool_call(tool, json!({"text": "now"})));
         let mut request = turn(SessionChoice::Existing(self.id.clone()), "Go");
@@ -79,12 +79,12 @@ impl Session {
     }
 }
 
-/// Returns whether a server has told its tools, or will not.
+/// Returns true if a server has listed its tools, or never will.
 fn is_known(server: &McpServerView) -> bool {
     !server.tools.is_empty() || server.state == McpServerState::Down
 }
 
-/// Results of tools among events.
+/// Tool results among events.
 fn results(events: &[Event]) -> Vec<String> {
     let result = |event: &Event| match &event.kind {
         EventKind::ItemCompleted { item, .. } => match &item.body {
@@ -134,7 +134,7 @@ async fn their_tools_ask_first() {
     let told = session.call(&world, &tool, OnInterrupt::Deny).await;
     assert!(told.starts_with(REFUSED), "{told}");
     assert_eq!(world.read("acted"), "");
-    // What was allowed for a server of the configuration that has this name does not reach it.
+    // A grant for a configured server with the same name does not apply to it.
     world.agentctl(["grants", "add", "mcp_fake_*"]).await;
     session.call(&world, &tool, OnInterrupt::Deny).await;
     assert_eq!(world.read("acted"), "");
@@ -264,7 +264,7 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
     let mut world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
     world.will(Reply::tool_call(&tool, json!({"text": "now"})));
-    // Twice: the client brings its servers again before the answer, or it does not.
+    // Both cases: the client configures its servers again before the answer, or not.
     for is_brought in [false, true] {
         let mut stream = session.client.turn(turn(SessionChoice::Existing(session.id.clone()), "Go")).await.unwrap();
         let asked = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;

@@ -1,4 +1,4 @@
-//! Whose a name is, and whose an answer; and what nobody is shown.
+//! Ownership of names and answers, and protection of secrets.
 
 use super::*;
 
@@ -15,14 +15,14 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
     world.model_calls("it", json!({"text": "hello"}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
-    // The name is given to the other server before the person answers.
+    // The name is assigned to the other server before the user answers.
     world.write("config/mcp_servers.yaml", servers("two"));
     world.ok(["reload"]).await;
     world.ok(["answer", asked["id"].as_str().unwrap(), "approve"]).await;
     running.output(Vec::new()).await.exits(0);
     has_all(&tool_texts(world.model.requests().last().unwrap()), &["now belongs to another tool"]);
     assert_eq!(world.read("acted"), "", "nobody was called");
-    // In the next turn it is the other's.
+    // In the next turn, it belongs to the other one.
     let told = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
     assert!(told[0].contains("from=\"two/act\""), "{told:#?}");
     world.all_are_gone().await;

@@ -1,8 +1,8 @@
-//! Variables that `mcp_servers.yaml` names and only clients have, and entries that make no sense: the other servers live.
+//! Variables in `mcp_servers.yaml` that only clients have, and invalid entries: all other servers work.
 
 use super::{offered::of_servers, *};
 
-/// One turn of a client that has these variables, in which the fake server is called once.
+/// Runs one turn of a client with these variables, in which the fake server is called once.
 async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (String, Output) {
     let call = json!({"text": "now"});
     world.model.respond_with(move |request| {
@@ -102,7 +102,7 @@ async fn one_bad_server_stops_nothing() {
     has_all(listed[3]["reason"].as_str().unwrap(), &["mcp_servers.yaml:7:5", "did you mean `command`?"]);
     world.agentctl(["doctor"]).await.shows(&["warn config", "has no command"]);
     world.agentctl(["mcp", "test", "bad"]).await.says(&["has no command"]);
-    // What is written anew is looked at as strictly as before.
+    // New entries are validated as strictly as before.
     world.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await.exits(2);
     world.ok(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await;
     world.all_are_gone().await;
@@ -128,7 +128,7 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     let asks = |tool: &'static str| {
         world.model_calls(tool, json!({}));
     };
-    // Without a project only the one that names the client's folder is there.
+    // Without a project, only the one for the client's folder is available.
     asks("mcp_cwd_act");
     let output = world.ok(["run", "Go @env"]).await;
     for (server, why) in [("cwd", "offers no tools"), ("args", "offers no tools"), ("env", "offers no tools")] {
@@ -139,7 +139,7 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     let requests = world.model.requests();
     assert_eq!(of_servers(&requests[0]), ["mcp_pwd_act"]);
     assert!(tool_texts(&requests[1]).contains("E_UNKNOWN_TOOL"), "{}", tool_texts(&requests[1]));
-    // With one all of them are, from the first turn on, and each runs for it.
+    // With a project, all of them are available from the first turn on, and each runs for it.
     asks("mcp_env_act");
     let output = world.ok(["run", "Go", "-C", project]).await;
     assert!(!output.stderr.contains("MCP server"), "{}", output.stderr);
@@ -149,7 +149,7 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
     asks("mcp_cwd_act");
     world.ok(["run", "Go", "-C", project]).await;
     has_all(&tool_texts(world.model.requests().last().unwrap()), &[&format!("in {project} for none")]);
-    // One that is known stays away from sessions without a project all the same.
+    // A known one is still unavailable in sessions without a project.
     world.ok(["run", "Go"]).await.says(&["the MCP server cwd offers no tools: its entry"]);
     let last = world.model.requests();
     assert_eq!(of_servers(&last[last.len() - 2]), ["mcp_pwd_act"]);
@@ -201,7 +201,7 @@ async fn a_server_runs_where_its_session_works() {
     assert!(first.contains(&format!("in {} for {}/web", shop.display(), shop.display())), "{first}");
     let second = told("house", ".").await;
     assert!(second.contains(&format!("in {} for {}", house.display(), house.display())), "{second}");
-    // No client is asked for them, and no path is taken for a secret.
+    // No client is asked for them, and paths do not count as secrets.
     let named = world.client().await.hello().variables.clone();
     assert!(named.is_empty(), "{named:?}");
     world.all_are_gone().await;

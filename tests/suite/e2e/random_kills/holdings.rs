@@ -1,5 +1,5 @@
-//! What stands beside a session's events and has to fit them: what a fork copied, what undoing brings back, the file that a
-//! compaction wrote, and the database itself.
+//! Data outside a session's events that has to match them: the copy of a fork, the data for undo, the file of a
+//! compaction, and the database itself.
 
 use std::{fs, process::Command};
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::work::content;
 
-/// Asks SQLite itself, in a process of its own, while the daemon runs.
+/// Runs SQLite's integrity check in a separate process, while the daemon runs.
 pub(super) fn check_database(daemon: &TempDaemon, place: &str) {
     let ask = "import sqlite3, sys\n\
                journal = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True)\n\
@@ -28,7 +28,7 @@ pub(super) fn check_database(daemon: &TempDaemon, place: &str) {
     assert_eq!(told.trim(), "ok", "{place}: {}", String::from_utf8_lossy(&asked.stderr));
 }
 
-/// Compares what a fork copied with the session that it was made of. Says whether it is one, and the other is still there.
+/// Compares the copy in a fork with its origin. Returns true if the session is a fork and its origin still exists.
 pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event], place: &str) -> bool {
     let Some((copied, from)) = copied(events) else { return false };
     let Some(originals) = first_events(client, &from, copied.len()).await else { return false };
@@ -39,7 +39,7 @@ pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event],
     true
 }
 
-/// The events that were copied, and of which session.
+/// The copied events, and their origin.
 fn copied(events: &[Event]) -> Option<(&[Event], String)> {
     events.iter().enumerate().rev().find_map(|(index, event)| match &event.kind {
         EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
@@ -50,11 +50,11 @@ fn copied(events: &[Event]) -> Option<(&[Event], String)> {
 }
 
 fn text_of(event: &Event) -> String {
-    // By way of a value, whose keys are sorted.
+    // Through a value, which sorts the keys.
     serde_json::to_value(event).map(|value: Value| value.to_string()).expect("JSON")
 }
 
-/// The first events of a session; none where it was deleted.
+/// The first events of a session; `None` if it was deleted.
 async fn first_events(client: &Client, session: &str, count: usize) -> Option<Vec<Event>> {
     let mut stream = match client.subscribe(session, 0, false).await {
         Err(error) if error.answered() == Some(ErrorKind::NotFound) => return None,
@@ -68,7 +68,7 @@ async fn first_events(client: &Client, session: &str, count: usize) -> Option<Ve
     Some(events)
 }
 
-/// Looks whether the file of what the last compaction replaced holds all that the journal knows of it. Says whether there is
+/// Checks that the file of the last compaction contains all replaced messages of the journal. Returns true if there is
 /// one.
 pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, session: &str, events: &[Event]) -> bool {
     let view = client.session(session).await.expect("a session that was read just now");
@@ -84,12 +84,13 @@ pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, sessi
     true
 }
 
-/// The turns that wrote one file of the session's own, each with the file and its mark. Those of a copy cannot be undone in it.
+/// The turns that wrote one file of the session's own, each with the file and its mark. Turns in a copy cannot be
+/// undone there.
 pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
     let of_turn = |event: &Event| {
         let EventKind::TurnEnded { result } = &event.kind else { return None };
         let [file] = &result.files[..] else { return None };
-        // What a kill cut off may have been written, or not.
+        // A turn cut off by a kill may or may not have written its file.
         if result.stop_reason != StopReason::Completed {
             return None;
         }
@@ -100,7 +101,7 @@ pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
     events[own..].iter().filter_map(of_turn).collect()
 }
 
-/// Takes back what a turn wrote, and brings it back: what is needed for that has survived the kills.
+/// Undoes and redoes a turn's write, whose data must have survived the kills.
 pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId, String, String), place: &str) {
     let (turn, path, mark) = written;
     let ask = async |redo: bool, preview: bool| -> UndoReport {

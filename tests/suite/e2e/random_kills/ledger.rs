@@ -1,4 +1,4 @@
-//! The acknowledgements of a daemon, kept outside of it, and the check that each of them still holds.
+//! The acknowledgements of a daemon, recorded outside of it, and the check that each of them still holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -18,17 +18,17 @@ use serde_json::Value;
 
 use super::holdings;
 
-/// A stream that is silent for so long may wait for a person.
+/// A stream that is silent for this long may be waiting for an answer.
 const GLANCE: Duration = Duration::from_millis(300);
 
-/// A daemon that was started again, and who looks at it.
+/// A restarted daemon with a client.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     pub(super) daemon: &'a TempDaemon,
     pub(super) client: &'a Client,
 }
 
-/// The acknowledgements that one client saw.
+/// The acknowledgements that one client received.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
     sessions: BTreeSet<String>,
@@ -50,7 +50,7 @@ impl Acknowledged {
         }
     }
 
-    /// Notes an answer that the daemon took to a question of this event.
+    /// Records an accepted answer to the question in this event.
     pub(super) fn answered(&mut self, event: &Event, answer: &Answer) {
         if let EventKind::InterruptRaised { interrupt } = &event.kind {
             let answer = serde_json::to_value(answer).expect("JSON");
@@ -62,7 +62,7 @@ impl Acknowledged {
         self.uploads.push((session.to_owned(), path, content));
     }
 
-    /// Notes that a deletion was asked for: it may have happened, acknowledged or not.
+    /// Records that a deletion was requested. It may have happened without an acknowledgement.
     pub(super) fn deleting(&mut self, session: &str) {
         self.deleting.insert(session.to_owned());
     }
@@ -79,10 +79,10 @@ pub(super) struct Ledger {
     events: HashMap<String, BTreeMap<u64, Value>>,
     answers: HashMap<String, Vec<(InterruptId, Value)>>,
     uploads: Vec<(String, String, Vec<u8>)>,
-    /// Sessions that may be gone, and those that must be.
+    /// Sessions that may be deleted, followed by those that must be.
     deleting: BTreeSet<String>,
     deleted: BTreeSet<String>,
-    /// Marks whose command is known to have ended well.
+    /// Marks whose command is known to have succeeded.
     finished: HashSet<String>,
     pub(super) counts: Counts,
 }
@@ -105,7 +105,7 @@ fn json_of(event: &Event) -> Value {
 }
 
 impl Ledger {
-    /// Takes in what clients saw and returns the sessions that it is about.
+    /// Merges what clients received, and returns the sessions that it concerns.
     pub(super) fn take_in(&mut self, all: Vec<Acknowledged>) -> Vec<String> {
         let mut touched = BTreeSet::new();
         for one in all {
@@ -141,12 +141,12 @@ impl Ledger {
         random.choose_multiple(self.known_sessions(), count)
     }
 
-    /// Returns whether enough happened for a run without a failure to mean something.
+    /// Returns true if enough happened for a run without a failure to be meaningful.
     pub(super) fn is_telling(&self, kills: u64) -> bool {
         self.counts.events as u64 > kills * 10 && !self.finished.is_empty() && self.counts.completed > 0
     }
 
-    /// Checks one session after a restart: all that was acknowledged is there, and the whole makes sense.
+    /// Checks one session after a restart: everything acknowledged is there, and the whole is consistent.
     pub(super) async fn check(&mut self, at: At<'_>, session: &str, random: &mut Rng, place: &str) {
         let client = at.client;
         let place = format!("{place}, session {session}");
@@ -160,7 +160,7 @@ impl Ledger {
         let mut stream = client.subscribe(session, 0, true).await.unwrap_or_else(|error| panic!("{place}: {error}"));
         let mut events = Vec::new();
         loop {
-            // A turn of the queue may have begun behind the last question, and ask now.
+            // A queued turn may have started after the last question, and ask now.
             let Ok(next) = tokio::time::timeout(GLANCE, stream.next()).await else {
                 self.settle(client, session, random, &place).await;
                 continue;
@@ -180,7 +180,7 @@ impl Ledger {
         self.check_holdings(at, session, &events, random, &place).await;
     }
 
-    /// Checks what stands beside the events.
+    /// Checks data outside the events.
     async fn check_holdings(&mut self, at: At<'_>, session: &str, events: &[Event], random: &mut Rng, place: &str) {
         let At { daemon, client } = at;
         self.counts.forks += usize::from(holdings::check_fork(client, session, events, place).await);
@@ -191,7 +191,7 @@ impl Ledger {
         }
     }
 
-    /// Answers some of the questions that wait and cancels what waits then, so that the session comes to rest.
+    /// Answers some of the pending questions and cancels the rest, so that the session becomes idle.
     async fn settle(&mut self, client: &Client, session: &str, random: &mut Rng, place: &str) {
         let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{place}: {error}"));
         for interrupt in waiting {
@@ -205,7 +205,7 @@ impl Ledger {
                 self.counts.answers += 1;
             }
         }
-        // Turns in the queue begin behind it, and may ask in their turn.
+        // Queued turns start after that, and may also ask.
         until("nothing of the session waits for a person", || async {
             let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{place}: {error}"));
             if !waiting.is_empty() {
@@ -233,7 +233,7 @@ impl Ledger {
         }
     }
 
-    /// Notes which commands ended well, and how turns ended.
+    /// Records which commands succeeded, and how turns ended.
     fn note_outcome(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, status: ItemStatus::Done } => {
@@ -254,7 +254,7 @@ impl Ledger {
         }
     }
 
-    /// Checks what lies on the disk: every command ran once at the most, those that ended ran once, and uploads are whole.
+    /// Checks the files: every command ran at most once, successful ones exactly once, and uploads are complete.
     pub(super) async fn check_files(&mut self, client: &Client, daemon: &TempDaemon, place: &str) {
         let log = daemon.read("project/log.txt");
         let mut lines: HashMap<&str, usize> = HashMap::new();
@@ -282,7 +282,7 @@ impl Ledger {
     }
 }
 
-/// Items end once, and nothing of a turn stands behind its end.
+/// Checks that items end once, and that nothing of a turn follows its end.
 fn check_order(events: &[Event], place: &str) {
     let mut open = HashSet::new();
     let mut items = HashSet::new();

@@ -1,7 +1,7 @@
-//! Clients that do one thing after the other until the daemon is gone, and a model that does as each input says.
+//! Clients that act until the daemon is gone, and a model that follows the inputs.
 //!
-//! Each input holds one mark, `[VERB MARK]`. The verb tells the model which tool to call; the mark is unique, so that an
-//! effect can be counted.
+//! Each input contains one mark, `[VERB MARK]`. The verb selects the tool that the model calls. The mark is unique, so
+//! that effects can be counted.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -26,16 +26,16 @@ use super::{
     ledger::Acknowledged,
 };
 
-/// How long a compaction is waited for.
+/// Time limit for a compaction.
 const COMPACTION: Duration = Duration::from_secs(1);
 
-/// Makes the model do as inputs say: first the tool, then words.
+/// Makes the model follow the inputs: first the tool, then text.
 pub(super) fn answer(model: &ModelServer) {
     model.respond_with(|request| Reply { delay_ms: 2, ..reply(request) });
 }
 
 fn reply(request: &Recorded) -> Reply {
-    // Whoever sums up is shown what was said, and has nothing to do it with.
+    // A summary request shows the conversation, but offers no tools.
     if request.body["tools"].as_array().is_none_or(Vec::is_empty) {
         return Reply::text("## What the person wants\n- that all of it is done\n");
     }
@@ -68,7 +68,7 @@ fn reply(request: &Recorded) -> Reply {
     Reply::tool_call(tool, args)
 }
 
-/// What is written for a mark.
+/// The content that is written for a mark.
 pub(super) fn content(mark: &str) -> String {
     format!("{mark}\n").repeat(400)
 }
@@ -79,13 +79,13 @@ fn marked(text: &str) -> Option<(&str, &str)> {
     rest.split_once(']')?.0.split_once(' ')
 }
 
-/// Works until the daemon is gone and returns what was acknowledged.
+/// Acts until the daemon is gone, and returns what was acknowledged.
 pub(super) async fn client(daemon: &TempDaemon, name: String, seed: u64, known: Vec<String>) -> Acknowledged {
     let project = daemon.path().join("project");
     let mut worker =
         Worker { random: Rng::with_seed(seed), project, name, marks: 0, known, seen: Acknowledged::default() };
     let Ok(client) = Client::connect(&daemon.socket()).await else { return worker.seen };
-    // A daemon that was killed in the middle of an answer is noticed by the connection, not by a clock.
+    // A daemon that was killed in the middle of a response is detected by its connection, not by a timeout.
     while worker.act(&client).await.is_ok() {}
     worker.seen
 }
@@ -100,7 +100,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Does one thing. An error says that the daemon is gone.
+    /// Performs one action. An error means that the daemon is gone.
     async fn act(&mut self, client: &Client) -> Result<(), ClientError> {
         let done = match self.random.u8(..100) {
             0..64 => self.turn(client).await,
@@ -112,7 +112,7 @@ impl Worker {
             _ => self.delete(client).await,
         };
         match done {
-            // The daemon answered, if only with a refusal: the session is busy, deleted, or has nothing to undo.
+            // The daemon answered, even if with a rejection: the session is busy, deleted, or has nothing to undo.
             Err(error) if error.answered().is_some_and(|kind| kind != ErrorKind::ShuttingDown) => Ok(()),
             done => done,
         }
@@ -146,7 +146,7 @@ impl Worker {
             self.known.push(session);
         }
         let leaves_early = self.random.u8(..10) == 0;
-        // A turn in the queue waits for those before it, which may wait for a person: nobody stays for ever.
+        // A queued turn waits for earlier ones, which may wait for an answer, so the wait is limited.
         let patience = Duration::from_millis(self.random.u64(300..1_200));
         let read = async {
             while let Some(event) = events.next().await? {
@@ -191,7 +191,7 @@ impl Worker {
 
     async fn undo(&mut self, client: &Client) -> Result<(), ClientError> {
         let Some(session) = self.some_session() else { return Ok(()) };
-        // The folder is shared by all sessions: only what lies in a session's own may go, or effects could not be counted.
+        // All sessions share the folder. Only a session's own files may be reverted, or effects could not be counted.
         let request = UndoRequest { turn: None, redo: false, preview: true, client: "a test".to_owned() };
         client.undo(&session, &request).await.map(drop)
     }

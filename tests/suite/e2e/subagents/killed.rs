@@ -1,11 +1,11 @@
-//! The daemon is killed at every stored event of a turn and of the subagent that works for it.
+//! The daemon is killed at every stored event of a turn and of its subagent.
 
 use agentd_proto::client::ClientError;
 use futures_util::{StreamExt as _, stream};
 
 use super::*;
 
-/// A careful main agent and a careful subagent: whatever either was told is not done again.
+/// A careful main agent and a careful subagent: neither repeats anything with a known result.
 fn careful(request: &Recorded) -> Reply {
     let told = tool_texts(request);
     if task_of(request).is_some() {
@@ -36,7 +36,7 @@ async fn killed_at_any_event_nothing_is_lost_and_nothing_finished_runs_twice() {
     stream::iter(1..=whole.len()).for_each_concurrent(3, |number| kill_and_go_on(&model, number)).await;
 }
 
-/// Runs the turn, kills the daemon when the event of that number of the parent or its subagent is seen.
+/// Runs the turn, and kills the daemon at the event with that number, of the parent or its subagent.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
     fs::create_dir_all(daemon.path().join("project")).unwrap();
     let client = Client::connect(&daemon.socket()).await.unwrap();
@@ -50,12 +50,12 @@ async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
             event = next_of(&mut of_child) => event,
         };
         let Ok(Some(event)) = event else { return seen };
-        // What was sent before the kill is still read, and then nobody is there to listen to.
+        // Data sent before the kill can still be read, but no more subscriptions are possible.
         let is_alive = seen.len() < number;
         if let EventKind::StateChanged { change: StateChange::Subagent(child) } = &event.kind
             && is_alive
         {
-            // It begins a moment later.
+            // The session starts a moment later.
             let session = child.session_id.to_string();
             let listen = || async { client.subscribe(&session, 0, false).await.ok() };
             of_child = Some(until("the subagent", listen).await);
@@ -84,7 +84,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     let mut daemon = TempDaemon::start(&model.base_url()).await;
     let seen = killed_at(&daemon, number).await;
     if seen.len() < number {
-        // Which of two sessions is seen first is not the same each time.
+        // The order in which events of two sessions arrive can vary.
         return;
     }
     daemon.ended().await;
@@ -103,7 +103,7 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     }
     let lines = daemon.read("project/log.txt").lines().count();
     let children = client.filtered_sessions("", 10, true, &Default::default()).await.unwrap().0.len() - 1;
-    // A command that was cut off may have run or not; what is known to have run does not run again.
+    // An interrupted command may have run or not. One that is known to have run is not repeated.
     assert!(lines <= 1, "killed at {number}: it ran {lines} times");
     assert!(children <= 2, "killed at {number}: {children} subagents");
 }

@@ -1,4 +1,4 @@
-//! Subagents: parts of the work done by sessions of their own, through restarts, questions and cancels.
+//! Subagents: parts of the work in separate sessions, through restarts, questions and cancellations.
 
 mod killed;
 
@@ -10,12 +10,12 @@ use agentd_core::{
 
 use super::{Events as _, *};
 
-/// An answer that is long enough not to be asked for detail.
+/// A reply that is long enough to be accepted without a request for more detail.
 fn report(of: &str) -> Reply {
     Reply::text(format!("The report of {of}. {}", "Each thing was looked at and found in order. ".repeat(6)))
 }
 
-/// The task of the subagent that asks; none where it is the main agent.
+/// The task of the requesting subagent; `None` for the main agent.
 fn task_of(request: &Recorded) -> Option<String> {
     let system = request.messages()[0]["content"].as_str().unwrap();
     let users = request.messages().iter().filter(|message| message["role"] == "user");
@@ -23,7 +23,8 @@ fn task_of(request: &Recorded) -> Option<String> {
     system.contains("You are a subagent").then(|| said.to_owned())
 }
 
-/// The main agent gives these tasks away at once, and answers when it has heard of each. Subagents do as they are told.
+/// Makes the main agent delegate these tasks at once, and answer after all reports. Subagents reply by the given
+/// function.
 fn delegates(
     world: &World,
     tasks: &'static [&'static str],
@@ -38,12 +39,12 @@ fn delegates(
     });
 }
 
-/// What the main agent was told of each call.
+/// The results that the main agent received.
 fn results(world: &World) -> Vec<Value> {
     let requests = world.model.requests();
     let last = requests.iter().rev().find(|request| task_of(request).is_none()).unwrap();
     let results = last.messages().iter().filter(|message| message["role"] == "tool");
-    // What the daemon tells behind a result stands in its message.
+    // Daemon messages after a result are in the same message.
     let texts = results.filter_map(|message| message["content"].as_str()?.split("\n\n<system_reminder>").next());
     texts
         .map(|text| serde_json::from_str(text.trim_start_matches(|c| c != '{')).unwrap_or_else(|_| json!(text)))
@@ -62,7 +63,7 @@ fn session_of(events: &[Event]) -> String {
     events[0].session_id.to_string()
 }
 
-/// A session in which nothing asks.
+/// A session without questions.
 fn free() -> SessionChoice {
     SessionChoice::New(NewSession { confirm_write: Some(false), confirm_exec: Some(false), ..NewSession::default() })
 }
@@ -70,7 +71,7 @@ fn free() -> SessionChoice {
 #[tokio::test]
 async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() {
     let world = World::start().await;
-    // Each waits for the file of the other: one after the other they would come to the limit of their steps.
+    // Each waits for the file of the other: run one after the other, they would reach their step limit.
     delegates(&world, &["Be left", "Be right"], |task, request| {
         let (own, other) = if task.contains("left") { ("left", "right") } else { ("right", "left") };
         let told = tool_texts(request);
@@ -100,13 +101,13 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
         assert!(result["loops"].as_u64().unwrap() >= 3, "{result:#}");
         assert!(known.iter().any(|child| result["context_id"] == child.session_id.to_string()), "{result:#}");
     }
-    // They delegate nothing, and nothing of the conversation reaches them.
+    // They cannot delegate, and receive nothing of the conversation.
     for request in world.model.requests() {
         let is_child = task_of(&request).is_some();
         assert_eq!(tool_names(&request).contains(&"delegate_task".to_owned()), !is_child);
         assert_eq!(request.body.to_string().contains("Have it done"), !is_child);
     }
-    // What they took counts to the turn.
+    // Their usage counts for the turn.
     let own: u64 = events
         .iter()
         .filter_map(|event| match &event.kind {
@@ -116,7 +117,7 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
         .sum();
     assert!(result.usage.tokens() > 2 * own, "{} of {own}", result.usage.tokens());
 
-    // What they changed is taken back with the turn.
+    // Their changes are undone with the turn.
     let session = session_of(&events);
     let left = format!("data/workspace/{session}/outputs/left.txt");
     assert_eq!(world.read(&left), "left was here");
@@ -125,7 +126,7 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
     world.ok(["undo", &session, "--redo"]).await;
     assert_eq!(world.read(&left), "left was here");
 
-    // Lists show them when they are asked for; they can be read, found, and go with their parent.
+    // Lists show them on request; they can be read and found, and are deleted with their parent.
     assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     let all = world.json(["sessions", "list", "--all"]).await;
     assert_eq!(all.as_array().unwrap().len(), 3);
@@ -164,7 +165,7 @@ async fn what_a_subagent_asks_reaches_the_person_at_the_parent_and_is_answered_o
         assert_eq!(interrupt.asked_by.agent, "subagent");
         let parent = events[0].session_id;
         assert_ne!(interrupt.session_id, parent);
-        // The parent waits, for whoever looks.
+        // The parent is waiting, for every client.
         let pending = other.interrupts(Some(&parent.to_string())).await.unwrap();
         assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [interrupt.id]);
         let view = other.session(&parent.to_string()).await.unwrap();
@@ -191,7 +192,7 @@ async fn a_cancel_goes_down_and_one_from_below_is_told() {
         events.push(stream.event().await.unwrap());
     }
     world.model.wait_until(|counts| counts.requests >= 4).await;
-    // One is cancelled from elsewhere: its call has an end, and the others go on.
+    // One is cancelled by another client: its call ends, and the others continue.
     let known = subagents(&events);
     client.cancel_turn(&known[0].session_id.to_string(), None).await.unwrap();
     let cancelled = |kind: &EventKind| {
@@ -215,8 +216,8 @@ async fn a_cancel_goes_down_and_one_from_below_is_told() {
     world.still_serves().await;
 }
 
-/// What a subagent does that is to be killed: one that is quick is done at once, one that is slow never is, and one that
-/// asks waits for a person.
+/// Behaviour of a subagent that is to be killed: quick ones finish at once, slow ones never do, and others wait for an
+/// answer.
 fn of_its_kind(task: &str, request: &Recorded) -> Reply {
     let told = tool_texts(request);
     match task {
@@ -243,7 +244,7 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
             .and_call("delegate_task", json!({"task": "Be slow"})),
         (None, told) if told.contains("The report of Be slow") => Reply::text("All parts are done."),
         (None, told) => {
-            // It does what it was told: the one that was cut off goes on.
+            // It continues the interrupted subagent, as instructed.
             let cut_off = told.split('{').find(|result| result.contains("to continue it")).unwrap();
             let id = cut_off.split("\"context_id\":\"").nth(1).unwrap().split('"').next().unwrap();
             Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
@@ -353,14 +354,14 @@ async fn where_nobody_is_asked_a_subagent_asks_nobody_either() {
     }
 }
 
-/// How often these events count what a subagent took.
+/// Number of usage events for a subagent.
 fn paid(events: &[Value]) -> usize {
     events.iter().filter(|event| event["type"] == "usage_updated" && event["prompt"].is_null()).count()
 }
 
 #[tokio::test]
 async fn a_question_of_a_subagent_goes_with_the_turn() {
-    // Cancelled, or ended by a crash and a project that is gone.
+    // By a cancellation, or by a crash and a missing project.
     for crashes in [false, true] {
         let mut world = World::start().await;
         delegates(&world, &["Ask first"], of_its_kind);
@@ -400,7 +401,7 @@ async fn stored(world: &World, session: &str) -> Vec<Value> {
 #[tokio::test]
 async fn what_a_person_allows_in_the_session_holds_for_it_and_all_that_work_for_it() {
     let world = World::start().await;
-    // The second writes when it is told to.
+    // The second one writes on command.
     delegates(&world, &["First", "Second"], |task, request| {
         let told = tool_texts(request);
         let own = if task == "First" { "first" } else { "second" };
@@ -447,7 +448,7 @@ async fn what_a_person_allows_in_the_session_holds_for_it_and_all_that_work_for_
 #[tokio::test]
 async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
     let world = World::start().await;
-    // Whoever asks, the words that were said last name the file.
+    // For any agent, the last text names the file.
     world.model.respond_with(|request| {
         let told = tool_texts(request);
         let said = request.last_user();
@@ -479,7 +480,7 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
     client.answer(asked(&events), &Answer::Always { scope: GrantScope::Session }, "desk").await.unwrap();
     stream.to_the_end().await;
 
-    // What was taken back meanwhile is asked again.
+    // A revoked permission is asked for again.
     let id = session_of(&events);
     world.ok(["grants", "revoke", "--session", &id, "write_file"]).await;
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write two")).await.unwrap();
@@ -487,7 +488,7 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
     client.answer(asked(&events), &Answer::Approve, "desk").await.unwrap();
     stream.to_the_end().await;
 
-    // What need not be asked any more is not.
+    // A question that has become unnecessary is not asked.
     let settings = client.session(&id).await.unwrap().session.settings;
     client.configure_session(&id, &SessionSettings { confirm_write: false, ..settings }, false).await.unwrap();
     let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write three")).await.unwrap();
@@ -524,7 +525,7 @@ async fn what_a_session_has_told_does_not_wait_for_a_subagent_that_is_busy_again
     let client = world.client().await;
     let events = client.turn(turn(free(), "Have it done")).await.unwrap().to_the_end().await;
     let child = subagents(&events)[0].session_id;
-    // A person speaks to it now.
+    // The user now talks to it directly.
     let mut own = client.turn(turn(SessionChoice::Existing(child.to_string()), "And you yourself?")).await.unwrap();
     let began = own.stored_until(|kind| matches!(kind, EventKind::TurnStarted { .. })).await.last().unwrap().seq;
     let args = ["attach", &session_of(&events), "--after", "0", "--output", "stream-json"];

@@ -1,4 +1,4 @@
-//! Sessions that go on from a copy of another's events.
+//! Sessions that continue from a copy of another session's events.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use agentd_core::{
 use super::{State, conflict, invalid, unknown};
 
 impl State {
-    /// The events that are no copies of others.
+    /// All events except copies.
     pub(super) fn originals(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.log.iter().filter(|event| self.copied.get(&event.session_id).is_none_or(|copied| event.seq > *copied))
     }

@@ -1,4 +1,4 @@
-//! Usage, worked out call by call. Days are those of UTC.
+//! Usage, computed from single calls. Days are UTC days.
 
 use agentd_core::{
     Date, Timestamp,
@@ -10,7 +10,7 @@ use agentd_core::{
 
 use super::State;
 
-/// A call that was counted, and the session of the person, as long as it is there.
+/// A counted call, and the user's session for as long as it exists.
 pub(super) type CountedCall = (Option<SessionId>, SideUsage);
 
 impl State {

@@ -1,9 +1,9 @@
-//! A request to Messages or Responses as chat completions would have had it, for tests that look at requests and do not care
-//! for the wire.
+//! Converts a request to Messages or Responses to chat completions, for tests that examine requests independently of
+//! the wire.
 //!
 //! With `AGENTD_TEST_WIRE=anthropic` (or `responses`) in the environment of a test run, daemons of
-//! [`crate::daemon::TempHome::with_model`] speak Messages (or Responses), servers bind (or encrypt) thoughts, and
-//! [`super::Recorded::body`] is this view; [`super::Recorded::text`] is what was sent.
+//! [`crate::daemon::TempHome::with_model`] use Messages (or Responses), servers sign (or encrypt) thinking, and
+//! [`super::Recorded::body`] is this view. [`super::Recorded::text`] is the original.
 
 mod responses;
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::render::Wire;
 
-/// Says the wire of a test run.
+/// Variable that selects the wire of a test run.
 const WIRE: &str = "AGENTD_TEST_WIRE";
 
-/// Another wire than chat completions, for a run of all tests.
+/// A wire other than chat completions, for a run of all tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TestWire {
     Messages,
@@ -23,7 +23,7 @@ pub(crate) enum TestWire {
 }
 
 impl TestWire {
-    /// Its name in the configuration.
+    /// Name of the wire in the configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Messages => "anthropic",
@@ -32,13 +32,13 @@ impl TestWire {
     }
 }
 
-/// The wire over which the tests run, where it is none of the usual ones.
+/// The wire of this test run, if it is not chat completions.
 pub(crate) fn wire() -> Option<TestWire> {
     let named = std::env::var(WIRE).ok()?;
     [TestWire::Messages, TestWire::Responses].into_iter().find(|wire| wire.name() == named)
 }
 
-/// The view of a body that was sent to that path, where tests look at it.
+/// The view of a body that was sent to that path, if this run uses one.
 pub(super) fn of(path: &str, body: &Value) -> Option<Value> {
     match (wire()?, Wire::of(path)) {
         (TestWire::Messages, Wire::Messages) => Some(of_messages(body)),
@@ -72,7 +72,7 @@ fn of_messages(body: &Value) -> Value {
     view
 }
 
-/// The tools of a body, whose parameters stand in this field.
+/// The tools of a body, whose parameters are in this field.
 fn tools(body: &Value, parameters: &str) -> Option<Value> {
     let tool = |tool: &Value| {
         let function =
@@ -128,7 +128,7 @@ fn said(content: &Value, messages: &mut Vec<Value>) {
                 let text = block["text"].as_str().unwrap_or_default();
                 let result = messages.last_mut().filter(|last| last["role"] == "tool" && parts.is_empty());
                 match result {
-                    // The other wire tells it behind the result.
+                    // Chat completions append it to the result.
                     Some(result) if untrusted::is_of_daemon(text) => {
                         let before = result["content"].as_str().unwrap_or_default();
                         result["content"] = format!("{before}\n\n{}", untrusted::behind_result(text)).into();

@@ -1,4 +1,4 @@
-//! The server as a program of its own, for tests and benchmarks of real processes.
+//! The server as a standalone program, for tests and benchmarks of real processes.
 
 use std::{io::Write, net::SocketAddr};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{ModelServer, Reply, Script};
 
-/// How the program is used.
+/// Usage text of the program.
 pub const USAGE: &str = "\
 usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] [--lenient] [--models FILE] MODE
        --lenient      answers also requests that providers would refuse
@@ -17,10 +17,10 @@ modes: text [WORDS]   answers every request with these words
        echo           answers with the person's last words
        script FILE    answers with the replies of a JSON file, an array or one in each line, then with usual words";
 
-/// Runs until it is ended. The base URL is the first line of standard output.
+/// Runs until it is killed. Prints the base URL as the first line of standard output.
 ///
 /// # Errors
-/// Where the arguments or the script make no sense, or the port is taken.
+/// Returns an error if the arguments or the script are invalid, or if the port is taken.
 pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
     let Parsed { port, script, lenient, unread, models } = parse(arguments)?;
     let server = ModelServer::bind(SocketAddr::from(([127, 0, 0, 1], port)), script)

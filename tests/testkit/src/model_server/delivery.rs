@@ -1,4 +1,4 @@
-//! The bytes of a reply on their way: with pauses, cut off, or followed by silence.
+//! Sends the bytes of a reply, with pauses, cuts or hangs.
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
@@ -10,19 +10,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Counts, Recorded, Reply, render, respond};
 
-/// What happens next to a body.
+/// The next step in sending a body.
 enum Step {
     Write(Bytes),
-    /// Lets what was written reach the network by itself.
+    /// Lets the written bytes reach the network separately.
     Flush,
     Wait(Duration),
     Cut,
     Hang,
-    /// Waits until the test lets it go on.
+    /// Waits until the test continues it.
     Hold,
 }
 
-/// Counts how an answer ends, also if it is dropped.
+/// Counts how a response ends, even if it is dropped.
 struct Ending {
     counts: watch::Sender<Counts>,
     finished: bool,
@@ -83,7 +83,7 @@ pub(super) async fn deliver(
 async fn run(step: Step, stop: &CancellationToken, go_on: &Notify) -> io::Result<Bytes> {
     match step {
         Step::Write(bytes) => return Ok(bytes),
-        // The connection writes out what it has when the body has nothing more at once.
+        // The connection flushes its buffer when the body has no data ready.
         Step::Flush => tokio::task::yield_now().await,
         Step::Wait(wait) => tokio::time::sleep(wait).await,
         Step::Cut => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -128,7 +128,7 @@ fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
     steps
 }
 
-/// The bytes up to the end of the first write that has these words.
+/// The offset after the first write that contains this text.
 fn behind(writes: &[Bytes], words: &str) -> Option<usize> {
     let has_words = |write: &Bytes| String::from_utf8_lossy(write).contains(words);
     let at = writes.iter().position(has_words)?;

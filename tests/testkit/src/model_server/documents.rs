@@ -1,5 +1,5 @@
-//! Documents about models, which a server hands out beside its answers: the list of models, and what some kinds of server
-//! tell elsewhere.
+//! Documents about models that a server provides in addition to replies: the list of models, and other information that
+//! some kinds of server have.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use super::MODEL_ID;
 /// Delivery of one document.
 #[derive(Debug, Clone)]
 pub(super) enum Handing {
-    /// It is there.
+    /// Responds with this document.
     There(Value),
-    /// There is none.
+    /// Responds with status 404.
     Missing,
-    /// The server says nothing.
+    /// Never sends a response.
     Silence,
 }
 
-/// The documents of a server, and the questions for them.
+/// The documents of a server, and the requests for them.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     set: BTreeMap<String, Handing>,
-    /// The paths that were asked for, oldest first.
+    /// The requested paths, oldest first.
     pub(super) asked: Vec<String>,
 }
 
 impl Documents {
-    /// Sets what a path has.
+    /// Sets the document at a path.
     pub(super) fn set(&mut self, path: &str, handing: Handing) {
         self.set.insert(path.to_owned(), handing);
     }
 
-    /// Hands out what a path has; none where it is no path of a document.
+    /// Returns the document at a path, and records the request; `None` if no document belongs there.
     pub(super) fn ask(&mut self, path: &str) -> Option<Handing> {
         let known = self.set.get(path).cloned();
         let usual = || path.ends_with("/models").then(|| Handing::There(listing([json!({"id": MODEL_ID})])));
@@ -42,7 +42,7 @@ impl Documents {
     }
 }
 
-/// A list of these models.
+/// The list of these models.
 pub fn listing(models: impl IntoIterator<Item = Value>) -> Value {
     let object = |mut model: Value| {
         model["object"] = "model".into();

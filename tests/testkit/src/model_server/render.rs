@@ -1,4 +1,4 @@
-//! A reply as bytes, in the dialect that was asked for.
+//! Renders a reply as bytes, in the requested dialect.
 
 mod messages;
 mod responses;
@@ -11,10 +11,10 @@ pub(super) use self::responses::{
 };
 use super::{MODEL_ID, Recorded, Reply, ReplyCall, UsagePlace};
 
-/// The deltas of a fast reply after which they begin anew.
+/// Number of deltas after which a fast reply repeats.
 const FAST_CYCLE: u64 = 1_000;
 
-/// The words of a fast reply with `count` deltas.
+/// The text of a fast reply with `count` deltas.
 pub fn fast_text(count: u64) -> String {
     (0..count).map(fast_delta).collect()
 }
@@ -23,7 +23,7 @@ fn fast_delta(number: u64) -> String {
     format!("w{:03} ", number % FAST_CYCLE)
 }
 
-/// The body in its writes, and its content type.
+/// The body as a list of writes, and its content type.
 pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static str) {
     let wire = Wire::of(&request.path);
     let completion = wire == Wire::Completion;
@@ -50,7 +50,7 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
     (writes, "text/event-stream")
 }
 
-/// The blocks of a reply, as Messages has them.
+/// The blocks of a reply for Messages.
 pub(super) fn messages_blocks(reply: &Reply) -> Vec<Value> {
     messages::blocks(reply)
 }
@@ -65,7 +65,7 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    /// The wire of a path.
+    /// Returns the wire of a path.
     pub(super) fn of(path: &str) -> Self {
         if path.ends_with("/chat/completions") {
             Self::Chat
@@ -195,7 +195,7 @@ fn whole_chat(reply: &Reply) -> Value {
     })
 }
 
-/// llama.cpp's events. Calls are words there.
+/// Events of llama.cpp, where calls are text.
 fn completion_events(reply: &Reply) -> Vec<Bytes> {
     let mut words = deltas(reply);
     words.extend(reply.tool_calls.iter().map(|call| {
@@ -223,9 +223,9 @@ fn completion_end(reply: &Reply, words: &str) -> Value {
     end
 }
 
-/// Blocks of many events, rendered once and sent again and again.
+/// Blocks of many events, rendered once and sent repeatedly.
 fn fast(reply: &Reply, request: &Recorded, count: u64, completion: bool) -> Vec<Bytes> {
-    // One event is rendered, and its words are exchanged: a benchmark must not wait for its server to write JSON.
+    // One event is rendered, and its text is replaced: a benchmark must not wait for its server to write JSON.
     const WORDS: &str = "WORDS";
     let data = if completion {
         json!({"index": 0, "content": WORDS, "stop": false})
@@ -277,7 +277,7 @@ fn deltas(reply: &Reply) -> Vec<String> {
     if reply.deltas.is_empty() { words(&reply.text).map(str::to_owned).collect() } else { reply.deltas.clone() }
 }
 
-/// The deltas of words that a reply has among others: the scripted ones, if these are the scripted words.
+/// Splits one text of a reply into deltas: the scripted ones, if they are for this text.
 fn deltas_of(reply: &Reply, words_of_part: &str) -> Vec<String> {
     let is_scripted = !reply.deltas.is_empty() && reply.deltas.concat() == words_of_part;
     if is_scripted { reply.deltas.clone() } else { words(words_of_part).map(str::to_owned).collect() }
@@ -299,7 +299,7 @@ fn raw_arguments(call: &ReplyCall) -> String {
     }
 }
 
-/// A text in pieces of about so many bytes, cut between characters.
+/// Splits a text into pieces of about `size` bytes, at character boundaries.
 fn pieces(text: &str, size: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for character in text.chars() {

@@ -1,84 +1,86 @@
-//! What is answered, and how it travels.
+//! Content and delivery of a reply.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// One answer. The functions build the usual ones; the fields can be set, or read from JSON, for all others.
+/// One reply. The functions build the usual ones; for all others, set the fields or deserialise them from JSON.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Reply {
-    /// Words, sent in one delta for each word.
+    /// Text, sent in one delta per word.
     pub text: String,
-    /// Words, sent in exactly these deltas, in place of `text`.
+    /// Text, sent in exactly these deltas, instead of `text`.
     pub deltas: Vec<String>,
-    /// Words of reasoning before them, sent in one delta for each word.
+    /// Reasoning before the text, sent in one delta per word.
     pub reasoning: String,
-    /// The name of the field in which reasoning is sent.
+    /// Name of the field for reasoning.
     pub reasoning_field: String,
-    /// OpenRouter's `reasoning_details`, one in each delta behind the reasoning.
+    /// OpenRouter's `reasoning_details`, one per delta, after the reasoning.
     pub reasoning_details: Vec<Value>,
-    /// Tool calls behind them.
+    /// Tool calls after the text.
     pub tool_calls: Vec<ReplyCall>,
-    /// Set if the pieces of calls are numbered.
+    /// True if the pieces of calls have an index.
     pub number_calls: bool,
-    /// Set if all of them have the number 0.
+    /// True if that index is always 0.
     pub number_zero: bool,
-    /// The bytes of arguments in one delta; all in one where absent.
+    /// Number of argument bytes per delta; if absent, all are in one.
     pub argument_bytes: Option<usize>,
-    /// Blocks of Anthropic's Messages in their order, in place of all content above.
+    /// Blocks of Anthropic's Messages, in order, instead of all content above.
     pub blocks: Vec<Value>,
-    /// Items of OpenAI's Responses in their order, in place of all content above.
+    /// Items of OpenAI's Responses, in order, instead of all content above.
     pub items: Vec<Value>,
-    /// Why it ended; `stop` or `tool_calls` where absent, and nothing at all where empty.
+    /// Finish reason; `stop` or `tool_calls` if absent, and none if empty.
     pub finish_reason: Option<String>,
-    /// What it took; invented where absent.
+    /// Token usage; generated if absent.
     pub usage: Option<Value>,
-    /// More fields of the answer as a whole, in the names of its wire: of `message` on Messages, of `response` on Responses.
+    /// Additional fields of the whole response, in the names of its wire: in `message` for Messages, in `response` for
+    /// Responses.
     pub head: serde_json::Map<String, Value>,
-    /// Where that is said.
+    /// Place of the usage.
     pub usage_place: UsagePlace,
-    /// llama.cpp's own account, beside it.
+    /// llama.cpp's own statistics, in addition to the usage.
     pub timings: Option<Value>,
-    /// Set if `[DONE]` ends it.
+    /// True if `[DONE]` ends the stream.
     pub done: bool,
-    /// One JSON object in place of a stream.
+    /// True to send one JSON object instead of a stream.
     pub whole: bool,
-    /// This many deltas as fast as they are taken, see [`super::fast_text`]; nothing else of the content then counts.
+    /// Number of deltas to send as fast as they are read, see [`super::fast_text`]. All other content is ignored then.
     pub fast: Option<u64>,
 
-    /// The data of the events, as they are, in place of all above.
+    /// Data of the events, unchanged, instead of all above.
     pub events: Option<Vec<String>>,
-    /// The body, as it is, in place of all above.
+    /// The body, unchanged, instead of all above.
     pub body: Option<String>,
 
-    /// The status.
+    /// HTTP status code of the response.
     pub status: u16,
-    /// Headers.
+    /// HTTP headers of the response.
     pub headers: BTreeMap<String, String>,
-    /// Bytes for each write; one event for each write where absent.
+    /// Number of bytes per write; one event per write if absent.
     pub bytes_per_write: Option<usize>,
-    /// The wait before the head of the answer.
+    /// Delay before the head of the response.
     pub first_delay_ms: u64,
-    /// The wait between two writes.
+    /// Delay between two writes.
     pub delay_ms: u64,
-    /// The connection is closed after this many bytes of the body.
+    /// Closes the connection after this many bytes of the body.
     pub cut_after: Option<usize>,
-    /// Nothing more is sent after this many bytes of the body, and the connection stays open.
+    /// Sends nothing more after this many bytes of the body, and keeps the connection open.
     pub hang_after: Option<usize>,
-    /// The write with these words, in which they come first, is the last one: then as with `cut_after`.
+    /// Text whose first write is the last one; then continues as with `cut_after`.
     pub cut_behind: Option<String>,
-    /// The write with these words, in which they come first, is the last one: then as with `hang_after`.
+    /// Text whose first write is the last one; then continues as with `hang_after`.
     pub hang_behind: Option<String>,
-    /// Behind the write with these words, in which they come first, it waits for `go_on` of the server.
+    /// Text after whose first write the reply waits for `go_on` of the server.
     pub hold_behind: Option<String>,
-    /// Nothing is sent at all, and the connection stays open.
+    /// Sends nothing at all, and keeps the connection open.
     pub never: bool,
 
-    /// For scripts: used only for a request whose body has these words, and before replies that do not care.
+    /// For scripts: only used for a request whose body contains this text, and preferred to replies without a
+    /// condition.
     pub r#match: Option<String>,
-    /// For scripts: used again and again.
+    /// For scripts: used repeatedly.
     pub repeat: bool,
 }
 
@@ -86,28 +88,28 @@ pub struct Reply {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplyCall {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments; a string is sent as it is, so that it can be broken JSON.
+    /// The arguments. A string is sent unchanged, so that it can be broken JSON.
     pub arguments: Value,
-    /// The id; invented where absent, and left out where empty.
+    /// The ID; generated if absent, and left out if empty.
     pub id: Option<String>,
-    /// Gemini's field beside it.
+    /// Gemini's additional field of the call.
     pub extra_content: Option<Value>,
 }
 
-/// Where a reply says what it took.
+/// Place of the usage in a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsagePlace {
-    /// In an event of its own without choices, behind the last choice, if the request asked for it.
+    /// In a separate event without choices, after the last choice, if the request asks for it.
     #[default]
     Tail,
     /// In the event with the finish reason.
     LastChunk,
-    /// Inside of the last choice.
+    /// Inside the last choice.
     InChoice,
-    /// Nowhere.
+    /// Nowhere in the response.
     Nowhere,
 }
 
@@ -153,17 +155,17 @@ impl Default for Reply {
 }
 
 impl Reply {
-    /// Words.
+    /// A reply with text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Words in exactly these deltas.
+    /// A reply with text in exactly these deltas.
     pub fn deltas<T: Into<String>>(deltas: impl IntoIterator<Item = T>) -> Self {
         Self { deltas: deltas.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// A tool call. Arguments that are a string are sent as they are.
+    /// A reply with a tool call. String arguments are sent unchanged.
     pub fn tool_call(name: impl Into<String>, arguments: Value) -> Self {
         Self::default().and_call(name, arguments)
     }
@@ -178,22 +180,22 @@ impl Reply {
         Self { items: items.into_iter().collect(), ..Self::default() }
     }
 
-    /// `count` deltas as fast as they are taken; [`super::fast_text`] says which.
+    /// `count` deltas as fast as they are read, with the text of [`super::fast_text`].
     pub fn fast(count: u64) -> Self {
         Self { fast: Some(count), ..Self::default() }
     }
 
-    /// Events with these data, as they are.
+    /// Events with these data, unchanged.
     pub fn events<T: Into<String>>(events: impl IntoIterator<Item = T>) -> Self {
         Self { events: Some(events.into_iter().map(Into::into).collect()), ..Self::default() }
     }
 
-    /// A status and a body, as they are.
+    /// A status and a body, unchanged.
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         Self { status, body: Some(body.into()), ..Self::default() }.header("content-type", "application/json")
     }
 
-    /// A refusal with a message, in the usual form.
+    /// A rejection with a message, in the usual form.
     pub fn refusal(status: u16, message: &str) -> Self {
         Self::status(status, json!({"error": {"message": message, "type": "refused"}}).to_string())
     }
@@ -211,34 +213,34 @@ impl Reply {
         Self::status(status, json!({ "error": error }).to_string()).header("x-request-id", "req_scripted")
     }
 
-    /// 429 with a wish to wait.
+    /// Status 429 with a `retry-after` header.
     pub fn rate_limited(seconds: f64) -> Self {
         Self::refusal(429, "slow down").header("retry-after", seconds.to_string())
     }
 
-    /// A web page.
+    /// A web page instead of a response.
     pub fn html() -> Self {
         Self::status(200, "<!doctype html><html><body>Welcome!</body></html>").header("content-type", "text/html")
     }
 
-    /// Bytes that mean nothing.
+    /// Bytes that are not an event stream.
     pub fn garbage() -> Self {
         Self::status(200, "\u{1}PK\u{3}\u{4} this is\nno event stream\n\n").header("content-type", "text/event-stream")
     }
 
-    /// An answer that ends in the middle of an event, though the transfer ends well.
+    /// A response that ends in the middle of an event, although the transfer completes.
     pub fn half_event() -> Self {
         let whole = r#"data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#;
         let half = r#"data: {"choices":[{"index":0,"delta":{"con"#;
         Self::status(200, format!("{whole}\n\n{half}")).header("content-type", "text/event-stream")
     }
 
-    /// Silence.
+    /// A reply that never comes.
     pub fn never() -> Self {
         Self { never: true, ..Self::default() }
     }
 
-    /// Adds reasoning before the words.
+    /// Adds reasoning before the text.
     #[must_use]
     pub fn and_reasoning(mut self, reasoning: impl Into<String>) -> Self {
         self.reasoning = reasoning.into();
@@ -252,7 +254,7 @@ impl Reply {
         self
     }
 
-    /// Sends the pieces of calls without numbers and ids.
+    /// Sends the pieces of calls without indices and IDs.
     #[must_use]
     pub fn without_call_numbers(mut self) -> Self {
         self.number_calls = false;
@@ -262,7 +264,7 @@ impl Reply {
         self
     }
 
-    /// Sends all calls with the number 0 and without ids, as older Ollamas and some gateways do.
+    /// Sends all calls with the index 0 and without IDs, as older Ollamas and some gateways do.
     #[must_use]
     pub fn numbers_all_calls_zero(mut self) -> Self {
         self = self.without_call_numbers();
@@ -270,7 +272,7 @@ impl Reply {
         self
     }
 
-    /// Says what it took, and where.
+    /// Sets the usage and its place.
     #[must_use]
     pub fn with_usage(mut self, place: UsagePlace, usage: Value) -> Self {
         self.usage_place = place;
@@ -278,91 +280,91 @@ impl Reply {
         self
     }
 
-    /// Ends for this reason; for none at all, if it is empty.
+    /// Sets the finish reason. None is sent if it is empty.
     #[must_use]
     pub fn finish(mut self, reason: &str) -> Self {
         self.finish_reason = Some(reason.to_owned());
         self
     }
 
-    /// Leaves `[DONE]` out.
+    /// Leaves out the final `[DONE]`.
     #[must_use]
     pub fn without_done(mut self) -> Self {
         self.done = false;
         self
     }
 
-    /// Answers with one JSON object, whatever was asked for.
+    /// Responds with one JSON object, whatever was requested.
     #[must_use]
     pub fn whole(mut self) -> Self {
         self.whole = true;
         self
     }
 
-    /// Adds a header.
+    /// Adds a response header.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Writes so many bytes at once, wherever that cuts events and characters.
+    /// Sets the size of each write, even if that splits events and characters.
     #[must_use]
     pub fn bytes_per_write(mut self, bytes: usize) -> Self {
         self.bytes_per_write = Some(bytes);
         self
     }
 
-    /// Waits between two writes.
+    /// Sets the delay between two writes.
     #[must_use]
     pub fn delay_ms(mut self, delay_ms: u64) -> Self {
         self.delay_ms = delay_ms;
         self
     }
 
-    /// Closes the connection after so many bytes of the body.
+    /// Closes the connection after this many bytes of the body.
     #[must_use]
     pub fn cut_after(mut self, bytes: usize) -> Self {
         self.cut_after = Some(bytes);
         self
     }
 
-    /// Falls silent after so many bytes of the body.
+    /// Stops sending after this many bytes of the body.
     #[must_use]
     pub fn hang_after(mut self, bytes: usize) -> Self {
         self.hang_after = Some(bytes);
         self
     }
 
-    /// Closes the connection behind these words, whatever they look like on the wire.
+    /// Closes the connection after this text, whatever its form on the wire.
     #[must_use]
     pub fn cut_behind(mut self, words: &str) -> Self {
         self.cut_behind = Some(words.to_owned());
         self
     }
 
-    /// Falls silent behind these words, whatever they look like on the wire.
+    /// Stops sending after this text, whatever its form on the wire.
     #[must_use]
     pub fn hang_behind(mut self, words: &str) -> Self {
         self.hang_behind = Some(words.to_owned());
         self
     }
 
-    /// Waits behind these words until the test says `go_on`, whatever they look like on the wire.
+    /// Waits after this text until the test calls `go_on`, whatever its form on the wire.
     #[must_use]
     pub fn hold_behind(mut self, words: &str) -> Self {
         self.hold_behind = Some(words.to_owned());
         self
     }
 
-    /// Is used for every request from now on for which nothing better waits.
+    /// Uses the reply for every further request without a better match.
     #[must_use]
     pub fn repeat(mut self) -> Self {
         self.repeat = true;
         self
     }
 
-    /// Is used only for a request whose body has these words.
+    /// Uses the reply only for a request whose body contains this text.
     #[must_use]
     pub fn when(mut self, words: impl Into<String>) -> Self {
         self.r#match = Some(words.into());

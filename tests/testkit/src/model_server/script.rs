@@ -1,4 +1,4 @@
-//! Which reply comes next.
+//! Selects the next reply.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use super::{Recorded, Reply};
 
 type Respond = Arc<dyn Fn(&Recorded) -> Reply + Send + Sync>;
 
-/// Replies in the order of requests, and what is answered when none of them fits.
+/// Replies in the order of requests, and a fallback if none of them matches.
 #[derive(Clone)]
 pub struct Script {
     replies: VecDeque<Reply>,
@@ -20,15 +20,16 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Answers by a function.
+    /// Creates a script that replies by a function.
     pub fn of(respond: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> Self {
         Self { replies: VecDeque::new(), otherwise: Arc::new(respond) }
     }
 
-    /// Answers with these replies, then as usual. The text is a JSON array of replies, or one reply for each line.
+    /// Creates a script with these replies, followed by the default. The text is a JSON array of replies, or one reply
+    /// per line.
     ///
     /// # Errors
-    /// Where the text is neither.
+    /// Returns an error if the text is neither.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         let replies = if text.trim_start().starts_with('[') {
             serde_json::from_str(text)?
@@ -38,22 +39,22 @@ impl Script {
         Ok(Self { replies, ..Self::default() })
     }
 
-    /// Adds a reply behind those that wait.
+    /// Adds a reply after the queued ones.
     pub fn push(&mut self, reply: Reply) {
         self.replies.push_back(reply);
     }
 
-    /// Answers by a function whenever no reply fits.
+    /// Sets a function that replies whenever no queued reply matches.
     pub fn respond_with(&mut self, respond: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) {
         self.otherwise = Arc::new(respond);
     }
 
-    /// The replies that wait, without those that are used again and again.
+    /// Number of queued replies, without repeated ones.
     pub fn waiting(&self) -> usize {
         self.replies.iter().filter(|reply| !reply.repeat).count()
     }
 
-    /// The reply to a request: the first that matches its words, else the first that asks for none.
+    /// Returns the reply to a request: the first whose condition matches, or else the first without a condition.
     pub fn next(&mut self, request: &Recorded) -> Reply {
         let body = if self.replies.iter().any(|reply| reply.r#match.is_some()) {
             request.body.to_string()

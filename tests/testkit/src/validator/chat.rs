@@ -1,4 +1,4 @@
-//! OpenAI's rules of a conversation, and those of the chat templates behind compatible servers.
+//! OpenAI's rules for a conversation, and those of the chat templates of compatible servers.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
 
-/// What a message may hold, by its role.
+/// Allowed fields of a message, by role.
 const FIELDS: [(&str, &[&str]); 4] = [
     ("system", &["content"]),
     ("user", &["content", "name"]),
@@ -48,13 +48,13 @@ fn check_settings(body: &Value) -> Checked {
     Ok(())
 }
 
-/// What is known of the messages so far.
+/// State of the messages checked so far.
 #[derive(Default)]
 struct Conversation<'a> {
     last_role: &'a str,
-    /// The ids of all calls so far.
+    /// IDs of all calls so far.
     ids: HashSet<&'a str>,
-    /// The calls that wait for their results, and where they stand.
+    /// Calls without a result, and the index of their message.
     waiting: Vec<&'a str>,
     called_at: usize,
 }
@@ -99,7 +99,7 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Templates want the person and the model in turns.
+    /// Templates require user and assistant messages to alternate.
     fn check_turn(&self, place: &str, role: &str) -> Checked {
         match (self.last_role, role) {
             ("", _) => Ok(()),

@@ -1,4 +1,4 @@
-//! Anthropic's rules of a request to its Messages.
+//! Anthropic's rules for a request to Messages.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Checked, MAX_MARKS, broken, check_name, check_said, odd_field, parts, refuse_if};
 
-/// Fields of the body that are known.
+/// Known fields of the body.
 const FIELDS: [&str; 15] = [
     "model",
     "messages",
@@ -24,7 +24,7 @@ const FIELDS: [&str; 15] = [
     "service_tier",
     "diagnostics",
 ];
-/// Fields of blocks, by their kind.
+/// Known fields of blocks, by kind.
 const BLOCKS: [(&str, &[&str]); 7] = [
     ("text", &["text", "cache_control", "citations"]),
     ("image", &["source", "cache_control"]),
@@ -34,7 +34,7 @@ const BLOCKS: [(&str, &[&str]); 7] = [
     ("redacted_thinking", &["data"]),
     ("server_tool_use", &["id", "name", "input", "cache_control"]),
 ];
-/// The longest name of a tool.
+/// Maximum length of a tool name.
 const MAX_NAME: usize = 128;
 
 pub(super) fn check(body: &Value) -> Checked {
@@ -124,7 +124,7 @@ fn check_tools(body: &Value) -> Checked {
     Ok(())
 }
 
-/// At most four marks of the cache, and none where there can be none.
+/// Checks for at most four cache markers, in permitted places.
 fn check_marks(body: &Value) -> Checked {
     let in_messages = body["messages"].as_array().into_iter().flatten();
     let blocks = in_messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
@@ -184,7 +184,7 @@ fn check_messages(messages: &[Value]) -> Checked {
     }
 }
 
-/// Returns whether an answer waits for a tool of the server, with which it goes on.
+/// Returns true if a response waits for a server tool and will be continued.
 fn is_paused(message: &Value) -> bool {
     let mut blocks = message["content"].as_array().into_iter().flatten();
     blocks.any(|block| block["type"] == "server_tool_use")
@@ -235,7 +235,7 @@ fn check_blocks<'a>(place: &str, role: &str, blocks: &'a [Value], ids: &mut Hash
     }
 }
 
-/// All results of a message's calls stand in the very next one.
+/// Checks that all results of a message's calls are in the next message.
 fn check_results(at: usize, blocks: &[Value], next: &[Value]) -> Checked {
     for call in blocks.iter().filter(|block| block["type"] == "tool_use") {
         let results = next.iter().filter(|block| block["tool_use_id"] == call["id"]).count();
@@ -253,7 +253,7 @@ fn check_results(at: usize, blocks: &[Value], next: &[Value]) -> Checked {
     Ok(())
 }
 
-/// Results stand before all else, and answer a call of the message before.
+/// Checks that results come first, and match a call of the previous message.
 fn check_answers(at: usize, blocks: &[Value], before: &[Value]) -> Checked {
     let mut others = false;
     for block in blocks {

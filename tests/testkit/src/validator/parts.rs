@@ -1,17 +1,17 @@
-//! What a person says where it is more than words: texts and pictures, one behind the other.
+//! User content that is more than text: a list of texts and pictures.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
 use super::{Checked, broken, check_said, refuse_if};
 
-/// Types of pictures that all providers take, and how their bytes begin.
+/// Media types of pictures that all providers accept, and their magic bytes.
 const SEEN: [(&str, &[u8]); 4] =
     [("image/png", b"\x89PNG"), ("image/jpeg", b"\xff\xd8\xff"), ("image/gif", b"GIF8"), ("image/webp", b"RIFF")];
-/// Bytes of one picture at the most.
+/// Maximum size of one picture, in bytes.
 const MAX_PICTURE: usize = 5 << 20;
 
-/// Words, or an array of parts that are texts or pictures as data.
+/// Checks a text, or an array of parts that are texts or inline pictures.
 pub(super) fn check(place: &str, content: &Value) -> Checked {
     let Some(parts) = content.as_array() else { return check_said(place, content) };
     refuse_if(parts.is_empty(), place, "it has no parts")?;
@@ -26,14 +26,14 @@ pub(super) fn check(place: &str, content: &Value) -> Checked {
     Ok(())
 }
 
-/// A picture as data.
+/// Checks an inline picture.
 pub(super) fn check_picture(place: &str, url: &Value) -> Checked {
     let data = url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|data| data.split_once(";base64,"));
     let Some((kind, data)) = data else { return broken(place, "a picture must come as data, in base64") };
     check_data(place, kind, data)
 }
 
-/// The data of a picture of that type.
+/// Checks the data of a picture of that type.
 pub(super) fn check_data(place: &str, kind: &str, data: &str) -> Checked {
     let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(place, "its base64 is damaged") };
     let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {

@@ -1,4 +1,4 @@
-//! OpenAI's rules of a request to its Responses.
+//! OpenAI's rules for a request to Responses.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Checked, MAX_NAME, broken, check_name, check_said, odd_field, parts, refuse_if, tools};
 
-/// Fields of the body that are known and do not ask the server to store anything.
+/// Known fields of the body, except those that ask the server to store anything.
 const FIELDS: [&str; 20] = [
     "model",
     "instructions",
@@ -29,7 +29,7 @@ const FIELDS: [&str; 20] = [
     "safety_identifier",
     "text",
 ];
-/// Fields of items, by their kind.
+/// Known fields of items, by kind.
 const ITEMS: [(&str, &[&str]); 5] = [
     ("message", &["role", "content", "phase", "id", "status"]),
     ("function_call", &["call_id", "name", "arguments", "id", "status"]),
@@ -37,12 +37,12 @@ const ITEMS: [(&str, &[&str]); 5] = [
     ("reasoning", &["id", "summary", "content", "encrypted_content", "status"]),
     ("web_search_call", &["id", "action", "status"]),
 ];
-/// What may be asked for beside the answer.
+/// Values that `include` may have.
 const INCLUDED: [&str; 2] = ["reasoning.encrypted_content", "message.output_text.logprobs"];
 const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-/// The longest id of a call, and the longest key of the cache.
+/// Maximum length of a call ID, and of a cache key.
 const MAX_ID: usize = 64;
-/// The smallest limit of an answer.
+/// Minimum value of the output limit.
 const MIN_ANSWER: u64 = 16;
 
 pub(super) fn check(body: &Value) -> Checked {
@@ -59,7 +59,7 @@ pub(super) fn check(body: &Value) -> Checked {
 }
 
 fn check_settings(body: &Value) -> Checked {
-    // Without it the server would keep what it is told.
+    // Otherwise, the server would store the conversation.
     refuse_if(body["store"] != Value::Bool(false), "store", "it must be false")?;
     if !body["instructions"].is_null() {
         check_said("instructions", &body["instructions"])?;
@@ -109,7 +109,7 @@ fn check_tools(body: &Value) -> Checked {
         if tool["parameters"]["type"] != "object" {
             return broken(format!("{place}.parameters"), "schema must have type 'object'");
         }
-        // Absent, it is true, and a schema with optional fields is refused.
+        // The default is true, which rejects a schema with optional fields.
         if tool["strict"] != Value::Bool(false) {
             return broken(
                 format!("{place}.strict"),

@@ -1,4 +1,4 @@
-//! The tools that a request offers.
+//! Rules for the tools of a request.
 
 use std::collections::HashSet;
 
@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{Checked, MAX_NAME, broken, check_name, check_said, refuse_if};
 
-/// Tools that one request may offer.
+/// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 128;
-/// Characters of a description.
+/// Maximum length of a description, in characters.
 const MAX_DESCRIPTION: usize = 1024;
 
 pub(super) fn check(tools: &Value) -> Checked {
@@ -34,7 +34,7 @@ pub(super) fn check(tools: &Value) -> Checked {
     Ok(())
 }
 
-/// Which of them may be called.
+/// Checks the choice of tools that may be called.
 pub(super) fn check_choice(choice: &Value) -> Checked {
     match choice {
         Value::Null => Ok(()),

@@ -1,5 +1,5 @@
-//! Source code: a first index, changes, searches and maps, by the worker that the daemon starts for a folder; and how well
-//! questions are answered, where their annotations are at hand.
+//! Source code: the first index, changes, searches and maps, by the worker that the daemon starts for a folder. Also
+//! the quality of answers, if annotations are available.
 
 mod quality;
 
@@ -12,17 +12,17 @@ use tokio::process::Command;
 
 use super::*;
 
-/// Lines of the tree: what cargo has unpacked here of others' code.
+/// Minimum number of lines of the tree, which consists of crates that cargo has unpacked.
 const LINES: u64 = 1_000_000;
-/// Files of the tree of which a map is drawn.
+/// Number of files that are mapped.
 const MAP_FILES: usize = 5000;
-/// Rounds of all questions.
+/// Number of rounds over all questions.
 const ROUNDS: usize = 20;
-/// Files that are changed.
+/// Number of files that are changed.
 const CHANGES: usize = 30;
-/// Maps that are drawn.
+/// Number of maps that are drawn.
 const MAPS: usize = 11;
-/// Searches by the floor, each of which reads the whole tree.
+/// Number of searches for the floor, each of which reads the whole tree.
 const GREPS: usize = 3;
 /// Words, symbols and questions.
 const QUERIES: [&str; 8] = [
@@ -51,7 +51,7 @@ fn at(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }
 
-/// Sources of crates that cargo has unpacked, until there are enough lines.
+/// Copies sources of crates that cargo has unpacked, until there are enough lines.
 fn tree(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let root = folder.join("tree");
     let mut lines = 0;
@@ -72,7 +72,7 @@ fn as_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Files of Rust that cargo has unpacked: where they are, and their paths below.
+/// Rust files that cargo has unpacked: their paths, absolute and relative.
 fn source_files() -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     let home = at("CARGO_HOME").or_else(|| at("HOME").map(|home| home.join(".cargo"))).context("no home")?;
     let registry = home.join("registry/src");
@@ -89,7 +89,7 @@ fn source_files() -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
             }
         }
     }
-    // The same ones on the same machine, in every run.
+    // Sorted, so that every run on this machine uses the same ones.
     files.sort();
     Ok(files)
 }
@@ -145,7 +145,7 @@ async fn tree_rows(root: &Path, lines: u64) -> anyhow::Result<Vec<Row>> {
     Ok(vec![index, search_row, changed])
 }
 
-/// The time that grep takes to read the tree for the last word of a query.
+/// Time for grep to search the tree for the last word of a query.
 async fn grep(root: &Path, query: &str) -> anyhow::Result<Duration> {
     let word = query.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next_back().context("no word")?;
     let begun = Instant::now();
@@ -155,7 +155,7 @@ async fn grep(root: &Path, query: &str) -> anyhow::Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// From the end of a write to the answer that has it.
+/// Times from the end of a write to a result that includes it.
 async fn changes(pool: &CodePool, root: &Path) -> anyhow::Result<Row> {
     let mut times = Samples::default();
     for number in 0..CHANGES {
@@ -174,7 +174,7 @@ async fn changes(pool: &CodePool, root: &Path) -> anyhow::Result<Row> {
     .with_note(format!("{CHANGES} changes in 1 M lines, each asked for at once")))
 }
 
-/// A map of 5,000 files, when they are indexed.
+/// A map of 5,000 indexed files.
 async fn map_row(folder: &Path) -> anyhow::Result<Row> {
     let root = folder.join("map");
     let files = source_files()?.into_iter().take(MAP_FILES);
@@ -196,7 +196,7 @@ async fn map_row(folder: &Path) -> anyhow::Result<Row> {
         .with_note(format!("{files} files, 1,000 tokens, when the index is warm")))
 }
 
-/// Memory that the worker of a folder holds, without the pages of its program.
+/// Private memory of the worker of a folder, without the pages of its program.
 fn worker_memory(root: &Path) -> anyhow::Result<u64> {
     for entry in fs::read_dir("/proc")?.flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();

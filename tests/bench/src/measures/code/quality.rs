@@ -1,6 +1,6 @@
-//! Quality of answers to questions about code, by annotations in the format of semble's benchmarks: `repos.json` and
-//! `annotations/*.json`, beside one folder of sources for each repository. The ranking was tuned on the repositories with even
-//! places in the alphabet; the others are the figure.
+//! Quality of answers to questions about code, with annotations in the format of semble's benchmarks: `repos.json` and
+//! `annotations/*.json`, next to one folder of sources per repository. The ranking was tuned on the repositories at
+//! even positions in the alphabet; the others provide the figure.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use agentd_code::{CodeFolder, FolderConfig, Hit, SearchQuery};
 
 use super::*;
 
-/// Hits that count.
+/// Number of hits that count.
 const DEPTH: usize = 10;
 
 struct Target {
@@ -42,7 +42,7 @@ impl Gains {
     }
 }
 
-/// A row for each half.
+/// Returns a row for each half.
 pub(super) fn measure(annotations: &Path, sources: &Path) -> anyhow::Result<Vec<Row>> {
     let roots = roots(annotations)?;
     let files = fs::read_dir(annotations.join("annotations"))?.filter_map(|entry| Some(entry.ok()?.path()));
@@ -116,7 +116,7 @@ fn questions(text: &str, root: &str) -> anyhow::Result<Vec<Question>> {
     Ok(questions.collect())
 }
 
-/// NDCG of the first ten results: each target counts at the place of the first result that covers it.
+/// NDCG of the first ten results. Each target counts at the rank of the first result that covers it.
 fn ndcg(hits: &[Hit], targets: &[Target]) -> f64 {
     let gain = |place: u64| 1.0 / (as_f64(place) + 2.0).log2();
     let covers = |hit: &Hit, target: &Target| {
@@ -133,7 +133,7 @@ fn ndcg(hits: &[Hit], targets: &[Target]) -> f64 {
     if ideal > 0.0 { places.into_iter().map(gain).sum::<f64>() / ideal } else { 0.0 }
 }
 
-/// Files by the number of lines with any word of the query, as somebody would count them with grep.
+/// Files ordered by the number of lines with any word of the query, as one would count them with grep.
 fn counting(code: &CodeFolder, root: &Path, query: &str) -> Vec<Hit> {
     let query = query.to_lowercase();
     let words: Vec<&str> =
@@ -160,7 +160,7 @@ fn has_ripgrep() -> bool {
     std::process::Command::new("rg").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Lines of each file, as ripgrep counts them; none where it is not installed.
+/// Number of matching lines of each file, counted by ripgrep; `None` if it is not installed.
 fn ripgrep(root: &Path, words: &[&str]) -> Option<Vec<(String, u16)>> {
     let mut command = std::process::Command::new("rg");
     command.args(["--count", "--ignore-case", "--fixed-strings", "--no-config", "--color=never"]);
@@ -173,7 +173,7 @@ fn ripgrep(root: &Path, words: &[&str]) -> Option<Vec<(String, u16)>> {
     Some(told.lines().filter_map(file).collect())
 }
 
-/// The same without it, in the files of the index.
+/// The same count without ripgrep, over the indexed files.
 fn lines_with(code: &CodeFolder, root: &Path, words: &[&str]) -> Vec<(String, u16)> {
     let count = |path: &str| {
         let text = fs::read_to_string(root.join(path)).unwrap_or_default().to_lowercase();

@@ -1,18 +1,18 @@
-//! Questions that were answered, beside the answers of the other stack.
+//! Answers to questions, compared with those of the other stack.
 
 use super::*;
 
-/// Place among the finds at which a question is answered, from 0; none if it is at none of those that count.
+/// Rank of the result that answers a question, from 0; `None` if no counted result does.
 pub(super) type Rank = Option<usize>;
 
-/// Share of the questions of a kind that are answered among so many finds, in per cent.
+/// Share of the questions of a kind that are answered within the first results, in percent.
 pub(super) fn share(questions: &[Question], ranks: &[Rank], within: usize, which: impl Fn(&Question) -> bool) -> f64 {
     let of = questions.iter().zip(ranks).filter(|(question, _)| which(question));
     let yes: Vec<bool> = of.map(|(_, rank)| rank.is_some_and(|rank| rank < within)).collect();
     100.0 * as_f64(yes.iter().filter(|yes| **yes).count() as u64) / as_f64(yes.len().max(1) as u64)
 }
 
-/// Questions with the answers of both.
+/// Questions with the ranks of both stacks.
 #[derive(Clone, Copy)]
 pub(super) struct Answers<'a> {
     pub(super) questions: &'a [Question],
@@ -21,12 +21,13 @@ pub(super) struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// The questions of a kind; at least as many as the other stack answers are to be answered. None where there are none.
+    /// The row for the questions of a kind. The limit is the share that the other stack answers. `None` if there are no
+    /// such questions.
     pub(super) fn row(&self, what: impl Into<String>, which: impl Fn(&Question) -> bool) -> Option<Row> {
         let count = self.questions.iter().filter(|question| which(question)).count();
         let of = |ranks, within| share(self.questions, ranks, within, &which);
         let least = of(self.theirs, FINDS);
-        // As it is shown, so that what is equal does not fail.
+        // Rounded as shown, so that equal shares do not fail.
         let limit = (10.0 * least).floor() / 10.0;
         let row = Row::new(what, vec![Figure::percent("", of(self.ours, FINDS)).at_least(limit)])
             .over(Figure::percent("the other stack", least))
@@ -34,7 +35,7 @@ impl Answers<'_> {
         (count > 0).then_some(row)
     }
 
-    /// The questions of a form.
+    /// The row for the questions of a form.
     pub(super) fn of_form(&self, form: &str, what: &str) -> Option<Row> {
         self.row(format!("the right page for {what}"), |question| question.form.as_deref() == Some(form))
     }

@@ -1,4 +1,4 @@
-//! The documents that are indexed, and the Python that makes and reads them.
+//! The indexed documents, and the Python scripts that create and read them.
 
 use tokio::process::Command;
 
@@ -9,29 +9,29 @@ use super::*;
 /// Folder of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/documents");
 
-/// The bench's own environment: packages beside the build, and the corpus that they made.
+/// The bench's own Python environment: packages in the target folder, and the corpus that they created.
 pub(super) struct Environment {
     scripts: Scripts,
     corpus: PathBuf,
 }
 
 impl Environment {
-    /// The environment with the documents that `make.py` makes.
+    /// Environment with the documents of `make.py`.
     pub(super) async fn prepared() -> anyhow::Result<Self> {
         Self::with("bench-corpus", &["make.py", "makers.py", "facts.py", "words.py", "real.py"]).await
     }
 
-    /// The environment with manuals that others wrote.
+    /// Environment with manuals by other authors.
     pub(super) async fn with_manuals() -> anyhow::Result<Self> {
         Self::with("bench-manuals", &["manuals.py", "forms.py", "real.py"]).await
     }
 
-    /// The environment with documents that are known to be hard.
+    /// Environment with documents that are known to be difficult.
     pub(super) async fn with_foreign() -> anyhow::Result<Self> {
         Self::with("bench-foreign", &["foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"]).await
     }
 
-    /// The environment with documents that are meant to do harm.
+    /// Environment with malicious documents.
     pub(super) async fn with_hostile() -> anyhow::Result<Self> {
         Self::with(
             "bench-hostile",
@@ -40,7 +40,7 @@ impl Environment {
         .await
     }
 
-    /// The environment with scans, of which the words are known.
+    /// Environment with scans whose words are known.
     pub(super) async fn with_scans() -> anyhow::Result<Self> {
         Self::with(
             "bench-scans",
@@ -49,8 +49,8 @@ impl Environment {
         .await
     }
 
-    /// Made where it is not there yet; its packages come from the registries, so that may fail. The first script makes the
-    /// corpus, with the help of the others.
+    /// Creates the environment if necessary. This may fail, because packages come from the registries. The first script
+    /// creates the corpus, using the others.
     async fn with(corpus: &str, scripts: &[&str]) -> anyhow::Result<Self> {
         let environment =
             Self { scripts: Scripts::of(SCRIPTS, "bench-python")?, corpus: python::target()?.join(corpus) };
@@ -59,7 +59,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Made once, and again when a script changes.
+    /// Created once, and again after a script changes.
     async fn make_corpus(&self, names: &[&str]) -> anyhow::Result<()> {
         let scripts = self.scripts.text(names)?;
         let stamp = self.corpus.join("scripts.txt");
@@ -73,7 +73,7 @@ impl Environment {
         Ok(())
     }
 
-    /// One of the scripts, with its packages.
+    /// A command for one of the scripts, with its packages.
     pub(super) fn script(&self, name: &str) -> Command {
         self.scripts.command(name)
     }
@@ -85,7 +85,7 @@ impl Environment {
     }
 }
 
-/// Account of the corpus, by the script that made it.
+/// Description of the corpus, written by the script that created it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Corpus {
     #[serde(skip)]
@@ -94,12 +94,12 @@ pub(super) struct Corpus {
     #[serde(default)]
     pub(super) filler: Vec<Document>,
     pub(super) questions: Vec<Question>,
-    /// More questions, whose form is what is asked.
+    /// More questions, grouped by their form.
     #[serde(default)]
     pub(super) kinds: Vec<Question>,
     #[serde(default)]
     pub(super) long: Long,
-    /// Number of documents that others made.
+    /// Number of documents by other authors.
     #[serde(default)]
     pub(super) real: usize,
 }
@@ -115,15 +115,15 @@ pub(super) struct Question {
     document: String,
     page: Option<Page>,
     pub(super) query: String,
-    /// Form in which it is asked, where there are several.
+    /// Form of the question, if there are several.
     #[serde(default)]
     pub(super) form: Option<String>,
-    /// Language of what is asked, where there are several.
+    /// Language of the question, if there are several.
     #[serde(default)]
     pub(super) language: Option<String>,
 }
 
-/// The number of a page or a slide, or the name of a sheet.
+/// Number of a page or slide, or name of a sheet.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 enum Page {
@@ -148,12 +148,12 @@ impl Corpus {
 }
 
 impl Question {
-    /// Returns whether it was asked in Chinese.
+    /// Returns true if the question is in Chinese.
     pub(super) fn is_chinese(&self) -> bool {
         self.query.chars().any(|letter| ('\u{4e00}'..='\u{9fff}').contains(&letter))
     }
 
-    /// Returns whether this is where the answer stands. `place` is what is cited, or a page or sheet by itself.
+    /// Returns true if the answer is at this place. `place` is a citation, or just a page or sheet.
     pub(super) fn is_answered(&self, document: &str, place: &str) -> bool {
         let is_there = match &self.page {
             None => true,

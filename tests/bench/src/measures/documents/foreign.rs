@@ -1,55 +1,56 @@
-//! Documents that others made: how many of the words that other libraries read are there, and in which order.
+//! Documents by other authors: how many of the words that other libraries read are extracted, and whether their order
+//! matches.
 
 use crate::measures::python::answer;
 
 use super::{texts::Texts, *};
 
-/// Share of the other library's words that are to be there.
+/// Minimum share of the other library's words, in percent.
 const WORDS: f64 = 99.0;
-/// Documents that are named, of those of which too little is there.
+/// Maximum number of documents that are named for missing words.
 const NAMED: usize = 6;
 
-/// Findings of the script about the documents of a format.
+/// Results of the script for the documents of a format.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     documents: u64,
     words: u64,
-    /// Words that are there.
+    /// Words that were extracted.
     found: u64,
-    /// Words that are compared by their order, and those of them that are in the same.
+    /// Words whose order is compared, followed by those in the same order.
     compared: u64,
     ordered: u64,
     /// Documents with less than nine tenths of their words.
     worst: Vec<String>,
 }
 
-/// Findings of the script about workbooks.
+/// Results of the script for workbooks.
 #[derive(Debug, Deserialize)]
 struct BookVerdict {
     books: u64,
     cells: u64,
     equal: u64,
     comments: u64,
-    /// Comments that are there.
+    /// Comments that were extracted.
     said: u64,
     /// Workbooks with cells that differ.
     wrong: Vec<String>,
 }
 
-/// Findings of the script about PDFs beside pdfplumber.
+/// Results of the script for PDFs, compared with pdfplumber.
 #[derive(Debug, Deserialize)]
 struct PlumberVerdict {
     documents: u64,
     words: u64,
-    /// Words that are there.
+    /// Words that were extracted.
     found: u64,
-    /// Pages with tables.
+    /// Pages that contain tables.
     pages: u64,
-    /// Cells beside each other in a row, as pdfplumber and PyMuPDF both have them.
+    /// Adjacent cells in a row, according to both pdfplumber and PyMuPDF.
     pairs: u64,
-    /// Those that are told beside each other in a table.
+    /// Those of the pairs that are adjacent in an extracted table.
     beside: u64,
-    /// Pages of which the most are not.
+    /// Pages where most pairs are not adjacent.
     apart: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
-//! Sentences of manuals that others wrote, asked for in the forms in which people ask, beside the other stack.
+//! Sentences of manuals by other authors, queried in typical forms, compared with the other stack.
 
 use super::*;
 
-/// The forms, and what is asked in each.
+/// The forms, with their descriptions.
 const FORMS: [(&str, &str); 6] = [
     ("keywords", "four words of the sentence"),
     ("question3", "a question with three of its words"),
@@ -11,7 +11,7 @@ const FORMS: [(&str, &str); 6] = [
     ("typo", "four of its words, one with a typo"),
     ("endings", "four of its words, with other endings"),
 ];
-/// Questions for what stands on a page, as it stands there.
+/// Queries for text exactly as it is on a page.
 const STRETCHES: [(&str, &str); 9] = [
     ("phrase", "four words in quotes"),
     ("zh", "ten letters of Chinese"),
@@ -23,7 +23,7 @@ const STRETCHES: [(&str, &str); 9] = [
     ("fa", "four words of Persian"),
     ("fa-question", "a question in Persian with four words of a line"),
 ];
-/// Languages of the sentences that are asked for in all forms; of the others there are too few.
+/// Languages with queries in all forms. The other languages have too few sentences.
 const LANGUAGES: [(&str, &str); 7] = [
     ("en", "English"),
     ("de", "German"),
@@ -33,7 +33,7 @@ const LANGUAGES: [(&str, &str); 7] = [
     ("pt", "Portuguese"),
     ("ru", "Russian"),
 ];
-/// Share of all questions that is to be answered.
+/// Minimum share of answered questions, in percent.
 const TARGET: f64 = 92.0;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {

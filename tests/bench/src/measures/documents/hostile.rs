@@ -1,5 +1,5 @@
-//! Documents that are meant to do harm, and damaged ones: each is answered in words, and the daemon is as it was. The largest
-//! of them tell, too, what the end of a document costs beside its beginning.
+//! Malicious and damaged documents: each results in a readable message, and the daemon is unaffected. The largest ones
+//! also show the cost of reading the end of a document compared with its beginning.
 
 use std::fs::File;
 
@@ -9,15 +9,15 @@ use crate::measures::python::answer;
 
 use super::{corpus::Document, texts::Texts, *};
 
-/// Megabytes that the daemon holds at the most.
+/// Maximum memory of the daemon, in megabytes.
 const MEMORY: f64 = 150.0;
-/// Characters of the rows that are read.
+/// Number of characters that are read from rows.
 const LETTERS: usize = 20_000;
-/// Number of times that the ends of a document are read.
+/// Number of reads of each end of a document.
 const TIMES: usize = 3;
-/// Share of the words of damaged PDFs that are to be there.
+/// Minimum share of the words of damaged PDFs, in percent.
 const WORDS: f64 = 84.0;
-/// Form of a question that has to stay without an answer.
+/// Form of a question that must not be answered.
 const SECRET: &str = "secret";
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -41,7 +41,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns whether a problem says in words what is wrong with the file. That its reader broke would be our defect.
+/// Returns true if a problem describes what is wrong with the file. A crash of the reader would be a defect of ours.
 fn is_clear(problem: &str) -> bool {
     problem.contains("could not read") && !problem.contains("its reader") && !problem.contains(char::is_control)
 }
@@ -72,7 +72,7 @@ fn of_given(what: &str, documents: &[Document], given: &Given, workers: usize) -
     ]
 }
 
-/// The daemon that had all of them finds what stands in some, and nothing of the files that others point to.
+/// The daemon that read all documents finds text in some of them, and nothing from files that others refer to.
 async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let (secrets, questions): (Vec<Question>, Vec<Question>) =
         corpus.questions.iter().cloned().partition(|question| question.form.as_deref() == Some(SECRET));
@@ -93,7 +93,7 @@ async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     ])
 }
 
-/// Reading the first and the last of a document's pages and rows.
+/// Measures reading the first and the last pages and rows of a document.
 async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let page = |number| WantedParts { first: number, last: Some(number), ..WantedParts::default() };
     let row = |row| WantedParts { window: Some(Window { row, letters: LETTERS }), ..WantedParts::default() };
@@ -109,18 +109,18 @@ async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     ])
 }
 
-/// Findings of the script about damaged PDFs.
+/// Results of the script for damaged PDFs.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     documents: u64,
-    /// Words that PyMuPDF reads, each once a page, and those of them that are there.
+    /// Words that PyMuPDF reads, once per page, followed by those that were extracted.
     words: u64,
     found: u64,
-    /// The PDFs with the most words that are not there.
+    /// The PDFs with the most missing words.
     worst: Vec<String>,
 }
 
-/// The words that another library still reads of damaged PDFs.
+/// Compares with the words that another library still reads in damaged PDFs.
 async fn words(environment: &Environment, corpus: &Corpus) -> anyhow::Result<Row> {
     let damaged = corpus.filler.iter().filter(|document| document.name.ends_with(".pdf"));
     let texts = Texts::read(&corpus.folder, damaged).await?;
@@ -133,7 +133,7 @@ async fn words(environment: &Environment, corpus: &Corpus) -> anyhow::Result<Row
         .with_note(format!("{documents} files, {words} words; most are missing of {}", worst.join(", "))))
 }
 
-/// Times from an open file to the last of what is wanted of it.
+/// Times from opening a file to the last requested part.
 async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Result<Samples> {
     let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1);
     let path = corpus.folder.join("bombs").join(name);

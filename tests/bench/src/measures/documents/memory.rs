@@ -1,4 +1,4 @@
-//! The memory of the daemon and of the processes that it starts, looked at while it works.
+//! Samples the memory of the daemon and of its child processes while it works.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -7,23 +7,23 @@ use std::{
 
 use super::*;
 
-/// Between two looks. Each costs the machine that is measured something, and the kernel keeps
-/// the most of a process for as long as it lives: only what a worker takes in its last moments is not seen.
+/// Sampling interval. Each sample costs some performance, and the kernel records the peak of a process for as long as
+/// it lives. Only memory allocated in a worker's last moments is missed.
 const EVERY: Duration = Duration::from_millis(25);
 
-/// The most that was held, in bytes.
+/// Peak memory, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Peaks {
-    /// The daemon alone, as the kernel kept it.
+    /// Peak of the daemon alone, recorded by the kernel.
     pub(super) daemon: u64,
-    /// One process that it started, as the kernel had kept it when it was last looked at.
+    /// Peak of a single child process, recorded by the kernel, as of its last sample.
     pub(super) worker: u64,
-    /// All of them at one moment that was looked at. What they share, such as the program itself, counts in each.
+    /// Peak of the sum in one sample. Shared pages, such as the program itself, count once per process.
     pub(super) together: u64,
 }
 
 impl Peaks {
-    /// The most of either.
+    /// The maximum of both.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             daemon: self.daemon.max(other.daemon),
@@ -33,7 +33,7 @@ impl Peaks {
     }
 }
 
-/// Looks again and again until it is asked.
+/// Samples memory until it is stopped.
 pub(super) struct Watch {
     stop: Arc<AtomicBool>,
     looking: JoinHandle<Peaks>,
@@ -71,11 +71,11 @@ fn look(daemon: u32, peaks: &mut Peaks) {
     peaks.together = peaks.together.max(together);
 }
 
-/// Processes whose parent this is.
+/// Processes with this parent.
 pub(super) fn children(of: u32) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // Behind the name, which stands in parentheses and may hold any: the state, then the parent.
+    // The name is in parentheses and may contain any. It is followed by the state and the parent.
     let parent = |id: &u32| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<u32>().ok()
@@ -83,11 +83,11 @@ pub(super) fn children(of: u32) -> Vec<u32> {
     ids.filter(|id| parent(id) == Some(of)).collect()
 }
 
-/// The resident memory of a process, in bytes; none of one that is gone.
+/// Resident memory of a process, in bytes; zero if it is gone.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     now: u64,
-    /// Since it began.
+    /// Peak since its start.
     most: u64,
 }
 

@@ -1,13 +1,15 @@
-//! Documents: how fast they are indexed and found, and how often the right page is, beside another stack in the same run.
+//! Documents: the speed of indexing and searching, and how often the right page is found, compared with another stack
+//! in the same run.
 //!
-//! - [`corpus`]: the documents and the questions, and the Python that makes them. [`peer`]: the other stack. [`answers`]: what both
-//!   answered.
-//! - [`foreign`]: what is read of documents that others made. [`forms`]: the forms in which people ask, over manuals that others wrote.
-//! - [`scans`]: what is recognised on scans. [`hostile`]: documents that are meant to do harm, and damaged ones.
+//! - [`corpus`]: documents and questions, and the Python scripts that create them. [`peer`]: the other stack.
+//!   [`answers`]: the answers of both.
+//! - [`foreign`]: text extracted from documents by other authors. [`forms`]: typical forms of questions, over manuals
+//!   by other authors.
+//! - [`scans`]: recognition of scans. [`hostile`]: malicious and damaged documents.
 //! - [`texts`]: text of documents, for a script that compares it.
-//! - [`ours`]: the daemon, and its library by itself. [`memory`]: what the daemon and its workers take.
+//! - [`ours`]: the daemon, and its library alone. [`memory`]: memory of the daemon and its workers.
 //!
-//! What the registries do not give cannot be compared: then a row says so, and nothing else of the bench is lost.
+//! If packages are not available from the registries, the row says so, and the rest of the bench still runs.
 
 mod answers;
 mod corpus;
@@ -33,7 +35,7 @@ use super::{
     *,
 };
 
-/// Kinds of questions about the facts, by name.
+/// Kinds of factual questions, by name.
 const KINDS: [(&str, &str); 5] = [
     ("phrase", "a phrase in quotes"),
     ("keywords", "keywords"),
@@ -41,10 +43,10 @@ const KINDS: [(&str, &str); 5] = [
     ("question", "a question in other words"),
     ("slide", "what stands on a slide"),
 ];
-/// Number of times that the documents are indexed by either.
+/// Number of times that both stacks index the documents.
 const ROUNDS: usize = 3;
 
-/// The documents indexed once by the other stack and once by the daemon, each from nothing.
+/// One round of indexing by both stacks, each starting from nothing.
 struct Round {
     given: Given,
     theirs: Indexed,
@@ -58,13 +60,13 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let corpus = environment.corpus()?;
     let folder = world::folder()?;
     let (mut rounds, mut last) = (Vec::with_capacity(ROUNDS), None);
-    // In turn, so that both have the machine as it is at about the same time; each round from nothing.
+    // Rounds alternate, so that both stacks see similar conditions on the machine.
     for round in 0..ROUNDS {
-        // The daemon of the round before has ended when this one begins.
+        // Ends the daemon of the previous round first.
         drop(last.take());
         let peer = Peer::new(&environment, &corpus, folder.path().join(format!("{round}.db")));
         let daemon = Ours::start().await?;
-        // Whoever comes second finds the files read: each of them does, in turn.
+        // The second stack finds the files in the page cache, so the order alternates.
         let (given, theirs) = if round % 2 == 0 {
             let theirs = peer.index("documents").await?;
             (daemon.add(&corpus, &corpus.documents).await?, theirs)
@@ -138,7 +140,7 @@ fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
     ]
 }
 
-/// A daemon that has done nothing yet, and a document that nobody has searched.
+/// A newly started daemon, and a document that has not been searched yet.
 async fn cold(corpus: &Corpus, peer: &Peer<'_>) -> anyhow::Result<Row> {
     let path = corpus.folder.join(&corpus.long.document);
     let took = Ours::start().await?.first(&path, &corpus.long.query).await?;
@@ -189,7 +191,7 @@ fn recall(questions: &[Question], ours: &[Rank], theirs: &[Rank]) -> Row {
     let missed: Vec<&str> = missed.map(|((question, _), _)| question.query.as_str()).take(5).collect();
     let only =
         if missed.is_empty() { String::new() } else { format!("; found by the other only: {}", missed.join(" | ")) };
-    // As it is shown, so that what is equal does not fail.
+    // Rounded as shown, so that equal shares do not fail.
     let limit = (10.0 * least).floor() / 10.0;
     Row::new(
         format!("right page among the first five, of {} questions", questions.len()),

@@ -1,4 +1,4 @@
-//! The daemon with documents: given, indexed and searched through its socket, and then its library by itself.
+//! The daemon with documents: adding, indexing and searching through its socket, and then with its library alone.
 
 use std::fs::File;
 
@@ -10,19 +10,19 @@ use agentd_index::{Extractor, IndexConfig, Library, Limits};
 
 use super::{corpus::Document, memory::Watch, *};
 
-/// Finds that are asked for, and among which the right page has to be.
+/// Number of requested results. The right page must be among them.
 pub(super) const FINDS: usize = 5;
-/// Number of times that each question is asked on time.
+/// Number of times that each question is measured.
 const ROUNDS: usize = 5;
 
-/// A daemon that was given documents.
+/// A daemon with documents.
 pub(super) struct Ours {
     home: Home,
     daemon: Daemon,
     session: String,
 }
 
-/// Outcome of giving documents to the daemon.
+/// Result of adding documents to the daemon.
 pub(super) struct Given {
     pub(super) took: Duration,
     pub(super) chunks: u64,
@@ -39,7 +39,7 @@ impl Ours {
         Ok(Self { home, daemon, session })
     }
 
-    /// `agentctl docs add`, as a person would.
+    /// Runs `agentctl docs add`, as a user would.
     pub(super) async fn add(&self, corpus: &Corpus, documents: &[Document]) -> anyhow::Result<Given> {
         let mut command = self.home.command("agentctl")?;
         command.args(["docs", "add", "--json", "--session", &self.session]).args(corpus.paths(documents));
@@ -62,12 +62,12 @@ impl Ours {
         })
     }
 
-    /// Processes that the daemon started, and that are still there.
+    /// Number of child processes that are still running.
     pub(super) fn workers(&self) -> usize {
         memory::children(self.daemon.id()).len()
     }
 
-    /// The first search of all in a document that was only handed over.
+    /// Time of the very first search, in a document that was just uploaded.
     pub(super) async fn first(&self, path: &Path, query: &str) -> anyhow::Result<Duration> {
         let name = path.file_name().context("the document has no name")?.to_string_lossy().into_owned();
         let uploaded = self.daemon.client.upload(&self.session, &name, tokio::fs::File::open(path).await?).await?;
@@ -78,7 +78,7 @@ impl Ours {
         Ok(took)
     }
 
-    /// Asks all questions through the socket, in all documents. Says how long each took, and at which place each was answered.
+    /// Asks all questions through the socket, in all documents. Returns the time of each, and the rank of its answer.
     pub(super) async fn search(&self, questions: &[Question]) -> anyhow::Result<(Samples, Vec<Rank>)> {
         let (mut samples, mut answered) = (Samples::default(), Vec::new());
         for question in questions {
@@ -95,8 +95,8 @@ impl Ours {
         Ok((samples, answered))
     }
 
-    /// Ends the daemon, and asks its library by itself, on the same index and the same files: what a search costs without
-    /// the socket and without opening the files.
+    /// Ends the daemon, and queries its library directly with the same index and files. This is the cost of a search
+    /// without the socket and without opening files.
     pub(super) async fn search_within(self, questions: &[Question]) -> anyhow::Result<Samples> {
         let Self { home, daemon, session } = self;
         drop(daemon);
@@ -111,7 +111,7 @@ impl Ours {
                 let (query, cancel) = (asked(&question.query), CancellationToken::new());
                 let begun = Instant::now();
                 library.search(documents, query, Arc::new(|_| {}), cancel).await?;
-                // In the first round things are read that then stay.
+                // The first round warms up caches.
                 if round > 0 {
                     samples.add(begun.elapsed());
                 }

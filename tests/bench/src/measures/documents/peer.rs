@@ -1,24 +1,24 @@
-//! The other stack, through its script.
+//! The other stack, driven by its script.
 
 use crate::measures::python::answer;
 
 use super::*;
 
-/// Outcome of indexing.
+/// Result of an indexing run.
 #[derive(Debug, Deserialize)]
 pub(super) struct Indexed {
     pub(super) seconds: f64,
     pub(super) chunks: u64,
-    /// The most memory of its process, in bytes.
+    /// Peak memory of its process, in bytes.
     pub(super) peak: u64,
 }
 
-/// Outcome of searching.
+/// Result of a search run.
 #[derive(Debug, Deserialize)]
 pub(super) struct Searched {
-    /// Of each query of each round.
+    /// Time of each query in each round.
     pub(super) millis: Vec<f64>,
-    /// The finds of each question.
+    /// The results of each question.
     found: Vec<Vec<Find>>,
 }
 
@@ -29,7 +29,7 @@ struct Find {
 }
 
 impl Searched {
-    /// At which place each of the questions is answered.
+    /// The rank of the answer to each question.
     pub(super) fn answered(&self, questions: &[Question]) -> Vec<Rank> {
         let rank = |(question, finds): (&Question, &Vec<Find>)| {
             finds.iter().position(|find| question.is_answered(&find.document, find.page.as_deref().unwrap_or_default()))
@@ -51,7 +51,7 @@ pub(super) struct Peer<'a> {
 }
 
 impl<'a> Peer<'a> {
-    /// With a database of this name in a folder.
+    /// Creates it with a database at this path.
     pub(super) fn new(environment: &'a Environment, corpus: &'a Corpus, database: PathBuf) -> Self {
         Self { environment, database, folder: &corpus.folder }
     }

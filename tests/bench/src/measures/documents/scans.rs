@@ -1,4 +1,4 @@
-//! Scans: how many of their words are recognised, and how many pages a second.
+//! Scans: the share of their words that is recognised, and the pages per second.
 
 use std::{env, fs::File};
 
@@ -8,20 +8,20 @@ use crate::measures::python::answer;
 
 use super::{texts::parts, *};
 
-/// Share of the words of the usual scans that are to be recognised.
+/// Minimum share of recognised words of the usual scans, in percent.
 const WORDS: f64 = 90.0;
-/// Pages a second.
+/// Minimum number of pages per second.
 const PAGES: f64 = 1.0;
-/// Pages of a document that are recognised at once; more than any has.
+/// Number of pages of a document that are recognised in one call; more than any document has.
 const AT_ONCE: u32 = 100;
 
-/// Findings of the script about one kind of scans.
+/// Results of the script for one kind of scans.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     words: u64,
-    /// Words that are there.
+    /// Words that were recognised.
     found: u64,
-    /// Words that are compared without the spaces around them, and those of them that are there.
+    /// Words that are compared without the spaces around them, followed by those that match.
     compared: u64,
     ordered: u64,
 }
@@ -62,7 +62,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The folder of the data, where `make recognition` puts the models.
+/// Candidates for the data folder, where `make recognition` puts the models.
 fn folders() -> Vec<PathBuf> {
     let data = env::var_os("AGENTD_DATA_DIR").map(PathBuf::from);
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share/agentd"));

@@ -6,11 +6,11 @@ use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part, Piece};
 
 use super::{corpus::Document, *};
 
-/// Text of documents, by their places: pages, slides, and cells of sheets.
+/// Text of documents by place: pages, slides, and cells of sheets.
 pub(super) struct Texts<'a>(BTreeMap<&'a str, BTreeMap<String, String>>);
 
 impl<'a> Texts<'a> {
-    /// Reads documents of a folder; of one that cannot be read there is no text.
+    /// Reads documents of a folder. Unreadable ones have no text.
     pub(super) async fn read(
         folder: &Path,
         documents: impl IntoIterator<Item = &'a Document>,
@@ -26,7 +26,7 @@ impl<'a> Texts<'a> {
         Ok(Self(texts))
     }
 
-    /// Writes them as JSON into a folder, and returns the path.
+    /// Writes the texts as JSON into a folder, and returns the path.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let told = folder.join("texts.json");
         fs::write(&told, serde_json::to_vec(&self.0)?)?;
@@ -45,7 +45,7 @@ pub(super) async fn parts(extractor: &Extractor, file: File, name: &str) -> Vec<
     parts
 }
 
-/// Adds a part to the texts of a document by their places.
+/// Adds a part to the texts of a document, by place.
 fn tell(part: &Part, pages: &mut BTreeMap<String, String>) {
     if let (DocumentPlace::Sheet { name, .. }, Body::Table(table)) = (&part.place, &part.body) {
         for row in table.header.iter().chain(&table.rows) {
@@ -55,7 +55,7 @@ fn tell(part: &Part, pages: &mut BTreeMap<String, String>) {
         }
         return;
     }
-    // Of a text without pages, all parts are one.
+    // A text without pages is a single part.
     let place = match part.place {
         DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
             number.to_string()

@@ -1,10 +1,10 @@
-//! Turns that need an answer: nobody's silence is a yes, and no model says it for a person.
+//! Turns that need an answer: silence is not consent, and no model consents on behalf of the user.
 
 use crate::e2e::mcp::{behaving, world};
 
 use super::*;
 
-/// A model that writes a file, and then says so.
+/// A model that writes a file, and then reports it.
 fn writes(world: &World) {
     let call = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "hello"}));
     works_through(
@@ -43,7 +43,7 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
     assert_eq!(listed["sessions"][0]["interrupts"][0]["id"], id, "{listed:#}");
     assert_eq!(written(&world, &waiting["session_id"]), "");
 
-    // While it waits, and when all is over.
+    // While it is pending, and after everything has ended.
     let rest = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
     world.ok(["answer", id, "approve"]).await;
     let rest = super::result(rest).await.structured_content.unwrap();
@@ -60,7 +60,7 @@ async fn the_person_before_the_client_is_asked_in_a_form() {
         (ElicitationAction::Accept, json!({"decision": "approve"}), "ended", "hello"),
         (ElicitationAction::Accept, json!({"decision": "reject", "reason": "no"}), "ended", ""),
         (ElicitationAction::Decline, json!({}), "ended", ""),
-        // Whoever agrees to everything unread has not said yes to this.
+        // Accepting a form without reading it does not count as approval.
         (ElicitationAction::Accept, json!({}), "waiting", ""),
         (ElicitationAction::Cancel, json!({"decision": "approve"}), "waiting", ""),
     ];
@@ -109,7 +109,7 @@ async fn no_answer_is_taken_for_a_form_that_was_not_shown() {
         };
         let approve = json!({"action": "accept", "content": {"decision": "approve"}});
         let answered = |name: &Value| json!({"requestState": &id, "inputResponses": {name.as_str().unwrap(): approve}});
-        // An answer to another question, or none, is asked for again.
+        // A response to another question, or a missing one, is requested again.
         for missing in [answered(&json!("x")), json!({"requestState": &id})] {
             let again = call(missing).await["result"].clone();
             assert_eq!(again["resultType"] == "input_required", says, "{again:#}");
@@ -181,7 +181,7 @@ async fn a_caller_approves_where_whoever_set_it_up_said_so_and_the_audit_tells_w
     let caller = Caller::start(&world, &["--approvals", "caller"]).await;
     let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
     let id = waiting["interrupts"][0]["id"].as_str().unwrap();
-    // The start of an id is enough.
+    // A prefix of an ID is sufficient.
     has_all(
         &caller.fails("answer", json!({"interrupt_id": id, "decision": "text", "text": "yes"})).await,
         &["asks for an approval"],
@@ -240,7 +240,7 @@ async fn what_a_subagent_asks_is_answered_and_the_caller_hears_the_turn_that_it_
     let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
     let interrupt = &waiting["interrupts"][0];
     holds(interrupt, json!({"question": "Which colour?", "asked_by": "subagent"}));
-    // Another server knows nothing of how it began.
+    // Another server does not know how the turn started.
     for caller in [Caller::start(&world, &["--sessions", "all"]).await, caller] {
         let listed = caller.gives("list_sessions", json!({})).await;
         let Some(interrupt) = listed["sessions"][0]["interrupts"].get(0) else {

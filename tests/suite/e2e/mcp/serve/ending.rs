@@ -1,10 +1,10 @@
-//! Calls that are cancelled, callers that go away, and daemons that die meanwhile.
+//! Calls that are cancelled, callers that disconnect, and daemons that die meanwhile.
 
 use super::*;
 
-/// The reason for which the last turn of the only session ended.
+/// Stop reason of the last turn in the only session.
 async fn last_stop(world: &World) -> Value {
-    // The model hears of an end before the journal does.
+    // The model notices an end before the journal does.
     let listed = until("no turn runs", async || {
         let listed = world.json(["sessions", "list"]).await;
         (listed[0]["status"] != "running").then_some(listed)
@@ -15,7 +15,7 @@ async fn last_stop(world: &World) -> Value {
     lines.last().unwrap()["stop_reason"].clone()
 }
 
-/// A call is under way when it has told something: a model may be asked before the daemon has said that a turn began.
+/// Waits until a call has reported progress: a model may be queried before the turn is reported.
 async fn is_under_way(caller: &Caller) {
     let heard = || async { (!caller.heard.progress.lock().unwrap().is_empty()).then_some(()) };
     until("it is under way", heard).await;
@@ -101,7 +101,7 @@ async fn a_daemon_that_dies_is_started_again_and_the_turn_can_be_continued() {
     world.model.wait_until(|counts| counts.requests == 1).await;
     is_under_way(&caller).await;
     world.daemon.kill9().await;
-    // Another call starts a daemon; the one that was under way hears of it, and of the turn's end.
+    // Another call starts a daemon. The running one learns of that, and of the turn's end.
     let listed = caller.gives("list_sessions", json!({})).await;
     let session = listed["sessions"][0]["session_id"].clone();
     let ended = result(asking).await;

@@ -1,7 +1,8 @@
 //! The daemon as an MCP server: `agentctl mcp serve`, and agents that use it.
 //!
-//! - [`asking`]: turns that need an answer, and who may give it. [`ending`]: calls that are cancelled, callers that go, daemons
-//!   that die. [`looking`]: documents and sessions. [`reach`]: whose sessions. Here: turns that end, and callers that make no sense.
+//! - [`asking`]: turns that need an answer, and who may give it. [`ending`]: calls that are cancelled, callers that
+//!   disconnect, daemons that die. [`looking`]: documents and sessions. [`reach`]: visibility of sessions. Here: turns
+//!   that end, and invalid requests.
 
 mod asking;
 mod ending;
@@ -23,7 +24,7 @@ use rmcp::{
 
 use super::*;
 
-/// What came to an agent besides answers.
+/// Messages that an agent received in addition to responses.
 #[derive(Debug, Clone, Default)]
 struct Heard {
     progress: Arc<Mutex<Vec<ProgressNotificationParam>>>,
@@ -34,7 +35,7 @@ struct Heard {
 #[derive(Debug, Clone, Default)]
 struct Agent {
     heard: Heard,
-    /// What its person says to every form; it shows none where there is no word.
+    /// The user's response to every form; forms are unsupported if `None`.
     person: Option<(ElicitationAction, Value)>,
 }
 
@@ -81,7 +82,7 @@ impl Caller {
         Self::of(world, args, agent, ClientLifecycleMode::Initialize).await
     }
 
-    /// One of the protocol's newer era.
+    /// An agent of the protocol's newer era.
     async fn newer(world: &World, args: &[&str], agent: Agent) -> Self {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         Self::of(world, args, agent, ClientLifecycleMode::Discover { preferred_versions }).await
@@ -100,20 +101,20 @@ impl Caller {
         self.service.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
     }
 
-    /// Calls a tool, again with the answer where its result asks the person.
+    /// Calls a tool. If its result asks the user, calls it again with the answer.
     async fn call(&self, tool: &'static str, arguments: Value) -> CallToolResult {
         let params = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
         self.service.call_tool(params).await.unwrap()
     }
 
-    /// What a call gave that went well.
+    /// Result of a successful call.
     async fn gives(&self, tool: &'static str, arguments: Value) -> Value {
         let result = self.call(tool, arguments).await;
         assert_ne!(result.is_error, Some(true), "{result:#?}");
         result.structured_content.unwrap()
     }
 
-    /// What a call was told that went wrong.
+    /// Error of a failed call.
     async fn fails(&self, tool: &'static str, arguments: Value) -> String {
         let result = self.call(tool, arguments).await;
         assert_eq!(result.is_error, Some(true), "{result:#?}");
@@ -137,7 +138,7 @@ fn newer_meta() -> Value {
     })
 }
 
-/// A server whose lines are written and read one by one.
+/// A server whose lines are written and read directly.
 struct Raw {
     running: Running,
 }
@@ -157,7 +158,7 @@ impl Raw {
         raw
     }
 
-    /// One that was not greeted.
+    /// Starts a server without the initialisation.
     fn silent(world: &World, args: &[&str]) -> Self {
         Self { running: Running::spawn(world.agentctl_command(["mcp", "serve"].iter().chain(args))) }
     }
@@ -170,7 +171,7 @@ impl Raw {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
     }
 
-    /// The next answer; whatever else comes must be the protocol's, too.
+    /// The next response. Anything else that arrives must be valid too.
     async fn request(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.ask(id, method, params).await;
         loop {
@@ -200,7 +201,7 @@ async fn an_agent_asks_and_goes_on_with_the_session() {
     let listed = caller.gives("list_sessions", json!({})).await;
     let session = &listed["sessions"][0];
     assert_eq!((&session["session_id"], &session["turns"]), (&first["session_id"], &json!(2)), "{listed:#}");
-    // The caller's name is in the journal, without what a terminal would obey.
+    // The caller's name is in the journal, without terminal escapes.
     let audit = world.read("data/audit.jsonl");
     assert!(!audit.contains("\\u001b"), "{audit}");
 }
@@ -283,7 +284,7 @@ async fn callers_that_make_no_sense_are_told_and_cost_nothing() {
     assert_eq!(caller.gives("ask", json!({"prompt": "Are you there?"})).await["text"], "still here");
 }
 
-/// The id of nothing.
+/// An ID that belongs to nothing.
 fn world_id() -> String {
     agentd_core::ids::InterruptId::generate().to_string()
 }

@@ -1,8 +1,8 @@
-//! Whose sessions a caller gets at, and what it leaves alone in those of a person.
+//! Sessions that a caller can access, and limits in those of a user.
 
 use super::*;
 
-/// A turn of a person that waits for an answer, and its interrupt. Its model says nothing more.
+/// A user's turn that is waiting for an answer, and its interrupt. Its model gives no further replies.
 async fn person_is_asked(world: &World) -> (Running, Value) {
     world.model.respond_with(|request| match request.last_user() {
         "Ask me" if tool_texts(request).is_empty() => Reply::tool_call("ask_human", json!({"question": "Which?"})),

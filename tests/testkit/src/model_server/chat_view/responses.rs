@@ -1,4 +1,4 @@
-//! A request to Responses as chat completions would have had it.
+//! Converts a request to Responses to chat completions.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn texts(item: &Value) -> Vec<&str> {
     item["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// The answer under way, at the end of the messages.
+/// The assistant message that is being built, at the end of the messages.
 fn answer(messages: &mut Vec<Value>) -> &mut Value {
     if messages.last().is_none_or(|last| last["role"] != "assistant") {
         messages.push(json!({"role": "assistant", "content": null}));

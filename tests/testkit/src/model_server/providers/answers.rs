@@ -1,24 +1,24 @@
-//! Replies in the form of a provider.
+//! Converts replies to the form of a provider.
 
 use serde_json::{Value, json};
 
 use super::{Provider, Reply};
 
-/// A call that was handed out, with what must come back.
+/// A call that was sent to the client, with what must be sent back.
 #[derive(Debug)]
 pub(super) struct IssuedCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: Value,
-    /// Gemini's signature: only the first call of an answer has one.
+    /// Gemini's signature. Only the first call of a response has one.
     pub(super) signature: Option<String>,
-    /// Thoughts of the answer.
+    /// Reasoning of the response.
     pub(super) thoughts: String,
-    /// OpenRouter's details of the answer, whole.
+    /// OpenRouter's details of the response, complete.
     pub(super) details: Value,
 }
 
-/// Calls that were handed out, oldest first.
+/// Calls that were sent to the client, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct HandedOut {
     calls: Vec<IssuedCall>,
@@ -26,7 +26,7 @@ pub(super) struct HandedOut {
 }
 
 impl HandedOut {
-    /// The call of a conversation, by what it does; its id may have been changed.
+    /// Finds the issued call for a call of a conversation, by name and arguments: its ID may have been changed.
     pub(super) fn call(&self, call: &Value) -> Option<&IssuedCall> {
         let function = &call["function"];
         let arguments: Value = serde_json::from_str(function["arguments"].as_str()?).ok()?;
@@ -35,7 +35,7 @@ impl HandedOut {
         alike.clone().find(|issued| call["id"] == *issued.id).or_else(|| alike.next())
     }
 
-    /// Puts a reply into the provider's form, and remembers what must come back.
+    /// Converts a reply to the provider's form, and records what must be sent back.
     pub(super) fn dress(&mut self, provider: Provider, mut reply: Reply) -> Reply {
         if reply.status != 200 || reply.body.is_some() || reply.events.is_some() {
             return reply;
@@ -81,7 +81,7 @@ impl HandedOut {
     }
 }
 
-/// The id that a provider gives its call of that number.
+/// The ID that a provider assigns to the call with that number.
 fn id(provider: Provider, number: usize, name: &str) -> String {
     match provider {
         Provider::Mistral => format!("mIsTr{number:04}"),
@@ -97,7 +97,8 @@ fn id(provider: Provider, number: usize, name: &str) -> String {
     }
 }
 
-/// Sends a thought in pieces, the signature with the last, and returns it as it must come back.
+/// Sends signed reasoning in pieces, with the signature in the last. Returns it in the form in which it must be sent
+/// back.
 fn signed_thought(answer: usize, reply: &mut Reply) -> Value {
     let signature = format!("ErUB/{answer}+==");
     let piece =

@@ -1,5 +1,5 @@
-//! Thoughts that are encrypted, as OpenAI's Responses have them: each comes back byte for byte, once, in front of what it came
-//! with, or not at all; and messages come back with their phase.
+//! Encrypted reasoning, as in OpenAI's Responses: each item must be sent back byte for byte, once and before the item
+//! that it came with, or not at all. Messages must be sent back with their phase.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{
     Reply,
 };
 
-/// Thoughts that were handed out, by their ids.
+/// Issued reasoning items, by ID.
 #[derive(Debug, Default)]
 pub(super) struct EncryptedThoughts {
     issued: HashMap<String, IssuedThought>,
@@ -21,9 +21,9 @@ pub(super) struct EncryptedThoughts {
 #[derive(Debug)]
 struct IssuedThought {
     number: usize,
-    /// The item as it travelled.
+    /// The item as it was sent.
     raw: String,
-    /// The item that followed, without its id.
+    /// The item that followed, without its ID.
     follower: Value,
 }
 
@@ -34,7 +34,7 @@ struct Input<'a> {
 }
 
 impl EncryptedThoughts {
-    /// A reply with encrypted thoughts, in one of the forms that real answers have.
+    /// Adds encrypted reasoning to a reply, in one of the forms that occur in real responses.
     pub(super) fn dressed(&mut self, mut reply: Reply, request: &Value) -> Reply {
         let is_plain = reply.status == 200 && reply.body.is_none() && reply.events.is_none() && reply.fast.is_none();
         if !is_plain || reply.never {
@@ -67,7 +67,7 @@ impl EncryptedThoughts {
         reply
     }
 
-    /// Says which thoughts of a request are not as, or not where, they were handed out.
+    /// Describes a reasoning item that was changed or moved, if there is one.
     pub(super) fn misplaced(&self, body: &[u8]) -> Option<String> {
         let Input { input } = serde_json::from_slice(body).ok()?;
         let items: Vec<Value> = input.iter().map(|raw| serde_json::from_str(raw.get()).unwrap_or_default()).collect();
@@ -99,10 +99,10 @@ impl EncryptedThoughts {
     }
 }
 
-/// Must be asked for, for thoughts to be handed out.
+/// Value of `include` that a request needs to receive encrypted reasoning.
 const INCLUDED: &str = "reasoning.encrypted_content";
 
-/// An item without what need not come back.
+/// An item without the parts that need not be sent back.
 fn identity(item: &Value) -> Value {
     match item["type"].as_str() {
         Some("message") => {
@@ -115,8 +115,8 @@ fn identity(item: &Value) -> Value {
     }
 }
 
-/// Thoughts before words and calls, in the forms in which they come: told, if that is asked for, untold, in parts, and twice,
-/// around a message before calls.
+/// Adds reasoning before text and calls, in all forms that occur: with a summary if one is requested, without, in
+/// parts, and twice around a message before calls.
 fn with_thoughts(items: Vec<Value>, number: usize, tells: bool) -> Vec<Value> {
     let calls = items.iter().any(|item| item["type"] == "function_call");
     let thought = |at: usize, summary: &[&str]| {
@@ -177,7 +177,7 @@ mod tests {
         check(&|items| items.insert(0, items[0].clone()), Some("Duplicate item"));
         check(&|items| items.truncate(1), Some("required following item"));
         check(&|items| items.rotate_left(3), Some("stands before an earlier one"));
-        // All of an answer but its words and calls may be left out.
+        // Everything in a response except text and calls may be left out.
         check(&|items| drop(items.remove(0)), None);
     }
 }

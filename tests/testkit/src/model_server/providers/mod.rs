@@ -1,14 +1,14 @@
-//! Providers whose servers demand what others do not: each answers in its own form, and refuses what the real one refuses,
-//! in its words.
+//! Providers with additional requirements. Each replies in its own form, and rejects what the real one rejects, with
+//! its error messages.
 //!
-//! `server.acts_as(Provider::Gemini)` makes a [`super::ModelServer`] one of them. Scripted replies are then dressed as the
-//! provider's (ids, signatures, thoughts), and a request is refused before the script is looked at: by the usual rules of
-//! [`crate::validator`], as far as they are the provider's, then by its own. What it refused is in
+//! `server.acts_as(Provider::Gemini)` makes a [`super::ModelServer`] one of them. Scripted replies are converted to the
+//! provider's form (IDs, signatures, reasoning). Requests are checked before the script is consulted: against the rules
+//! of [`crate::validator`] that the provider has, then against its own. Rejections are listed by
 //! [`super::ModelServer::refusals`].
 //!
-//! - `signing`: Anthropic's Messages, whose thoughts are bound to all that stands before them; `encrypting`: OpenAI's
-//!   Responses, whose thoughts are bound to what they came with.
-//! - `answers`: a reply in the provider's form, and what was handed out with it; `rules`: what is refused, and how.
+//! - `signing`: Anthropic's Messages, whose thinking is bound to everything before it; `encrypting`: OpenAI's
+//!   Responses, whose reasoning is bound to the item that it came with.
+//! - `answers`: replies in the provider's form, and a record of them; `rules`: rejections.
 
 mod answers;
 mod encrypting;
@@ -26,36 +26,37 @@ use crate::validator::{self, Leeway};
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// Mistral's API, and vLLM with Mistral's tokenizer: ids of nine letters and digits, no field that it does not know.
+    /// Mistral's API, and vLLM with Mistral's tokenizer: IDs of nine letters and digits, no unknown fields.
     Mistral,
-    /// Gemini's endpoint for OpenAI clients: the signature of a step's first call comes back, as long as the turn lasts.
+    /// Gemini's endpoint for OpenAI clients: the signature of a step's first call must be sent back during the turn.
     Gemini,
-    /// DeepSeek while it thinks: the thoughts of a turn's calls come back.
+    /// DeepSeek with reasoning: the reasoning of a turn's calls must be sent back.
     DeepSeek,
-    /// Kimi while it thinks: every message with calls has the field of thoughts, and ids come back as they were.
+    /// Kimi with reasoning: every message with calls needs the reasoning field, and IDs must be unchanged.
     Kimi,
-    /// Groq: no field that it does not know, thoughts among them.
+    /// Groq: no unknown fields, which includes reasoning.
     Groq,
-    /// OpenRouter in front of Claude: signed thoughts come back whole.
+    /// OpenRouter with Claude: signed reasoning must be sent back completely.
     OpenRouter,
     /// OpenRouter with a model without tools.
     OpenRouterWithoutTools,
-    /// Ollama: all calls have the number 0, and no ids.
+    /// Ollama: all calls have the index 0, and no IDs.
     Ollama,
     /// Ollama with a model without tools.
     OllamaWithoutTools,
-    /// vLLM without a parser of calls.
+    /// vLLM without a tool call parser.
     VllmWithoutParser,
     /// llama.cpp's server without templates.
     LlamaCppWithoutJinja,
-    /// Anthropic's Messages: signed thoughts come back as they were behind what stood before them, or not at all.
+    /// Anthropic's Messages: signed thinking must be sent back unchanged after the same messages, or not at all.
     Anthropic,
-    /// OpenAI's Responses: encrypted thoughts come back byte for byte in front of what they came with, or not at all.
+    /// OpenAI's Responses: encrypted reasoning must be sent back byte for byte before the item that it came with, or
+    /// not at all.
     OpenAi,
 }
 
 impl Provider {
-    /// All of them.
+    /// All providers, for tests.
     pub const ALL: [Self; 13] = [
         Self::Mistral,
         Self::Gemini,
@@ -72,7 +73,7 @@ impl Provider {
         Self::OpenAi,
     ];
 
-    /// Returns whether it takes tools.
+    /// Returns true if it supports tools.
     #[must_use]
     pub fn takes_tools(self) -> bool {
         !matches!(
@@ -84,7 +85,7 @@ impl Provider {
         )
     }
 
-    /// Returns whether it takes a conversation with tools only where thoughts are sent back (`echo_reasoning`).
+    /// Returns true if it only accepts a conversation with tools if reasoning is sent back (`echo_reasoning`).
     #[must_use]
     pub fn wants_thoughts(self) -> bool {
         matches!(self, Self::DeepSeek | Self::Kimi)
@@ -100,7 +101,7 @@ impl Provider {
         }
     }
 
-    /// The list of its models, where it tells more than their ids.
+    /// The list of its models, if it has more than their IDs.
     pub(super) fn models(self) -> Option<Value> {
         let mut model = thinking_model("the-model");
         (model["max_input_tokens"], model["max_tokens"]) = (200_000.into(), 64_000.into());
@@ -119,17 +120,17 @@ impl Provider {
     }
 }
 
-/// A server of such a kind, with what it remembers.
+/// A server of one provider, with its state.
 #[derive(Debug)]
 pub(super) struct StrictServer {
     pub(super) provider: Provider,
     handed_out: HandedOut,
-    /// Answers that were signed.
+    /// Number of signed responses.
     answers: usize,
     encrypted: EncryptedThoughts,
 }
 
-/// The refusal of a request to Messages, with the rule that it breaks.
+/// The rejection of a request to Messages, with the rule that it breaks.
 pub(super) fn messages_refusal(
     strict: Option<&StrictServer>,
     headers: &BTreeMap<String, String>,
@@ -151,7 +152,7 @@ pub(super) fn messages_refusal(
     signing::unbound(&serde_json::from_slice(body).ok()?).and_then(invalid)
 }
 
-/// The refusal of a request to Responses, with the rule that it breaks.
+/// The rejection of a request to Responses, with the rule that it breaks.
 pub(super) fn responses_refusal(strict: Option<&StrictServer>, body: &[u8]) -> Option<(String, Reply)> {
     let broken = validator::responses(body).err().map(|broken| broken.to_string());
     let strict = strict.filter(|strict| strict.provider == Provider::OpenAi);
@@ -160,7 +161,7 @@ pub(super) fn responses_refusal(strict: Option<&StrictServer>, body: &[u8]) -> O
     Some((rule, reply))
 }
 
-/// A model that thinks, as Anthropic lists it, without a word of its window.
+/// A thinking model as Anthropic lists it, without its context window.
 pub(super) fn thinking_model(id: &str) -> Value {
     let yes = json!({"supported": true});
     let thinking = json!({"supported": true, "types": {"adaptive": yes, "enabled": {"supported": false}}});
@@ -175,12 +176,12 @@ impl StrictServer {
         Self { provider, handed_out: HandedOut::default(), answers: 0, encrypted: EncryptedThoughts::default() }
     }
 
-    /// The refusal of a request that breaks one of its rules.
+    /// The rejection of a request that breaks one of its rules.
     pub(super) fn refuses(&self, body: &Value) -> Option<Reply> {
         rules::refusal(self.provider, body, &self.handed_out)
     }
 
-    /// A scripted reply in its form, to a request with this body.
+    /// Converts a scripted reply to its form, for a request with this body.
     pub(super) fn dressed(&mut self, reply: Reply, request: &str) -> Reply {
         if self.provider == Provider::Anthropic {
             self.answers += 1;

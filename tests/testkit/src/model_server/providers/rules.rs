@@ -1,13 +1,13 @@
-//! What providers refuse, and in which words.
+//! Requirements of the providers, with their error messages.
 
 use serde_json::{Value, json};
 
 use super::{Provider, Reply, answers::HandedOut};
 
-/// Accepted by Gemini in place of a signature, for calls of another model.
+/// Value that Gemini accepts instead of a signature, for calls of another model.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-/// Fields of an assistant's message that every server knows.
+/// Fields of an assistant message that every server accepts.
 const USUAL: [&str; 4] = ["role", "content", "tool_calls", "refusal"];
 
 pub(super) fn refusal(provider: Provider, body: &Value, issued: &HandedOut) -> Option<Reply> {
@@ -27,18 +27,18 @@ pub(super) fn refusal(provider: Provider, body: &Value, issued: &HandedOut) -> O
     }
 }
 
-/// Messages of the model with calls, and where they stand.
+/// Assistant messages with calls, and their indices.
 fn callers(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, &Vec<Value>)> {
     messages.iter().enumerate().filter_map(|(at, message)| Some((at, message, message["tool_calls"].as_array()?)))
 }
 
-/// The same behind the last words of the person.
+/// Assistant messages with calls after the last user message.
 fn callers_of_this_turn(messages: &[Value]) -> impl Iterator<Item = (usize, &Value, &Vec<Value>)> {
     let begins = messages.iter().rposition(|message| message["role"] == "user").unwrap_or_default();
     callers(messages).filter(move |(at, ..)| *at > begins)
 }
 
-/// The first field of a model's message or of a call that is not usual.
+/// The first field of an assistant message or of a call that is not in `known`.
 fn unknown_field(messages: &[Value], known: &[&str]) -> Option<(usize, String)> {
     messages.iter().enumerate().filter(|(_, message)| message["role"] == "assistant").find_map(|(at, message)| {
         let fields = message.as_object().into_iter().flatten().map(|(name, _)| name);
@@ -112,7 +112,7 @@ fn gemini(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
 fn deepseek(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
     let lacks = |(_, message, calls): &(usize, &Value, &Vec<Value>)| match message["reasoning_content"].as_str() {
         None => true,
-        // It takes any; what it gave must come back unchanged all the same.
+        // It accepts any reasoning, but its own must be unchanged.
         Some(thoughts) => calls.iter().filter_map(|call| issued.call(call)).any(|call| call.thoughts != thoughts),
     };
     callers_of_this_turn(messages).find(lacks)?;
@@ -134,7 +134,7 @@ fn kimi(messages: &[Value], issued: &HandedOut) -> Option<Reply> {
                 "thinking is enabled but reasoning_content is missing in assistant tool call message at index {at}"
             ));
         }
-        // The real one breaks a few calls later, and says nothing.
+        // The real server fails a few calls later, without an error message.
         let changed = calls.iter().find(|call| issued.call(call).is_some_and(|known| call["id"] != *known.id));
         if let Some(changed) = changed {
             return invalid(format!("Invalid request: tool_call_id {} is not found", changed["id"]));
@@ -188,7 +188,7 @@ fn without_tools(provider: Provider, body: &Value) -> Option<Reply> {
             let message = "registry.ollama.ai/library/gemma3:latest does not support tools";
             (400, json!({"error": {"message": message, "type": "api_error", "param": null, "code": null}}))
         }
-        // Tools that may not be called are no trouble to it.
+        // It accepts tools that may not be called.
         Provider::VllmWithoutParser if body["tool_choice"] == "none" => return None,
         Provider::VllmWithoutParser => {
             let message = "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set";

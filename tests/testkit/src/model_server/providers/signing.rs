@@ -1,5 +1,5 @@
-//! Thoughts that are bound to the model's conversation: each is signed with all that stands before it, and refused where
-//! anything of that, or of itself, is another when it comes back.
+//! Thinking that is bound to the conversation: each block is signed together with everything before it. A request is
+//! rejected if any of that, or the block itself, is changed when it is sent back.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -10,8 +10,8 @@ use super::{
     Reply,
 };
 
-/// A reply with signed thoughts, in one of the forms that real answers have; `number` says in which. Without thinking in the
-/// request there are none.
+/// Adds signed thinking to a reply, in one of the forms that occur in real responses, selected by `number`. None is
+/// added if the request does not enable thinking.
 pub(super) fn dressed(mut reply: Reply, request: &Value, number: usize) -> Reply {
     let is_plain = reply.status == 200 && reply.body.is_none() && reply.events.is_none() && reply.fast.is_none();
     if !is_plain || reply.never {
@@ -38,7 +38,7 @@ pub(super) fn dressed(mut reply: Reply, request: &Value, number: usize) -> Reply
     reply
 }
 
-/// Says which thoughts of a request are not where, or not as, they were when they were signed.
+/// Describes a thinking block that was changed or moved, if there is one.
 pub(super) fn unbound(request: &Value) -> Option<String> {
     let mut before = Vec::new();
     before.extend(head(request));
@@ -66,7 +66,7 @@ pub(super) fn unbound(request: &Value) -> Option<String> {
     None
 }
 
-/// Beginning of all signatures. The letters behind it are escaped by some writers of JSON, and must come back all the same.
+/// Prefix of all signatures. Some JSON writers escape its letters, but it must be sent back unchanged.
 const MADE_HERE: &str = "EqoB/+\u{e9}==";
 
 fn signature(before: &[String], thoughts: &Value) -> String {
@@ -76,8 +76,8 @@ fn signature(before: &[String], thoughts: &Value) -> String {
     format!("{MADE_HERE}{:016x}", hasher.finish())
 }
 
-/// Thoughts before words and calls, in the forms in which they come: told, empty, redacted, and twice. Tests that do not care for
-/// the wire are told nothing, and no more words.
+/// Adds thinking before text and calls, in all forms that occur: with text, empty, redacted, and twice. Tests that do
+/// not depend on the wire get no thinking text, and no additional text.
 fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
     let tells = chat_view::wire().is_none();
     let thoughts = |words: &str| {
@@ -93,7 +93,7 @@ fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
         _ if !tells => vec![told(), thoughts("")],
         _ => vec![told(), json!({"type": "text", "text": "Well. "}), thoughts("And again.")],
     };
-    // Some models say nothing but a line feed before they call.
+    // Some models only send a line feed before a call.
     if tells && number.is_multiple_of(5) && !blocks.iter().any(|block| block["type"] == "text") {
         dressed.push(json!({"type": "text", "text": "\n\n"}));
     }
@@ -101,7 +101,7 @@ fn with_thoughts(blocks: Vec<Value>, number: usize) -> Vec<Value> {
     dressed
 }
 
-/// All that stands in a request, part by part.
+/// Everything in a request, part by part.
 fn entries(request: &Value) -> Vec<String> {
     let mut entries: Vec<String> = head(request).collect();
     for message in request["messages"].as_array().into_iter().flatten() {
@@ -116,7 +116,7 @@ fn head(request: &Value) -> impl Iterator<Item = String> {
     parts.into_iter()
 }
 
-/// A block; none for one that says nothing, which cannot be sent back.
+/// Canonical form of a block; `None` for a blank text, which cannot be sent back.
 fn entry(role: &str, block: &Value) -> Option<String> {
     let is_blank = block["type"] == "text" && block["text"].as_str().is_none_or(|text| text.trim().is_empty());
     let mut block = block.clone();
@@ -126,7 +126,7 @@ fn entry(role: &str, block: &Value) -> Option<String> {
     (!is_blank).then(|| format!("{role} {}", canonical(&block)))
 }
 
-/// A value without marks of the cache, its fields in one order.
+/// A value without cache markers, with its fields in a fixed order.
 fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -173,7 +173,7 @@ mod tests {
             Some("Invalid `signature`"),
         );
         check(&|request| request["messages"][4]["content"][0]["text"] = "b".into(), Some("messages.5.content.0"));
-        // A mark of the cache is no part of it, and neither are settings.
+        // Cache markers and settings are not signed.
         let mark = json!({"type": "ephemeral"});
         check(&|request| request["messages"][0]["content"][0]["cache_control"] = mark.clone(), None);
         check(&|request| request["max_tokens"] = 7.into(), None);

@@ -1,4 +1,4 @@
-//! A reply as an answer of OpenAI's Responses.
+//! Renders a reply for OpenAI's Responses.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use super::{FAST_CYCLE, deltas, deltas_of, fast_delta, fast_text, finish_reason, pieces, raw_arguments, words};
 use crate::model_server::{MODEL_ID, Recorded, Reply, UsagePlace};
 
-/// The data of events, numbered as they come.
+/// The data of events, numbered in order.
 #[derive(Default)]
 struct Events {
     writes: Vec<Bytes>,
-    /// Events that no words are in: they travel together, so that a reply takes as long as over another wire.
+    /// Events without text. They are sent in one write, so that a reply takes as long as over another wire.
     joined: Vec<u8>,
     number: u64,
 }
 
 impl Events {
-    /// An event by its kind, with these fields as JSON behind it.
+    /// Adds an event of this kind, followed by these JSON fields.
     fn push(&mut self, kind: &str, fields: &str) {
         let number = self.number;
         self.number += 1;
@@ -66,13 +66,14 @@ pub(super) fn render(reply: &Reply, request: &Recorded) -> (Vec<Bytes>, &'static
     (events.finish(), "text/event-stream")
 }
 
-/// An item as it travels. Thoughts are written as no library would write them again: they must come back byte for byte.
+/// An item as it is sent. Reasoning is written in a form that no library would reproduce, since it must come back byte
+/// for byte.
 pub(in crate::model_server) fn raw_item(item: &Value) -> String {
     let json = item.to_string();
     if item["type"] == "reasoning" { json.replace('/', "\\/").replacen('{', "{ ", 1) } else { json }
 }
 
-/// The items of a reply: those that it names, or thoughts, words and calls.
+/// The items of a reply: the explicit ones, or reasoning, text and calls.
 pub(in crate::model_server) fn items(reply: &Reply) -> Vec<Value> {
     if !reply.items.is_empty() {
         return reply.items.clone();
@@ -100,7 +101,7 @@ pub(in crate::model_server) fn items(reply: &Reply) -> Vec<Value> {
     items
 }
 
-/// Thoughts in these parts.
+/// A reasoning item with these parts.
 pub(in crate::model_server) fn reasoning(id: &str, summary: &[&str], encrypted: &str) -> Value {
     let part = |text: &&str| json!({"type": "summary_text", "text": text});
     json!({
@@ -124,7 +125,7 @@ fn item_events(events: &mut Events, reply: &Reply, at: usize, item: &Value) {
         }
     }
     if !item["encrypted_content"].is_null() {
-        // Not whole yet.
+        // Incomplete at this point.
         begun["encrypted_content"] = "gAAAA".into();
     }
     events.push("response.output_item.added", &format!(r#","output_index":{at},"item":{begun}"#));
@@ -169,7 +170,7 @@ fn item_events(events: &mut Events, reply: &Reply, at: usize, item: &Value) {
     events.push("response.output_item.done", &format!(r#","output_index":{at},"item":{}"#, raw_item(&done)));
 }
 
-/// Returns whether the limit has cut a call.
+/// Returns true if the output limit cut off a call.
 fn is_cut(reply: &Reply, item: &Value) -> bool {
     let is_whole = item["arguments"].as_str().is_none_or(|raw| serde_json::from_str::<Value>(raw).is_ok());
     finish_reason(reply) == "length" && !is_whole
@@ -191,7 +192,7 @@ fn part_events(events: &mut Events, reply: &Reply, (at, number): (usize, usize),
     events.of_item("response.content_part.done", at, id, &format!(r#"{place},"part":{part}"#));
 }
 
-/// Why it ended; nothing where it does not.
+/// Status of the response; `None` if it does not end.
 fn status(reply: &Reply) -> Option<&'static str> {
     match finish_reason(reply) {
         "" => None,
@@ -201,7 +202,7 @@ fn status(reply: &Reply) -> Option<&'static str> {
     }
 }
 
-/// An answer with that output.
+/// A response with that output.
 fn response(reply: &Reply, status: &str, output: &str) -> String {
     let details = match finish_reason(reply) {
         "length" => json!({"reason": "max_output_tokens"}),
@@ -227,7 +228,7 @@ fn whole(reply: &Reply) -> String {
     response(reply, status(reply).unwrap_or("completed"), &format!("[{}]", output.join(",")))
 }
 
-/// What it took, in the names of this wire.
+/// Usage in the names of this wire.
 fn usage(reply: &Reply) -> Value {
     let counted = super::usage(reply);
     let of = |names: &[&str]| {
@@ -244,7 +245,7 @@ fn usage(reply: &Reply) -> Value {
     })
 }
 
-/// Events of many words, rendered once and sent again and again; they have no numbers, which would differ.
+/// Events of many deltas, rendered once and sent repeatedly. They have no sequence numbers, which would differ.
 fn fast(events: &mut Events, count: u64) {
     let delta = |number: u64| {
         let data = json!({
