@@ -32,13 +32,13 @@ const MAX_MEMORIES: usize = 40;
 /// Finds and reads guides.
 #[derive(Debug, Clone)]
 pub struct GuideReader {
-    /// User's configuration folder.
+    /// Configuration folder of the user.
     config: PathBuf,
     /// User's home folder, the last one searched above a project.
     home: Option<PathBuf>,
-    /// Cache of files.
+    /// Cache of files that were read.
     known: Arc<GuideCache>,
-    /// Store of skills.
+    /// Store that finds a session's skills.
     pub shelf: SkillStore,
     /// Projects whose instructions the user trusts. With `None` no project's instructions are used.
     pub projects: Option<ProjectStore>,

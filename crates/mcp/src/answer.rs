@@ -85,7 +85,7 @@ pub(crate) fn of_resource(from: &str, result: ReadResourceResult) -> ToolOutput 
     answer.finish(from, false)
 }
 
-/// Converts a prompt.
+/// Converts a prompt for the model.
 pub(crate) fn of_prompt(from: &str, result: GetPromptResult) -> ToolOutput {
     let mut answer = Answer::default();
     for message in result.messages.into_iter().take(MOST_PARTS) {

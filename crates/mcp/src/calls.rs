@@ -35,7 +35,7 @@ pub(crate) struct Calls {
     next: AtomicU64,
 }
 
-/// Call in flight.
+/// Call of a tool in flight.
 pub(crate) struct Call {
     session: SessionId,
     progress: CallProgress,
@@ -46,7 +46,7 @@ pub(crate) struct Call {
     time: Mutex<Time>,
     /// Wakes the watcher of the time limits.
     changed: Notify,
-    /// Serialises questions.
+    /// Held while a question is asked, so that they are asked in sequence.
     pub(crate) asking: tokio::sync::Mutex<()>,
     /// Permits for active and waiting questions.
     questions: Semaphore,
@@ -213,7 +213,7 @@ impl Call {
 pub(crate) enum ExpiredLimit {
     /// Time since the last message.
     Silence,
-    /// Total time.
+    /// Total time of the call.
     InAll,
     /// Number of questions to the user.
     Questions,

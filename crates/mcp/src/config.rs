@@ -23,7 +23,7 @@ pub const LISTING_WAIT: Duration = Duration::from_secs(5);
 /// Configuration of all servers.
 #[derive(Debug, Clone)]
 pub struct McpConfig {
-    /// Servers by name.
+    /// Valid servers, by their names.
     pub servers: BTreeMap<String, ServerConfig>,
     /// Servers with invalid entries, and the reasons. They are unavailable; the others are not affected.
     pub broken: BTreeMap<String, String>,
@@ -80,10 +80,10 @@ pub enum ServerAddress {
         args: Vec<ConfigText>,
         /// Environment variables besides the defaults.
         env: BTreeMap<String, SecretString>,
-        /// Working directory.
+        /// Working directory of the process.
         cwd: PathBuf,
     },
-    /// HTTP server.
+    /// Server that is reached over HTTP.
     Http {
         /// URL of the server.
         url: ConfigText,
@@ -99,7 +99,7 @@ pub enum ServerAddress {
 /// OAuth client that the user has registered for agentd.
 #[derive(Debug, Clone)]
 pub struct OAuthClient {
-    /// Client ID.
+    /// ID of the client.
     pub id: String,
     /// Client secret, if there is one.
     pub secret: Option<SecretString>,
@@ -111,7 +111,7 @@ pub struct OAuthClient {
 /// Text of the configuration that may contain secrets: its value, and its displayed form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigText {
-    /// Actual value.
+    /// Value with the secrets inserted.
     pub value: String,
     /// Displayed form, with `${NAME}` as in the configuration.
     pub shown: String,
@@ -131,10 +131,10 @@ impl fmt::Debug for ConfigText {
     }
 }
 
-/// HTTP transports.
+/// HTTP transports of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpWire {
-    /// Streamable HTTP.
+    /// Streamable HTTP of current servers.
     Streamable,
     /// HTTP with SSE, its predecessor: an event stream that names an address for requests. Servers with streamable HTTP
     /// are accepted too.
@@ -145,7 +145,7 @@ pub enum HttpWire {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
-    /// Requests are rejected.
+    /// Requests are always rejected.
     #[default]
     Never,
     /// The user is asked each time.
@@ -164,12 +164,12 @@ pub struct ToolDefaults {
 /// Tools of a server that run without asking, set by the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolGrants {
-    /// No tools.
+    /// No tool, which is the default.
     #[default]
     None,
     /// Tools with these names of the server.
     Some(BTreeSet<String>),
-    /// All tools.
+    /// All tools of the server.
     All,
 }
 
@@ -191,7 +191,7 @@ pub struct ToolSetting {
     pub enabled: Option<bool>,
     /// True to offer the tool to models without a mention.
     pub always_available: Option<bool>,
-    /// Name for models.
+    /// Name of the tool for models.
     pub alias: Option<String>,
     /// Description for models, replacing the server's own.
     pub description: Option<String>,
@@ -200,7 +200,7 @@ pub struct ToolSetting {
 }
 
 impl McpConfig {
-    /// Enabled servers.
+    /// Iterates over the enabled servers.
     pub fn enabled(&self) -> impl Iterator<Item = (&str, &ServerConfig)> {
         self.servers.iter().filter(|(_, server)| server.enabled).map(|(name, server)| (name.as_str(), server))
     }

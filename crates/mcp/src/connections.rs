@@ -11,7 +11,7 @@ use crate::server::actor::{Health, ServerHandle};
 /// Maximum number of connections to one server.
 pub(crate) const MOST: usize = 8;
 
-/// All open connections.
+/// All open connections of the pool.
 #[derive(Default)]
 pub(crate) struct Connections(HashMap<Key, ConnectionSlot>);
 

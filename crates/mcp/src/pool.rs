@@ -39,9 +39,9 @@ use crate::{
 
 /// Dependencies of the pool.
 pub struct PoolParts {
-    /// Configured servers.
+    /// Configuration of all servers.
     pub config: McpConfig,
-    /// Storage of catalogues.
+    /// Storage of the servers' catalogues.
     pub catalogues: CatalogueFolder,
     /// Program that is started as the guard of a server.
     pub guard: PathBuf,

@@ -61,13 +61,13 @@ impl Route {
 pub enum ToolTarget {
     /// Calls the tool of this name.
     Tool(String),
-    /// Lists its resources.
+    /// Lists the resources of the server.
     ListResources,
-    /// Reads a resource.
+    /// Reads a resource of the server.
     ReadResource,
-    /// Lists its prompts.
+    /// Lists the prompts of the server.
     ListPrompts,
-    /// Gets a prompt.
+    /// Gets a prompt of the server.
     GetPrompt,
 }
 

@@ -132,12 +132,12 @@ type Cleaner = dyn Fn(&str) -> String + Send + Sync;
 pub struct Clean(Option<Arc<Cleaner>>);
 
 impl Clean {
-    /// Uses this function.
+    /// Creates a cleaner with this function.
     pub fn new(clean: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(clean)))
     }
 
-    /// Text without secrets.
+    /// Returns the text without secrets.
     pub(crate) fn words(&self, words: &str) -> String {
         self.0.as_ref().map_or_else(|| words.to_owned(), |clean| clean(words))
     }

@@ -240,7 +240,7 @@ pub struct SessionServer {
 pub struct ServerRefusal {
     /// Description of the problem.
     pub message: String,
-    /// Suggested fix.
+    /// Suggested fix for the problem.
     pub hint: String,
 }
 

@@ -49,7 +49,7 @@ struct EqualRun {
 pub struct Edit<'n> {
     /// Byte range in the text to replace.
     pub range: Range<usize>,
-    /// Replacement text.
+    /// Text that replaces the range.
     pub new: &'n str,
 }
 
@@ -85,7 +85,7 @@ impl Document {
         Self { bytes, charset, text, runs, cr_ends }
     }
 
-    /// Decoded text.
+    /// Decoded text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -298,7 +298,7 @@ impl Map {
 pub enum Unwritable {
     /// The encoding lacks a character.
     Missing {
-        /// First missing character.
+        /// First character that is missing.
         character: char,
         /// Name of the encoding.
         encoding: &'static str,

@@ -47,7 +47,7 @@ pub enum HardLinks {
     /// Replaces the files by copies. Rejects the command if they are too many or too large.
     #[default]
     Split,
-    /// Rejects the command.
+    /// The command does not run.
     Refuse,
     /// Leaves the files. The command may change files outside.
     Allow,

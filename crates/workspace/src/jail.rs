@@ -35,9 +35,9 @@ use crate::{
 /// Purpose of opening a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
-    /// Reading or listing.
+    /// Reads or lists existing entries.
     Read,
-    /// Changing or creating.
+    /// Creates, changes or removes entries.
     Write,
 }
 
@@ -193,7 +193,7 @@ impl Jail {
         (metadata.is_file() && is_own).then_some(file)
     }
 
-    /// Opens a folder.
+    /// Opens a folder for listing.
     pub fn open_folder(&self, path: &ToolPath) -> Result<Dir, Failure> {
         let (file, metadata) = self.open(path)?;
         if !metadata.is_dir() {

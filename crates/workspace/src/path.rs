@@ -223,10 +223,10 @@ pub fn read_only() -> impl Iterator<Item = &'static str> {
 /// Real folder of a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathPlace {
-    /// Session's own tree.
+    /// Tree of the session itself.
     #[default]
     Own,
-    /// Mounted project.
+    /// Project mounted at `/project`.
     Project,
     /// Folder added to a session, not necessarily to this one.
     Folder(FolderName),
@@ -251,7 +251,7 @@ impl FolderName {
         Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
     }
 
-    /// Name as text.
+    /// Name of the place as text.
     pub fn as_str(&self) -> &str {
         // Always valid UTF-8: the bytes were copied from a `str`.
         self.bytes.get(..usize::from(self.length)).and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()

@@ -34,7 +34,7 @@ use crate::{
 pub struct Existing {
     /// Content, or `None` if larger than the requested limit.
     pub content: Option<Vec<u8>>,
-    /// Size in bytes.
+    /// Size of the file, in bytes.
     pub size: u64,
     /// Time of the last change of the content, if known.
     pub changed: Option<Timestamp>,
@@ -160,7 +160,7 @@ struct DiskSlot {
     jail: Jail,
     path: ToolPath,
     root: Dir,
-    /// Path below `root`.
+    /// Path of the file below `root`.
     below: PathBuf,
     /// Stamp of the file when it was opened.
     stamp: Option<Stamp>,

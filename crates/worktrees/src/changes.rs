@@ -52,7 +52,7 @@ pub(super) struct WorktreeState {
 pub(super) enum Objects {
     /// The repository, for a commit.
     Kept,
-    /// A temporary folder.
+    /// A temporary folder, for comparisons.
     Dropped,
 }
 

@@ -70,7 +70,7 @@ const SETTINGS: [&str; 24] = [
     "maintenance.auto=false",
 ];
 
-/// Runner of git.
+/// Runs git with restricted settings.
 #[derive(Debug)]
 pub(super) struct Git {
     pub(super) scratch: PathBuf,

@@ -88,7 +88,7 @@ impl WorktreeRecord {
     }
 }
 
-/// All records.
+/// All records of worktrees on disk.
 #[derive(Debug)]
 pub(super) struct Records {
     pub(super) base: PathBuf,
@@ -213,7 +213,7 @@ pub(super) struct GitPlace {
 }
 
 impl GitPlace {
-    /// Main tree, read-only.
+    /// Place of the main tree, read-only.
     pub(super) fn main(repository: &Repository) -> Self {
         let Repository { top: work_tree, git_dir, common } = repository.clone();
         Self { git_dir, common, work_tree, ..Self::default() }
@@ -225,7 +225,7 @@ impl GitPlace {
         Self { git_dir: common.clone(), work_tree: common, ..Self::main(repository) }
     }
 
-    /// Worktree, read-only.
+    /// Place of a worktree, read-only.
     pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self> {
         let (git_dir, work_tree) = (record.admin()?.to_owned(), top.to_owned());
         Ok(Self { git_dir, work_tree, ..Self::main(&record.repository) })

@@ -180,7 +180,7 @@ pub struct NotAtHand;
 pub(crate) struct Stamp {
     /// Device and inode, which are the same under every name of the file.
     pub(crate) identity: (u64, u64),
-    /// Size in bytes.
+    /// Size of the file, in bytes.
     pub(crate) size: u64,
     modified: (i64, u32),
     changed: (i64, u32),

@@ -23,7 +23,7 @@ const PASSED_OVER: &str = "agent argument-hint author category compatibility con
 /// Maximum number of packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
 
-/// Parsed front matter.
+/// Parsed front matter of a skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Front {
     /// Name in the front matter; `None` for the name of the folder.
@@ -35,7 +35,7 @@ pub(crate) struct Front {
     pub(crate) allowed_tools: Vec<String>,
     /// Python packages that its scripts need, as written.
     pub(crate) dependencies: Vec<String>,
-    /// Harmless problems.
+    /// Problems that do not prevent its use.
     pub(crate) notes: Vec<Flaw>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct MarkdownParts<'a> {
     pub(crate) fields: Map<String, Value>,
     /// Text after the front matter.
     pub(crate) body: &'a str,
-    /// Harmless problems.
+    /// Problems that do not prevent its use.
     pub(crate) notes: Vec<Flaw>,
 }
 

@@ -94,7 +94,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Number of files.
+    /// Number of files in it.
     pub(crate) fn count(&self) -> usize {
         self.files.len()
     }

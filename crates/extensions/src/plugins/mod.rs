@@ -96,7 +96,7 @@ struct Store {
     changing: Mutex<()>,
 }
 
-/// Installed plugin.
+/// Installed plugin and its content.
 #[derive(Debug, Clone)]
 pub struct InstalledPlugin {
     /// Description of the plugin.

@@ -20,9 +20,9 @@ use crate::files::{
     tree::Tree,
 };
 
-/// File of instructions.
+/// Name of the instructions file.
 pub(crate) const INSTRUCTIONS: &str = "instructions.md";
-/// File of agents.
+/// Name of the agents file.
 pub(crate) const AGENTS_FILE: &str = "agents.yaml";
 /// Subfolders with a meaning.
 pub(crate) const AGENTS: &str = "agents";

@@ -18,7 +18,7 @@ const RUNS: [&str; 3] = ["python", ".py", "pip"];
 /// Folders in which a command finds the programs of a skill.
 #[derive(Debug)]
 pub struct Programs {
-    /// Python environment.
+    /// Folder of the Python environment.
     pub environment: PathBuf,
     /// Folder of its interpreters, first in `PATH`.
     pub first: PathBuf,

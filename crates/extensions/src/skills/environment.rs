@@ -53,13 +53,13 @@ const PASSED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_
 /// Preferred interpreters, which commands can run in the sandbox.
 const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
-/// All environments.
+/// Python environments of all skills.
 #[derive(Debug)]
 pub(crate) struct Environments {
     folder: PathBuf,
     /// Variables for finding programs and the user's index.
     variables: BTreeMap<String, String>,
-    /// Sandbox of commands.
+    /// Sandbox that the installer runs in.
     sandbox: Option<SandboxConfig>,
     /// Hosts that serve files of the user's index, besides those in its URLs.
     hosts: Vec<String>,

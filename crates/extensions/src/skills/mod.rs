@@ -65,7 +65,7 @@ pub struct SkillSetting {
 /// Folders of skills and their environments.
 #[derive(Debug, Clone, Default)]
 pub struct SkillConfig {
-    /// User's own skills.
+    /// Folder of the user's own skills.
     pub person: PathBuf,
     /// Skills bundled with agentd.
     pub bundled: Option<PathBuf>,

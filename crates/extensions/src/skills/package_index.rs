@@ -17,7 +17,7 @@ const MAX_FILE: u64 = 256 << 10;
 /// Accepted settings, by pip's names. Variables have them in upper case, prefixed with `PIP_`.
 const KEYS: [&str; 7] = ["index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "timeout"];
 
-/// User's package index.
+/// Package index that the user configured.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct PackageIndex {
     values: BTreeMap<&'static str, String>,

@@ -30,7 +30,7 @@ const MAX_SKILLS: usize = 200;
 /// Skill folder of a project that is used without trust.
 const OF_PROJECTS: &str = ".claude/skills";
 
-/// Folder of skills.
+/// Folder of skills and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) folder: PathBuf,

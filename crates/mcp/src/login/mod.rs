@@ -33,7 +33,7 @@ use crate::{
 /// Time limit for discovery, and for getting a token.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Logins to servers.
+/// Logins to all HTTP servers.
 pub struct Logins {
     folder: PathBuf,
     /// True if logins are possible.

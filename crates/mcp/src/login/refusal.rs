@@ -102,7 +102,7 @@ impl Refusal {
 pub(super) struct LoginDemand {
     /// URL of the server's resource metadata.
     pub(super) metadata: Option<String>,
-    /// Required scopes.
+    /// Scopes that the server requires.
     pub(super) scopes: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ impl WantedLogins {
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// Stores the state.
+    /// Stores the state in a file.
     pub(super) fn write(&self, path: &Path) -> std::io::Result<()> {
         write(path, &serde_json::to_vec(self)?)
     }
@@ -255,7 +255,7 @@ pub(super) enum TokenLookup {
 }
 
 impl TokenFile {
-    /// Reads the token.
+    /// Reads the token from disk.
     pub(super) fn read(&self) -> Result<TokenLookup, AuthError> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,

@@ -38,7 +38,7 @@ pub enum Health {
     /// Not running. The next call starts it.
     #[default]
     Stopped,
-    /// Being started.
+    /// Being started, not usable yet.
     Starting,
     /// Running, with the process id of its guard if it is a local program.
     Running(Option<u32>),
@@ -65,7 +65,7 @@ pub(crate) enum Need {
     Call,
     /// Request of the user, who knows that it failed.
     Person,
-    /// Listing only.
+    /// Listing of its tools only.
     Listing,
 }
 
@@ -120,7 +120,7 @@ impl ServerHandle {
         }
     }
 
-    /// Current health.
+    /// Current health of the server.
     pub(crate) fn health(&self) -> Health {
         self.health.borrow().clone()
     }

@@ -25,7 +25,7 @@ use crate::{
 pub(crate) struct CallTime {
     /// Maximum time without a message of the server.
     pub(crate) silence: Duration,
-    /// Maximum total time.
+    /// Maximum total time of a call.
     pub(crate) all: Duration,
 }
 

@@ -188,7 +188,7 @@ struct OpenRequests {
 /// Stage of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Being processed.
+    /// Being processed, without an answer yet.
     Asked,
     /// Answered, but not read by the server yet.
     Answered,
@@ -197,7 +197,7 @@ enum Stage {
 }
 
 impl<T> BoundedTransport<T> {
-    /// Wraps a transport.
+    /// Wraps a transport and limits it.
     pub(super) fn new(inner: T, log: Arc<Log>) -> Self {
         Self { inner, open: Arc::default(), full_since: None, log }
     }
@@ -284,7 +284,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
         }
     }
 
-    /// Cancel safe.
+    /// Receives the next message. Cancel safe.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             if self.open.is_full() {

@@ -322,7 +322,7 @@ impl Events {
     }
 }
 
-/// Server-sent event.
+/// Event of a server-sent event stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Event {
     name: String,

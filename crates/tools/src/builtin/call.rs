@@ -116,12 +116,12 @@ pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
     /// Paths of tools that change only the files named in their arguments.
     const PATHS: Option<PathsOf<Self>> = None;
 
-    /// Specification for models.
+    /// Specification of the tool for models.
     fn spec(row: &ToolRow, _: &ToolboxConfig) -> ToolSpec {
         ToolSpec::of::<Self>(row.name, row.effect)
     }
 
-    /// Runs a call.
+    /// Runs a call of the tool.
     fn run(self, call: Call<'_>) -> impl Future<Output = Result<ToolOutput, Failure>> + Send;
 
     /// Preview for a question to the user. Changes nothing.
@@ -131,12 +131,12 @@ pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
 }
 
 impl<'a> Call<'a> {
-    /// Reader of documents.
+    /// Reader of documents, if one is configured.
     pub(crate) fn knowledge(self) -> Result<&'a Arc<dyn Knowledge>, Failure> {
         there(&self.services.config.knowledge, "documents are not read here")
     }
 
-    /// Reader of code.
+    /// Reader of code, if one is configured.
     pub(crate) fn code(self) -> Result<&'a Arc<dyn CodeReader>, Failure> {
         there(&self.services.config.code, "code is not indexed here")
     }
@@ -146,7 +146,7 @@ impl<'a> Call<'a> {
         there(&self.services.config.web, "servers are not asked here").map(|web| &**web)
     }
 
-    /// Language servers.
+    /// Language servers, if any are configured.
     pub(crate) fn languages(self) -> Result<&'a Arc<dyn Languages>, Failure> {
         there(&self.services.config.languages, "no language server is asked here")
     }

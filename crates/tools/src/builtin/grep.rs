@@ -217,7 +217,7 @@ impl Read for Stoppable<'_> {
     }
 }
 
-/// Hits so far.
+/// Hits of the search so far.
 #[derive(Default)]
 struct Hits {
     shown: String,

@@ -63,7 +63,7 @@ type Doing<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 /// Tool with the type of its arguments erased.
 pub(crate) struct Builtin {
     pub(crate) name: &'static str,
-    /// Specification for models.
+    /// Specification of the tool for models.
     pub(crate) spec: fn(&ToolRow, &ToolboxConfig) -> ToolSpec,
     /// Runs a call, given the schema of its arguments.
     pub(crate) run: for<'a> fn(Call<'a>, &Value) -> Doing<'a, ToolOutput>,

@@ -122,7 +122,7 @@ struct Search {
 }
 
 impl Search {
-    /// Formats the result.
+    /// Formats the result for the model.
     fn told(self, query: &str) -> String {
         let Self { finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
         let unsearched = unsearched.map(|line| format!("\n{line}")).unwrap_or_default();

@@ -184,7 +184,7 @@ pub(super) struct Misfit<'h> {
     pub(super) hunk: &'h Hunk,
     /// First line after the previous hunks, counted from 0.
     pub(super) from: usize,
-    /// Expected position.
+    /// Expected position of the hunk.
     pub(super) expected: Option<usize>,
     pub(super) why: NoPlace,
 }

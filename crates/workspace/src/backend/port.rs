@@ -11,7 +11,7 @@ pub use agentd_core::files::EntryKind as Kind;
 
 use crate::{failure::Failure, path::ToolPath, target::Target};
 
-/// Storage of files.
+/// Storage of the files that tools use.
 pub trait Backend: Send + Sync + Debug {
     /// Returns true for an existing folder, false for a file.
     ///
@@ -85,7 +85,7 @@ impl Seek for Content {
 pub struct OpenFile {
     /// Content of the file.
     pub content: Content,
-    /// Size in bytes.
+    /// Size of the content, in bytes.
     pub size: u64,
     /// Time of the last change.
     pub(crate) modified: Option<SystemTime>,
@@ -104,7 +104,7 @@ pub(crate) type Entries = Box<dyn Iterator<Item = ListedEntry> + Send>;
 /// Entry of a folder.
 #[derive(Debug)]
 pub enum ListedEntry {
-    /// Regular entry.
+    /// Entry that may be shown.
     Entry(Entry),
     /// Name that begins with a dot.
     Hidden(String),

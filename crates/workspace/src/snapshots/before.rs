@@ -175,7 +175,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
     Some(format!("{} were changed beyond the {limit} that are recorded", text::count(more, "file")))
 }
 
-/// Running calls.
+/// Running calls of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     calls: Vec<RunningCalls>,

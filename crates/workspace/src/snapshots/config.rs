@@ -1,4 +1,4 @@
-//! Limits of snapshots.
+//! Limits of the snapshots of files.
 
 use std::path::PathBuf;
 

@@ -109,7 +109,7 @@ impl Plan<'_> {
 }
 
 impl Step<'_> {
-    /// Wanted state.
+    /// State to restore. `None` if the path must not exist.
     fn goal(&self) -> Option<&FileState> {
         self.change.before.as_ref()
     }

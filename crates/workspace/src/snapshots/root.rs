@@ -85,7 +85,7 @@ impl Stamp {
         }
     }
 
-    /// Serialises the stamp.
+    /// Appends the stamp in binary form.
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.kind as u8);
         bytes.extend_from_slice(&self.mode.to_le_bytes());

@@ -411,7 +411,7 @@ impl Scan<'_> {
         is_within
     }
 
-    /// Scans a subfolder.
+    /// Scans a subfolder and its entries.
     fn inside(&mut self, folder: &OwnedFd, name: &[u8], path: &mut Vec<u8>, way: Way<'_>) -> io::Result<()> {
         match root::folder_in(folder, name) {
             Ok(inner) => self.folder(&inner, path, Way { depth: way.depth + 1, ..way }),

@@ -33,7 +33,7 @@ use crate::failure::if_there;
 pub(super) const ENDED: &str = "ended";
 pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 
-/// Folder of contents.
+/// Name of the folder with contents.
 const CONTENTS: &str = "contents";
 /// Folder of project scans.
 const PROJECTS: &str = "projects";

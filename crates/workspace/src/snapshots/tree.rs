@@ -50,7 +50,7 @@ pub(super) enum Content {
     Folder,
     /// Hash and size of a stored file, or of a link's target.
     Kept(Hash, u64),
-    /// No stored content.
+    /// Content not stored, for this reason.
     Unkept(Why),
     /// Missing path that was scanned by name.
     Absent,
