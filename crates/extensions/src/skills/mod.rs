@@ -54,7 +54,7 @@ pub type SkillSettings = BTreeMap<String, SkillSetting>;
 /// Settings of one skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillSetting {
-    /// True to list it for models without a mention. `None` means true.
+    /// True to list it for models without a mention. The default `None` means true, but false for bundled skills.
     pub enabled: Option<bool>,
     /// File extensions that activate it, without the dot.
     pub file_types: Vec<String>,
