@@ -3,12 +3,12 @@
 //! Such a process is the daemon's own program, started again. Before it reads the first byte, it limits its resources
 //! ([`limit`]) and drops its rights ([`give_up_rights`]). On Linux, the limits cover memory, time, file size and
 //! descriptors. Seccomp allows only the system calls that a computation on open files needs, so nothing can be sent or
-//! started, other processes cannot be signalled, and no privileges can be gained. Landlock allows paths below the given
-//! folder only, for reading. The existence and times of other paths remain visible. Other systems only have the limits,
-//! and no folder can be given.
+//! started, and other processes cannot be signalled. Landlock allows paths below the given folder only, for reading. No
+//! new privileges can be gained. The existence and times of other paths remain visible. Other systems only have the
+//! limits, and no folder can be given.
 //!
-//! The module also contains the common parts of such processes: their start ([`run`], [`enter`]) and the framing of
-//! their messages ([`frame`]).
+//! The crate also contains the common parts of such processes: their start ([`run`], [`enter`]) and the framing of their
+//! messages ([`frame`]).
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -1,4 +1,5 @@
-//! Last known offer of a server, stored on the disk so that its tools are available before it is started.
+//! Last known tools and capabilities of a server, stored on the disk so that its tools are available before it is
+//! started.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +16,7 @@ use serde_json::{Map, Value};
 pub const MOST_TOOLS: usize = 512;
 const MOST_BYTES: u64 = 8 << 20;
 
-/// Complete offer of a server.
+/// Tools and capabilities of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Catalogue {

@@ -152,7 +152,7 @@ pub enum Sampling {
     Ask,
 }
 
-/// Settings of tools without their own ones.
+/// Defaults for the tools of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolDefaults {
     /// True to offer them to models without a mention; `None` to do so if there is room.

@@ -172,7 +172,7 @@ fn kind(value: &Value) -> &'static str {
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
 /// Shells for which the tool runs the script directly, since it uses such a shell anyway.
 const SHELLS: [&str; 5] = ["bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"];
-/// Minimum for reading a time limit as milliseconds. It must also exceed the maximum in seconds.
+/// Minimum for reading a time limit as milliseconds. The number must also exceed the maximum in seconds.
 const MILLISECONDS_FROM: u64 = 10_000;
 
 /// Converts a call to the tool's own names, units and shapes. `None` if it needs no change. `longest` is the maximum

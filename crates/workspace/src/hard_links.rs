@@ -6,7 +6,7 @@
 //! every file is checked each time. Neither its mode nor its folder exempts a file: a command runs as the owner of the
 //! files, and can change the mode of those that git and package managers made read-only.
 //!
-//! A link created by another program while a command runs is noticed before the next command only.
+//! A link created by another program while a command runs is only noticed before the next command.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -60,7 +60,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// `shown` is the folder's path for tools, `session` the path of the session's own tree.
 ///
 /// # Errors
-/// If it cannot, with a hint for the user.
+/// If a file cannot be protected, with a hint for the user.
 pub fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> Result<(), Failure> {
     if how == HardLinks::Allow {
         return Ok(());

@@ -149,7 +149,7 @@ impl Jail {
     /// opening the result opens that name and follows no link.
     ///
     /// # Errors
-    /// `E_PATH` for a link that leads outside, in a circle, or to a name that no call can write.
+    /// `E_PATH` for a link that leads outside, in a circle, or to a name that a call cannot express.
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         let root = self.root(path.place())?;
         let real = exact::follow(&root, path.below_place()).map_err(|error| self.told(path, &error))?;
@@ -391,7 +391,7 @@ pub fn own_root(root: &Path) -> io::Result<Dir> {
 /// Opens a session's own folder like [`own_root`], after restoring the daemon's access to it. Otherwise a command that
 /// removed the permissions would end the session for good.
 pub fn session_root(root: &Path) -> io::Result<Dir> {
-    // Root has access anyway, and the commands of a session do not run this.
+    // Also needed if the daemon runs as root: it has access anyway, but the commands of a session do not.
     exact::let_in(root)?;
     own_root(root)
 }

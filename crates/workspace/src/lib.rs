@@ -4,14 +4,14 @@
 //! - `backend`: storage interface of the file tools, backed by the disk or by the session's state in the journal. Its
 //!   `client` module reads and writes project files through a client of the turn, such as an editor with unsaved text.
 //! - `browse`: the same files for the user, listed, read and written by the same paths.
-//! - `documents`: text extraction from documents, and the files that arguments of a model may name.
-//! - `layout`: on-disk layout of a session, and its locks. Uploads fail while a session is being cleaned.
-//! - `path`: parses paths from a model without touching the disk.
+//! - `documents`: documents among a session's files, and the files that a model's arguments may be restricted to.
+//! - `layout`: on-disk layout of a session, and its locks. Uploads wait while a session is being cleaned.
+//! - `path`: parses paths from a model without touching the disk, and names the folders of a session.
 //! - `exact`: opens a path as written, without following links, and resolves paths that go through links.
 //! - `jail`: opens paths. Every check is made at open time by the kernel (`openat2` beneath a folder) or on the opened
 //!   file, never on a name beforehand.
 //! - `near`: suggestions for paths that do not exist.
-//! - `hard_links`: hides files with hard links outside of a project from commands.
+//! - `hard_links`: protects files outside of a project that have hard links in it from commands.
 //! - `target`: atomic replacement of a file. `drafts`: temporary files of such replacements.
 //! - `walk`: bounded walk of a folder through the jail.
 //! - `stored`: uploads, and files that the daemon writes into a session's tree for tools to read.

@@ -85,7 +85,7 @@ pub(crate) trait WriteSlot: std::fmt::Debug + Send {
         Vec::new()
     }
 
-    /// Removes the folders of `made` above the file that are empty.
+    /// Removes the empty folders above the file that are in `made`, an earlier result of [`Self::missing_folders`].
     fn remove_empty_folders(&self, _made: &[PathBuf]) {}
 }
 
@@ -141,7 +141,7 @@ impl Target {
         self.slot.missing_folders()
     }
 
-    /// Removes the folders of `made` above the file that are empty.
+    /// Removes the empty folders above the file that are in `made`, an earlier result of [`Self::missing_folders`].
     pub fn remove_empty_folders(&self, made: &[PathBuf]) {
         self.slot.remove_empty_folders(made);
     }

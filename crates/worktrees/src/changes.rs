@@ -138,7 +138,7 @@ impl Inner {
         Ok(tracked)
     }
 
-    /// Newest common commit of a worktree and its main tree, unless the worktree's first commit is newer.
+    /// Newest common commit of a worktree and its main tree, unless the commit that the worktree started from is newer.
     async fn common_base(&self, record: &WorktreeRecord, place: &GitPlace, head: &str) -> Result<String> {
         let repository = &record.repository;
         if !repository.is_whole() {

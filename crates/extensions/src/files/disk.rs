@@ -219,7 +219,7 @@ impl Stamp {
     }
 }
 
-/// Opens a regular file of this user without blocking, as on a pipe. `follow` allows links on the way.
+/// Opens a regular file of this user, without blocking on a pipe. `follow` allows links on the way.
 pub(crate) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = if follow { openat(CWD, path, flags, Mode::empty())? } else { exact::open(path, flags)? };
@@ -245,7 +245,7 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Opens a path without reading it, only if every folder on the way is cached by the system. Accesses no disk or remote
+/// Opens a path with `O_PATH`, only if every folder on the way is cached by the system. Accesses no disk or remote
 /// machine.
 #[cfg(target_os = "linux")]
 fn at_hand(path: &Path, follow: bool) -> io::Result<OwnedFd> {

@@ -15,7 +15,7 @@ pub(crate) const MAX_FRONT: usize = 16 << 10;
 const MAX_DESCRIPTION: usize = 1024;
 /// Maximum length of a description passed to models, in characters.
 pub(crate) const TOLD_DESCRIPTION: usize = 300;
-/// Keys whose values a skill cannot do without.
+/// Keys whose invalid YAML makes the whole skill invalid. Without them it would be another skill.
 const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
 /// Keys of other systems, which have no effect here.
 const PASSED_OVER: &str = "agent argument-hint author category compatibility context disable-model-invocation homepage hooks \

@@ -54,8 +54,8 @@ pub(super) async fn metadata(
     Ok(said)
 }
 
-/// Unverified metadata for the server at this URL. An authorisation error has its location. Without one, only the
-/// default locations are tried.
+/// Unverified metadata for the server at this URL. Its location is taken from the last authorisation error. Without one,
+/// only the default locations are tried.
 async fn said(
     manager: &AuthorizationManager,
     url: &str,

@@ -50,7 +50,7 @@ pub struct ToolboxConfig {
     pub sandbox: Option<Arc<Sandbox>>,
     /// Treatment of files with hard links outside of a writable project, before a command that may write.
     pub hard_links: HardLinks,
-    /// Skills, whose programs are available to commands about them.
+    /// Skills, whose programs are available to commands that use them.
     pub skills: Option<SkillStore>,
     /// Reader of documents. Without one, only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,

@@ -181,7 +181,8 @@ impl<'t> FileLines<'t> {
     }
 }
 
-/// Selects the position nearest to `expected`. All of them are the error if none is nearest.
+/// Selects the position nearest to `expected`. The error has all positions if none is nearest, and the result is `None`
+/// if there are none.
 fn nearest(places: &[usize], expected: Option<usize>) -> Option<Result<usize, Vec<usize>>> {
     let several = || Some(Err(places.to_vec()));
     match (places, expected) {

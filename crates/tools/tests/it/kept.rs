@@ -84,7 +84,7 @@ async fn no_link_leads_what_is_kept_elsewhere() {
     assert_eq!(bench.content("large_tool_results/secret.txt"), b"x");
     assert_eq!(bench.content("conversation_history/secret.txt"), b"x");
 
-    // A link in place of the file is replaced for results and rejected for history, which is appended.
+    // A link in place of the file is replaced for results and rejected for history, which is appended to.
     symlink(&secret, bench.real("large_tool_results/l")).unwrap();
     symlink(&secret, bench.real("conversation_history/l")).unwrap();
     fs::hard_link(&secret, bench.real("conversation_history/hard")).unwrap();

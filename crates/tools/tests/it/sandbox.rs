@@ -463,7 +463,7 @@ async fn letters_are_read_as_they_were_judged_and_programs_are_nobodys_in_the_se
         assert!(text.contains("LANG=C.UTF-8") && !text.contains("GBK") && !text.contains("Big5"), "{text}");
         assert!(text.contains("LC_CTYPE=en_US.UTF-8") && text.contains("PATH=/usr/bin:/bin\n"), "{text}");
         assert!(!text.contains("planted"), "{text}");
-        // In GBK the second byte of this letter would absorb the backslash.
+        // In GBK the last byte of this letter would absorb the backslash.
         let text = bench.allowed("echo \u{3042}\\; echo two").await;
         assert!(text.contains("\u{3042}; echo two"), "{text}");
     }

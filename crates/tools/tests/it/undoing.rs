@@ -797,7 +797,7 @@ async fn guarded_names_and_what_a_person_kept_are_known_after_a_kill() {
     camera.restart();
     assert_eq!(paths(&camera.unfinished(&call).await.files), ["/project/a.txt"]);
 
-    // A checked call without its last step, which stores the names.
+    // A checked call without its last step, which renames its scans.
     camera.bench.context.confinement = Confinement::Guarded;
     let call = camera.call();
     let looked = camera.snapshots.before(&call, None).await.unwrap();

@@ -95,7 +95,7 @@ pub(super) fn spots_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
     tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
 }
 
-/// Parses the paths of a scoped scan. `None` if one is a link, is below a link, or cannot be parsed: the changes may
+/// Resolves the paths of a scoped scan. `None` if one is a link, is below a link, or cannot be read: the changes may
 /// then be elsewhere, and everything is scanned.
 pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
     let spots: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;

@@ -241,7 +241,7 @@ pub(super) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Stores an open file of the given size, or one byte more if it grows: the returned size shows that it did. `None`
+    /// Stores an open file of the given size, or a little more if it grows: the returned size shows that it did. `None`
     /// if there is no room.
     pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         let blobs = self.blobs;

@@ -118,7 +118,7 @@ impl CallGuard {
             let is_whole = tree.path.join(HEAD).is_file();
             (is_part || is_whole) && decides(&parts.as_path().join(OsStr::from_bytes(below)))
         };
-        // Everything in an added folder below a hidden one is guarded.
+        // Everything in an added folder that is hidden, or below a hidden one, is guarded.
         let is_hidden = || !self.of_git && matches!(tree.place, PathPlace::Folder(_)) && is_hidden(&tree.path);
         let makes_repository = |lead: &Lead| lead.is_git && lead.path.join(HEAD) == path;
         by_name

@@ -1,7 +1,7 @@
 //! Reverts changes.
 //!
-//! First, every path is checked. It is a conflict if the path is not as the change left it, and the wanted contents
-//! must be stored completely. Then the steps are carried out, each file atomically: removals from the inside out,
+//! First, every path is checked. A path that is not as the change left it is a conflict, and the wanted contents must
+//! be stored completely. Then the steps are carried out, each file atomically: removals from the inside out,
 //! restorations from the outside in, and finally the permissions of folders, which might block the other steps. Each
 //! path is checked again immediately before it is changed.
 

@@ -274,7 +274,7 @@ fn write(
         let found = file.metadata()?;
         io::Result::Ok(found.dev() == shared.device && found.ino() == shared.inode && found.nlink() > 1)
     };
-    // An unreadable file is replaced instead. The owner can still change the mode of a read-only one.
+    // An unreadable file is replaced instead. A read-only one is opened up by its owner below.
     let Ok((readable, stamp)) = root::file_in(parent, name) else { return Ok(None) };
     if !is_it(&readable)? {
         return Ok(None);
