@@ -1,13 +1,14 @@
-//! Confinement of a process that reads what strangers wrote.
+//! Confinement of a process that parses untrusted input.
 //!
-//! Such a process is the daemon's own program, started once more. Before it looks at the first byte it limits what it may
-//! take ([`limit`]) and gives up its rights ([`give_up_rights`]). What holds on Linux: no memory, time, file size or
-//! descriptors beyond the limits; no system call but those that a program needs to compute with what it has, so nothing is
-//! sent and nothing is started (seccomp), and no path can be reached but those below the folder that it was given, for
-//! reading (Landlock); no signal to another process; no new privileges. That a path exists, and when it was changed, can
-//! still be seen of any. On other systems only the limits hold, and no folder is given.
+//! Such a process is the daemon's own program, started again. Before it reads the first byte, it limits its resources
+//! ([`limit`]) and drops its rights ([`give_up_rights`]). On Linux, the limits cover memory, time, file size and
+//! descriptors. Seccomp allows only the system calls that a computation on open files needs, so nothing can be sent or
+//! started, and other processes cannot be signalled. Landlock allows paths below the given folder only, for reading. No
+//! new privileges can be gained. The existence and times of other paths remain visible. Other systems only have the
+//! limits, and no folder can be given.
 //!
-//! What all such processes share is here as well: how one begins ([`run`], [`enter`]) and how it is spoken to ([`frame`]).
+//! The crate also contains the common parts of such processes: their start ([`run`], [`enter`]) and the framing of their
+//! messages ([`frame`]).
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -30,7 +31,7 @@ use nix::{
     unistd::dup2_stdout,
 };
 
-/// Does the work of a process whose first argument is `name`; its only other one is the job, as the daemon wrote it.
+/// Runs a process whose first argument is `name`. Its only other argument is the job, as written by the daemon.
 pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(&[u8]) -> io::Result<()>) -> ExitCode {
     let done = match arguments {
         [job] => work(job.as_encoded_bytes()),
@@ -45,11 +46,11 @@ pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(
     )
 }
 
-/// Gives up all rights but these and returns what is left: the stream to read and the one to tell by. Nothing was read before. What a
-/// library prints goes nowhere, so that it cannot get between what is told.
+/// Drops all rights except these, and returns the input and output streams. Nothing is read before. The standard output
+/// is redirected to `/dev/null`, so that output of libraries cannot mix with the messages.
 ///
 /// # Errors
-/// As [`limit`] and [`give_up_rights`]: then the process has to end.
+/// As for [`limit`] and [`give_up_rights`]. The process must then exit.
 pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, File)> {
     let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     dup2_stdout(File::options().write(true).open("/dev/null")?)?;
@@ -57,30 +58,31 @@ pub fn enter(limits: &ProcessLimits, access: &Access<'_>) -> io::Result<(File, F
     let leash = OwnedFd::from(out.try_clone()?);
     limit(limits)?;
     give_up_rights(access)?;
-    // Ends this process as soon as nobody reads what it tells: the daemon is gone, or no longer wants it. The signal that follows a
-    // parent's death would come when the daemon's thread ends that started this, which may be long before.
+    // Exits as soon as the reading end of the output is closed, because the daemon is gone or no longer needs the
+    // result. The parent-death signal is unsuitable: it fires when the starting thread of the daemon ends, which may be
+    // long before.
     thread::Builder::new().name("leash".to_owned()).stack_size(64 * 1024).spawn(move || {
-        // No event is asked for: that the other end was closed is told always.
+        // No events are requested, since a closed other end is always reported.
         while poll(&mut [PollFd::new(leash.as_fd(), PollFlags::empty())], PollTimeout::NONE) == Err(Errno::EINTR) {}
         std::process::exit(1);
     })?;
     Ok((input, out))
 }
 
-/// Bytes as they are told between the daemon and such a process: their length in four bytes, and they.
+/// Message for the stream between the daemon and such a process: the length in four bytes, followed by the body.
 ///
 /// # Errors
-/// When there are more than may be told at once.
+/// If the body is longer than `most` bytes.
 pub fn frame(body: &[u8], most: usize) -> io::Result<Vec<u8>> {
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= most);
     let length = length.ok_or_else(|| io::Error::other("the answer is too long"))?;
     Ok([&length.to_le_bytes()[..], body].concat())
 }
 
-/// Reads bytes that were told so; none at the end of the stream.
+/// Reads a message, or `None` at the end of the stream.
 ///
 /// # Errors
-/// When the stream ends within them, or there are more than may be told at once.
+/// If the stream ends within the message, or the body is longer than `most` bytes.
 pub fn read_frame(input: &mut impl Read, most: usize) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match input.read_exact(&mut length) {
@@ -93,69 +95,69 @@ pub fn read_frame(input: &mut impl Read, most: usize) -> io::Result<Option<Vec<u
     Ok(Some(body))
 }
 
-/// Length of what is told behind these bytes.
+/// Decodes the length of a message.
 ///
 /// # Errors
-/// When there are more than may be told at once.
+/// If it is more than `most` bytes.
 pub fn frame_length(length: [u8; 4], most: usize) -> io::Result<usize> {
     let length = u32::from_le_bytes(length);
     let known = usize::try_from(length).ok().filter(|length| *length <= most);
     known.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")))
 }
 
-/// Bounds on what a process may take.
+/// Resource limits of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessLimits {
-    /// Bytes of address space, its program included.
+    /// Address space in bytes, including the program.
     pub memory: u64,
-    /// Processor time of its life; none for a process that lives on.
+    /// Processor time; `None` for a long-lived process.
     pub time: Option<Duration>,
-    /// Open descriptors.
+    /// Number of open descriptors.
     pub open_files: u64,
 }
 
-/// Files that stay within reach.
+/// Files that remain accessible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access<'path> {
-    /// None but those that are open already.
+    /// Only files that are open already.
     Nothing,
-    /// Those below this folder, for reading. Changes in it can be heard of.
+    /// Files below this folder, for reading. Changes in it can be watched.
     Read(&'path Path),
 }
 
-/// Limits what this process may take, for good.
+/// Permanently limits the resources of this process.
 ///
 /// # Errors
-/// When the system refuses, because less was allowed before: then the process has to end.
+/// If the system refuses, because lower limits were set before. The process must then exit.
 pub fn limit(limits: &ProcessLimits) -> io::Result<()> {
     let set = |resource, most| setrlimit(resource, most, most).map_err(io::Error::from);
     set(Resource::RLIMIT_CORE, 0)?;
     set(Resource::RLIMIT_FSIZE, 0)?;
     if let Some(time) = limits.time {
         let seconds = time.as_secs().saturating_add(1);
-        // The softer limit has a signal of its own, by which this end is known.
+        // The soft limit sends its own signal, which identifies this cause of death.
         setrlimit(Resource::RLIMIT_CPU, seconds, seconds.saturating_add(5))?;
     }
     set(Resource::RLIMIT_AS, limits.memory)?;
     set(Resource::RLIMIT_NOFILE, limits.open_files)
 }
 
-/// Gives up whatever else can be given up, for this thread and those that it starts. Returns whether system calls are
-/// filtered from here on.
+/// Drops all other rights that can be dropped, for this thread and those that it starts. Returns true if system calls
+/// are filtered from now on.
 ///
 /// # Errors
-/// When the system knows how to and does not, or files were to stay within reach and it knows no way to close the others:
-/// then the process has to end.
+/// If the system supports this but fails, or files should remain accessible and the system cannot block the others. The
+/// process must then exit.
 #[cfg(target_os = "linux")]
 pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
     linux::close_paths(access)?;
     linux::filter_calls(access)
 }
 
-/// Other systems know no such thing.
+/// Drops nothing, because other systems do not support it.
 ///
 /// # Errors
-/// If files were to stay within reach.
+/// If files should remain accessible.
 #[cfg(not(target_os = "linux"))]
 pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
     match access {

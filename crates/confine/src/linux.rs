@@ -1,4 +1,4 @@
-//! The walls of Linux: Landlock around paths, seccomp around system calls.
+//! Confinement on Linux: Landlock for paths, seccomp for system calls.
 
 use std::{collections::BTreeMap, io};
 
@@ -13,10 +13,11 @@ use seccompiler::{
 
 use crate::Access;
 
-/// The newest interface that was tried. Kernels with an older one give what they have.
+/// Newest tested Landlock ABI. Older kernels enforce the part that they support.
 const KNOWN: ABI = ABI::V7;
 
-/// All that computing takes: memory, threads and their waiting, reading and writing what is open, the time, the end.
+/// System calls for pure computation: memory, threads and synchronisation, reading and writing open files, time, and
+/// exit.
 const ALLOWED: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_mmap,
@@ -61,7 +62,7 @@ const ALLOWED_HERE: &[i64] = &[libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// Further calls for reading the files of a folder, and for hearing of changes in it.
+/// Further calls for reading the files of a folder, and for watching changes in it.
 const READING: &[i64] = &[
     libc::SYS_getdents64,
     libc::SYS_readlinkat,
@@ -76,10 +77,10 @@ const READING_HERE: &[i64] = &[libc::SYS_readlink, libc::SYS_stat, libc::SYS_lst
 #[cfg(not(target_arch = "x86_64"))]
 const READING_HERE: &[i64] = &[];
 
-/// Flags of an open that makes, changes or empties a file.
+/// Flags of an open that creates, changes or truncates a file.
 const WRITING: i32 = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
 
-/// Closes all paths but those below a folder that is given, which can be read.
+/// Blocks all paths except those below the given folder, which can be read.
 pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))
@@ -93,7 +94,7 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
         rules = rules.add_rule(readable).map_err(io::Error::other)?;
     }
     let status = rules.restrict_self().map_err(io::Error::other)?;
-    // Where no file can be opened, the filter holds alone. Where files can be, nothing else says which.
+    // If no file may be opened, the seccomp filter is sufficient. Otherwise only Landlock restricts which files.
     if matches!(access, Access::Read(_)) && status.ruleset == RulesetStatus::NotEnforced {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -103,7 +104,7 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Filters system calls. Returns false where the kernel knows no filters.
+/// Filters system calls. Returns false if the kernel supports no filters.
 pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
     let processor = if cfg!(target_arch = "x86_64") {
         TargetArch::x86_64
@@ -115,7 +116,7 @@ pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
     for program in programs(processor, access).map_err(io::Error::other)? {
         match apply_filter(&program) {
             Ok(()) => {}
-            // A kernel without filters. Landlock and the limits hold there.
+            // A kernel without filters. Landlock and the limits still apply.
             Err(seccompiler::Error::Seccomp(error))
                 if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
             {
@@ -127,8 +128,8 @@ pub(super) fn filter_calls(access: &Access<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Everything but what is allowed is refused with "operation not permitted", which programs survive. The one newer way to
-/// start threads is refused as if the kernel did not know it, for its arguments cannot be seen, and the older one is used.
+/// Filters that reject all other calls with `EPERM`, which programs survive. `clone3` is rejected with `ENOSYS`,
+/// because its arguments cannot be inspected. Programs then use the older `clone` to start threads.
 fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2], BackendError> {
     let errno = |error: i32| SeccompAction::Errno(error.cast_unsigned());
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
@@ -139,26 +140,27 @@ fn programs(processor: TargetArch, access: &Access<'_>) -> Result<[BpfProgram; 2
     };
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED.iter().chain(ALLOWED_HERE).chain(reading).map(|call| (*call, Vec::new())).collect();
-    // A process may end itself, and signals no other.
+    // A process may end itself, but not signal others.
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     allowed.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![is(0, own)?])?]);
     if matches!(access, Access::Read(_)) {
-        // Older kernels would empty a file that is opened for reading.
+        // Older kernels truncate even files that are opened for reading.
         allowed.insert(libc::SYS_openat, vec![SeccompRule::new(vec![has_none(2, WRITING)?])?]);
         #[cfg(target_arch = "x86_64")]
         allowed.insert(libc::SYS_open, vec![SeccompRule::new(vec![has_none(1, WRITING)?])?]);
-        // Descriptors are looked at and copied. To have signals sent, or to lock, is another thing.
+        // Descriptors may be inspected and duplicated, but not used to request signals or locks.
         let commands = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
         let commands = commands.map(|command| SeccompRule::new(vec![is(1, command)?]));
         allowed.insert(libc::SYS_fcntl, commands.into_iter().collect::<Result<_, _>>()?);
     }
-    // For the other filter to refuse. Of two answers the kernel takes the stricter, so this one must not be EPERM.
+    // Left to the other filter. Of two error codes the kernel returns that of the newer filter, so this one must not be
+    // `EPERM`.
     allowed.insert(libc::SYS_clone3, Vec::new());
     allowed.insert(libc::SYS_clone, vec![SeccompRule::new(vec![has(0, libc::CLONE_THREAD)?])?]);
-    // The name of a thread.
+    // Sets the name of a thread.
     allowed.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![is(0, libc::PR_SET_NAME)?])?]);
     let allowed = SeccompFilter::new(allowed, errno(libc::EPERM), SeccompAction::Allow, processor)?;
-    // Applying a filter takes a call that the second one no longer allows.
+    // In this order, because applying a filter needs a call that the second one forbids.
     Ok([unknown.try_into()?, allowed.try_into()?])
 }
 

@@ -1,7 +1,7 @@
-//! Guides that people wrote for models: `AGENTS.md` files and skills, checked before each turn.
+//! Guides of users for models: `AGENTS.md` files and skills, checked before each turn.
 //!
-//! `AGENTS.md` files may be in the person's own folder, in the folders above a project, in the project and in folders of it.
-//! The catalogue of skills is that of [`crate::skills`], which looks at files in the same way.
+//! `AGENTS.md` files may be in the user's configuration folder, in the folders above a project, in the project and in
+//! its subfolders. The catalogue of skills comes from [`crate::skills`], which reads files in the same way.
 
 use std::{
     collections::BTreeSet,
@@ -22,42 +22,42 @@ use crate::{
     skills::{SkillConfig, SkillStore},
 };
 
-/// The name of the files.
+/// Name of guide files.
 const NAME: &str = "AGENTS.md";
-/// The name of a file that serves where there is none of that name.
+/// Name of the file that is used if there is no `AGENTS.md`.
 const OTHER_NAME: &str = "CLAUDE.md";
 /// Maximum number of memory names passed to models.
 const MAX_MEMORIES: usize = 40;
 
-/// Finds and reads them.
+/// Finds and reads guides.
 #[derive(Debug, Clone)]
 pub struct GuideReader {
-    /// The person's configuration folder.
+    /// Configuration folder of the user.
     config: PathBuf,
-    /// The person's home: the folders above a project are looked at up to there.
+    /// User's home folder, the last one searched above a project.
     home: Option<PathBuf>,
-    /// Files that were read before.
+    /// Cache of files that were read.
     known: Arc<GuideCache>,
-    /// The skills.
+    /// Store that finds a session's skills.
     pub shelf: SkillStore,
-    /// The projects whose instructions the person trusts; none where nobody keeps any.
+    /// Projects whose instructions the user trusts. With `None` no project's instructions are used.
     pub projects: Option<ProjectStore>,
 }
 
 impl GuideReader {
-    /// A reader of the configuration folder and of projects up to this home.
+    /// Creates a reader for the configuration folder, and for projects up to this home.
     pub fn new(config: &Path, home: Option<&Path>) -> Self {
-        // What a project's real path is compared with is real, too.
+        // Resolved, because it is compared with real paths of projects.
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
         let person = SkillConfig { person: config.join("skills"), home: home.clone(), ..SkillConfig::default() };
         let shelf = SkillStore::new(person, Default::default());
         Self { config: config.to_path_buf(), home, known: Arc::default(), shelf, projects: None }
     }
 
-    /// Looks at everything, and reads what is not as it was.
+    /// Collects all guides, and reads changed files.
     ///
     /// # Errors
-    /// At once, if it is not known without waiting that nothing has changed since the last scan.
+    /// With [`Pace::AtOnce`], if a change since the last scan cannot be excluded without waiting for the disk.
     pub fn look(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Guides, NotAtHand> {
         let mut guides = Guides::default();
         if limits.memory {
@@ -87,13 +87,13 @@ impl GuideReader {
         Ok(files)
     }
 
-    /// The guides of the folders of a project in which these paths lie. It waits for the disk.
+    /// Guides in the folders of a project that contain these paths. Blocks on the disk.
     pub fn in_folders(&self, project: &Path, limits: GuideLimits, paths: &[String]) -> Vec<GuideFile> {
-        // A patient look leaves out what it cannot read.
+        // A patient read skips unreadable files.
         self.read(places_below(project, paths), limits, Pace::Patient).unwrap_or_default()
     }
 
-    /// The guides of these places.
+    /// Reads the guides at these places.
     fn read(&self, places: Vec<GuidePlace>, limits: GuideLimits, pace: Pace) -> Result<Vec<GuideFile>, NotAtHand> {
         let (mut seen, mut files) = (Vec::new(), Vec::new());
         for place in places {
@@ -106,7 +106,7 @@ impl GuideReader {
                     (self.known.read(&path, place.follow, most, pace)?, format!("{folder}{OTHER_NAME}"))
                 }
             };
-            // A project can be the folder of the configuration, under another name.
+            // A project can be the configuration folder under another name.
             let Some(read) = read.filter(|read| !read.text.trim().is_empty() && !seen.contains(&read.identity)) else {
                 continue;
             };
@@ -122,7 +122,7 @@ impl GuideReader {
         Ok(files)
     }
 
-    /// The first names of what sessions remember together, and how many more there are.
+    /// First names of the shared memories, and the number of further ones.
     fn memories(&self, folder: &Path, pace: Pace) -> Result<(Vec<String>, usize), NotAtHand> {
         let entries = self.known.entries(folder, pace)?;
         let mut names: Vec<String> =
@@ -135,25 +135,25 @@ impl GuideReader {
 
 /// Maximum number of folders searched above a project.
 const MAX_ABOVE: usize = 10;
-/// Maximum number of folders searched in a project at once, and depth of such a folder.
+/// Maximum number of folders searched in a project at once, and maximum depth of such a folder.
 const MAX_BELOW: usize = 500;
 const MAX_DEPTH: usize = 32;
-/// Bytes of a name on disks.
+/// Maximum length of a file name, in bytes.
 const MAX_NAME: usize = 255;
 
 /// Possible place of a guide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GuidePlace {
     pub(crate) path: PathBuf,
-    /// As people are shown it.
+    /// Path as shown to the user.
     pub(crate) name: String,
     pub(crate) origin: GuideOrigin,
-    /// Set if links on the way are followed: what is in the person's own configuration, they put there.
+    /// True to follow links: those in the user's own configuration were created by the user.
     pub(crate) follow: bool,
 }
 
-/// The person's own place, the folders above the project from the outermost on, and the project. The person's home and
-/// the root are the last that are looked at, whichever comes first.
+/// Places in the configuration folder, in the folders above the project from the outermost one, and in the project. The
+/// search upwards ends at the user's home or the root.
 pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<GuidePlace> {
     let mut places = vec![place(config, GuideOrigin::Person, home)];
     let Some(project) = project else { return places };
@@ -172,7 +172,7 @@ pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>)
     places
 }
 
-/// The places of a worktree: those of its project in the main tree, in the worktree as far as they lie in the repository.
+/// Places for a worktree: those of its project in the main tree, moved to the worktree if they are in the repository.
 pub(crate) fn places_in_worktree(
     config: &Path,
     worktree: &WorktreeAccess,
@@ -190,12 +190,12 @@ pub(crate) fn places_in_worktree(
     places
 }
 
-/// The places of the folders of a project in which these paths lie, each once and from the outermost on. Nothing is there as the
-/// disk has it: a path may name a file, a folder, or nothing. Fetched and built things have none: their authors are not the
-/// project's.
+/// Places in the folders of a project that contain these paths, without duplicates, parents before children. The disk
+/// is not consulted: a path may be a file, a folder, or missing. Fetched and generated folders are excluded, because
+/// their authors are not those of the project.
 pub(crate) fn places_below<'a>(project: &Path, paths: &'a [String]) -> Vec<GuidePlace> {
     let mut folders = BTreeSet::new();
-    // A name of the tree needs no slash, and may be a folder of the project, too.
+    // `project/` needs no leading slash, but may also be a folder of the project.
     let meanings = |path: &'a String| [Some(path.as_str()), path.strip_prefix("project/")].into_iter().flatten();
     for parts in paths.iter().flat_map(meanings).filter_map(|path| below(project, path)) {
         let is_own = |part: &&String| {
@@ -214,7 +214,7 @@ pub(crate) fn places_below<'a>(project: &Path, paths: &'a [String]) -> Vec<Guide
     folders.iter().take(MAX_BELOW).map(place).collect()
 }
 
-/// The parts of a path below the project; none where it leads elsewhere.
+/// Parts of a path below the project. `None` if it leads elsewhere.
 fn below(project: &Path, written: &str) -> Option<Vec<String>> {
     let path = agentd_core::path::read(written)?;
     let after = |root: &str| path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -1,11 +1,11 @@
-//! Guides, skills, plugins and agents that people and projects add.
+//! Guides, skills, plugins and agents added by users and projects.
 //!
-//! - [`files`]: files and folders as they are now, opened safely, and cached; front matter in them.
-//! - [`guides`]: what people wrote for models to know: `AGENTS.md` files and the catalogue of skills.
-//! - [`project`]: what a project brings along in `.agentd/`, and whether the person trusts it.
-//! - [`plugins`]: plugins that the person has added, and the hashes that they agreed to.
-//! - [`skills`]: where skills are, their copies in sessions, and the Python environments that their scripts need.
-//! - [`surroundings`]: what the files of the machine and of a project tell about them.
+//! - [`files`]: safe, cached access to the current files and folders, and their front matter.
+//! - [`guides`]: notes of users for models: `AGENTS.md` files, and the catalogue of skills.
+//! - [`project`]: the `.agentd/` folder of a project, and the user's trust in it.
+//! - [`plugins`]: installed plugins, and the hashes that the user agreed to.
+//! - [`skills`]: sources of skills, their copies in sessions, and the Python environments of their scripts.
+//! - [`surroundings`]: facts about the machine and a project, derived from their files.
 
 pub mod files;
 pub mod guides;

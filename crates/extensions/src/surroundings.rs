@@ -1,7 +1,8 @@
-//! What the files of a machine and of a project tell about them: the system, the branch of git, and how to build and test.
+//! Facts about the machine and a project, derived from files: the operating system, the git branch, and the build and
+//! test commands.
 //!
-//! Whoever wrote the project wrote these files. Of what builds it only names from a list are told, and nothing of a file is
-//! read beyond its first bytes. It blocks.
+//! The files were written by the authors of the project. Build targets are therefore reported only if their names are
+//! in a fixed list, and only the beginning of a file is read. All functions block.
 
 use std::{
     ffi::OsStr,
@@ -14,12 +15,12 @@ use agentd_core::{ports::Workspace, surroundings::MachineFacts};
 use agentd_workspace::path::{PathPlace, ToolPath, within_project};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-/// Bytes of a file that are read.
+/// Maximum number of bytes read from a file.
 const MOST_READ: u64 = 128 * 1024;
-/// Maximum length of a branch name, in bytes: what git could have in the name of a file.
+/// Maximum length of a branch name, in bytes: git stores it as a file name.
 const LONGEST_BRANCH: usize = 255;
 
-/// Facts for a session of a client in this folder.
+/// Facts for a session whose client is in this folder.
 pub fn facts(workspace: &Workspace, client: Option<&Path>) -> MachineFacts {
     let mut facts = MachineFacts { system: system(), ..MachineFacts::default() };
     let Some(project) = workspace.project.as_ref().map(|mount| mount.path.as_path()) else { return facts };
@@ -48,7 +49,7 @@ fn system() -> String {
     format!("{os} ({})", details.join(", "))
 }
 
-/// The branch that is checked out, or the beginning of the commit where none is.
+/// Name of the current branch, or the first digits of the commit if `HEAD` is detached.
 fn branch(project: &Path) -> Option<String> {
     let git = project.join(".git");
     let folder = if git.is_dir() { git } else { worktree(project, &read(&git)?)? };
@@ -63,13 +64,14 @@ fn branch(project: &Path) -> Option<String> {
     }
 }
 
-/// Returns whether git would take that name, by the rules of `git check-ref-format` that matter here: no prose passes for one.
+/// Returns true if git would accept this branch name. Checks the rules of `git check-ref-format` that prevent prose
+/// from passing as a name.
 fn is_branch(name: &str) -> bool {
     let is_refused = |letter: char| letter.is_whitespace() || letter.is_control() || "~^:?*[\\".contains(letter);
     !name.is_empty() && name.len() <= LONGEST_BRANCH && !name.contains(is_refused)
 }
 
-/// The folder in which git keeps what belongs to this worktree. Nothing but its `HEAD` is read there.
+/// Folder in which git stores the data of this worktree. Only its `HEAD` is read.
 fn worktree(project: &Path, link: &str) -> Option<PathBuf> {
     let named = Path::new(link.strip_prefix("gitdir:")?.trim());
     let folder = project.join(named);
@@ -78,7 +80,7 @@ fn worktree(project: &Path, link: &str) -> Option<PathBuf> {
     is_worktree.then_some(folder)
 }
 
-/// The beginning of a plain file; none where there is none. No pipe and no device makes it wait.
+/// Beginning of a regular file, if it exists. Never blocks on pipes or devices.
 fn read(path: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty()).ok()?);
@@ -94,12 +96,12 @@ fn is_there(folder: &Path, name: &str) -> bool {
     fs::metadata(folder.join(name)).is_ok_and(|found| found.is_file())
 }
 
-/// Targets and scripts that are told. Others of a project may be called anything.
+/// Known targets and scripts. Other names of a project could be anything.
 const TARGETS: [&str; 8] = ["build", "test", "check", "lint", "typecheck", "fmt", "dev", "run"];
-/// Number of them that are told of one file.
+/// Maximum number of targets per file.
 const MOST: usize = 4;
 
-/// Commands, the project's own first.
+/// Build and test commands, the project's own first.
 pub(super) fn commands(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let makefile = ["Makefile", "GNUmakefile", "makefile"].into_iter().find_map(|name| read(&folder.join(name)));
@@ -127,13 +129,13 @@ pub(super) fn commands(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Those of these names that are in the list, in its order.
+/// Known targets among these names, in the order of the list.
 fn known<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'static str> {
     let names: Vec<&str> = names.filter(|name| TARGETS.contains(name)).collect();
     TARGETS.into_iter().filter(move |target| names.contains(target)).take(MOST)
 }
 
-/// The names before the colon of each rule.
+/// Names before the colon of each rule.
 fn rules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with([' ', '\t', '#', '.'])).flat_map(|line| {
         let targets = line.split_once(':').filter(|(_, behind)| !behind.starts_with('=')).map(|(targets, _)| targets);
@@ -212,7 +214,7 @@ mod tests {
         check(&format!("ref: refs/heads/{}", "x".repeat(5000)), None);
         fs::remove_dir_all(project.join(".git")).unwrap();
 
-        // A worktree names the folder that git keeps for it, and no other file is read.
+        // The `.git` file of a worktree names its folder. No other file is read.
         let git = tempfile::tempdir().unwrap();
         write(git.path(), "worktrees/one/HEAD", "ref: refs/heads/side\n");
         write(project, ".git", &format!("gitdir: {}\n", git.path().join("worktrees/one").display()));

@@ -1,5 +1,5 @@
-//! Drives the client of this crate for the conformance suite of the protocol: it is given an address, logs in where that is
-//! wanted, calls every tool that there is, and answers questions with what is usual.
+//! Runs the client of this crate against the conformance suite of the protocol. It gets a URL, logs in if necessary,
+//! calls every tool, and answers questions with the defaults.
 
 #![allow(clippy::print_stderr, reason = "whoever runs the suite wants to know")]
 
@@ -24,9 +24,9 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 const NAME: &str = "it";
-/// How often it logs in: a server may move to another place to log in.
+/// Maximum number of logins, since a server may change its authorisation server.
 const LOGINS: usize = 3;
-/// Nothing listens here: where the browser would be sent back to is read from the answer.
+/// Nothing listens here: the redirect is read from the response.
 const REDIRECT: &str = "http://127.0.0.1:9/callback";
 
 #[tokio::main]
@@ -76,7 +76,7 @@ async fn drive(pool: &Arc<McpPool>) -> Result<(), String> {
     Ok(())
 }
 
-/// Logs in as a person would whose browser asks nothing.
+/// Logs in like a user whose browser asks no questions.
 async fn login(pool: &McpPool) -> Result<(), String> {
     let address = pool.begin_login(NAME, REDIRECT).await?;
     let browser = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
@@ -99,20 +99,20 @@ fn server(url: String) -> ServerConfig {
     }
 }
 
-/// What the suite says besides.
+/// Additional context from the suite.
 fn said() -> Option<Value> {
     serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").ok()?).ok()
 }
 
-/// What the suite has registered us as, if it has.
+/// Client that the suite has registered, if any.
 fn registered() -> Option<OAuthClient> {
     let context = said()?;
     let text = |name: &str| context[name].as_str().map(str::to_owned);
-    // The suite does not say who registered us.
+    // The suite does not name the issuer.
     Some(OAuthClient { id: text("client_id")?, secret: text("client_secret").map(Into::into), issuer: None })
 }
 
-/// A call with the arguments that the suite wants, else with something for each that is needed.
+/// Call with the arguments from the suite, or with placeholders for required ones.
 fn call(tool: &ToolSpec) -> ToolCall {
     let context = said().unwrap_or_default();
     let mut wanted = context["toolCalls"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What servers answer, as a model is told of it: text between marks, everything else in files beside it.
+//! Converts answers of servers for models: text between marks, everything else as attached data.
 
 use agentd_core::{
     tool::{ToolData, ToolErrorCode, ToolOutput},
@@ -10,12 +10,12 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-/// Maximum text of one answer, in bytes. More is cut, and said to be.
+/// Maximum text of one answer, in bytes. More is truncated with a note.
 const MOST_TEXT: usize = 4 << 20;
 /// Maximum number of parts of one answer.
 const MOST_PARTS: usize = 1000;
 
-/// Output of a call.
+/// Converts the result of a tool call.
 pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
     let failed = result.is_error == Some(true);
     let mut answer = Answer::default();
@@ -24,7 +24,7 @@ pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
         _ => None,
     });
     let texts: Vec<&str> = texts.take(MOST_PARTS).collect();
-    // Most servers send structured content as text, too, some of them in an object of one field.
+    // Most servers repeat structured content as text, some of them in an object with the single field `result`.
     let is_said = |content: &Value| {
         let inner = content.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.get("result"));
         is_in(&texts, content) || inner.is_some_and(|inner| is_in(&texts, inner))
@@ -37,7 +37,7 @@ pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
     answer.finish(from, failed)
 }
 
-/// Output of an answer that has parts which the protocol does not know: the others are shown. The call has run.
+/// Converts a result with parts that the protocol does not define; the valid parts are shown. The call has run.
 pub(crate) fn of_odd(from: &str, result: &Value) -> ToolOutput {
     let field = |name: &str| result.get(name).filter(|value| !value.is_null());
     let failed = field("isError").is_some_and(|failed| *failed == true || *failed == "true");
@@ -65,7 +65,7 @@ pub(crate) fn of_odd(from: &str, result: &Value) -> ToolOutput {
     answer.finish(from, failed)
 }
 
-/// Returns true if one of the texts is the value, or each of them an item of it.
+/// Returns true if one of the texts is the value, or if the texts are its items, one by one.
 fn is_in(texts: &[&str], value: &Value) -> bool {
     let is_same = |text: &str, value: &Value| match value {
         Value::String(words) => text.trim() == words.trim(),
@@ -76,7 +76,7 @@ fn is_in(texts: &[&str], value: &Value) -> bool {
         || items.is_some_and(|items| texts.iter().zip(items).all(|(text, item)| is_same(text, item)))
 }
 
-/// Output of a resource.
+/// Converts the contents of a resource.
 pub(crate) fn of_resource(from: &str, result: ReadResourceResult) -> ToolOutput {
     let mut answer = Answer::default();
     for contents in result.contents.into_iter().take(MOST_PARTS) {
@@ -85,7 +85,7 @@ pub(crate) fn of_resource(from: &str, result: ReadResourceResult) -> ToolOutput 
     answer.finish(from, false)
 }
 
-/// Output of a prompt.
+/// Converts a prompt for the model.
 pub(crate) fn of_prompt(from: &str, result: GetPromptResult) -> ToolOutput {
     let mut answer = Answer::default();
     for message in result.messages.into_iter().take(MOST_PARTS) {
@@ -98,7 +98,7 @@ pub(crate) fn of_prompt(from: &str, result: GetPromptResult) -> ToolOutput {
     answer.finish(from, false)
 }
 
-/// A list, an entry a line, and whether there are more.
+/// Formats a list, one entry per line, with a note if there are more.
 pub(crate) fn of_list(from: &str, mut entries: Vec<String>, more: bool, nothing: &str) -> ToolOutput {
     entries.extend(more.then(|| "- […] and more, which are not listed".to_owned()));
     let mut answer = Answer::default();
@@ -106,7 +106,7 @@ pub(crate) fn of_list(from: &str, mut entries: Vec<String>, more: bool, nothing:
     answer.finish(from, false)
 }
 
-/// Output of a server's refusal.
+/// Converts an error response of a server.
 pub(crate) fn of_refusal(from: &str, error: &ErrorData) -> ToolOutput {
     const INVALID_PARAMS: i32 = -32602;
     let words: String = error.message.chars().take(4096).collect();
@@ -118,7 +118,7 @@ pub(crate) fn of_refusal(from: &str, error: &ErrorData) -> ToolOutput {
 #[derive(Default)]
 struct Answer {
     text: String,
-    /// Text that was left out, in bytes.
+    /// Length of the omitted text, in bytes.
     left_out: usize,
     data: Vec<ToolData>,
 }

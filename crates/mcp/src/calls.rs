@@ -1,4 +1,4 @@
-//! The calls that are under way with one server, so that progress, questions and roots find theirs.
+//! Calls in flight with one server, to which its progress, questions and roots are assigned.
 
 use std::{
     collections::BTreeMap,
@@ -21,53 +21,53 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Minimum interval between two reports of progress to a person.
+/// Minimum interval between two progress reports to the user.
 const TOLD_AGAIN: Duration = Duration::from_millis(100);
-/// Maximum number of questions to a person during one call.
+/// Maximum number of questions to the user during one call.
 pub(crate) const MOST_QUESTIONS: u32 = 8;
-/// Maximum number of them that wait at once: more are refused, for each is held in memory as long as a person takes.
+/// Maximum number of questions waiting at once. More are rejected, because each stays in memory until the user answers.
 const MOST_WAITING: usize = 3;
 
-/// All of them.
+/// All calls in flight with one server.
 #[derive(Default)]
 pub(crate) struct Calls {
     under_way: Mutex<BTreeMap<u64, Arc<Call>>>,
     next: AtomicU64,
 }
 
-/// One of them.
+/// Call of a tool in flight.
 pub(crate) struct Call {
     session: SessionId,
     progress: CallProgress,
-    /// The person, and the model, who can be asked.
+    /// User and model that can be asked.
     pub(crate) person: Person,
     pub(crate) sampler: Sampler,
     root: Option<PathBuf>,
     time: Mutex<Time>,
-    /// Wakes who watches the time.
+    /// Wakes the watcher of the time limits.
     changed: Notify,
-    /// Lets one question be asked at a time, as long as it is held.
+    /// Held while a question is asked, so that they are asked in sequence.
     pub(crate) asking: tokio::sync::Mutex<()>,
-    /// Room for questions that are asked, or wait for that.
+    /// Permits for active and waiting questions.
     questions: Semaphore,
-    /// Set when it is over: what it asked needs no answer any more.
+    /// Cancelled when the call is over, since its questions need no answers any more.
     over: CancellationToken,
 }
 
-/// Time that a call has taken.
+/// Times of a call.
 struct Time {
     began: Instant,
     last_word: Instant,
-    /// Time spent waiting for people and models, and the start of the current wait.
+    /// Total time spent waiting for the user or a model, and the start of the current wait.
     waited: Duration,
     waiting: Option<Instant>,
     last_told: Option<Instant>,
     questions: u32,
-    /// Name of its progress, another one for each request.
+    /// Progress token, unique for each request.
     token: Option<ProgressToken>,
 }
 
-/// Takes a call off the list when it is over.
+/// Removes a call from the list when it is over.
 pub(crate) struct UnderWay<'a> {
     calls: &'a Calls,
     number: u64,
@@ -75,7 +75,7 @@ pub(crate) struct UnderWay<'a> {
 }
 
 impl Calls {
-    /// Puts a call on the list.
+    /// Adds a call to the list.
     pub(crate) fn begin(&self, context: &ToolContext) -> UnderWay<'_> {
         let now = Instant::now();
         let call = Arc::new(Call {
@@ -103,7 +103,8 @@ impl Calls {
         UnderWay { calls: self, number, call }
     }
 
-    /// The call that a server means: of several, the one that began last. Also says whether it may be another's.
+    /// Most recent call, to which requests of the server are assigned. The flag is true if calls of other sessions are
+    /// in flight, so that the assignment may be wrong.
     pub(crate) fn latest(&self) -> Option<(Arc<Call>, bool)> {
         let list = self.list();
         let (_, latest) = list.last_key_value()?;
@@ -111,7 +112,7 @@ impl Calls {
         Some((Arc::clone(latest), may_be_others))
     }
 
-    /// The project folders of the sessions whose calls are under way.
+    /// Project folders of the sessions with calls in flight.
     pub(crate) fn roots(&self) -> Vec<PathBuf> {
         let mut roots: Vec<PathBuf> = self.list().values().filter_map(|call| call.root.clone()).collect();
         roots.sort();
@@ -119,7 +120,7 @@ impl Calls {
         roots
     }
 
-    /// Tells the call whose progress it is.
+    /// Reports progress to the call with this token.
     pub(crate) fn progressed(&self, progress: &ProgressNotificationParam) {
         let list = self.list();
         if let Some(call) = list.values().find(|call| call.time().token.as_ref() == Some(&progress.progress_token)) {
@@ -133,15 +134,14 @@ impl Calls {
 }
 
 impl Call {
-    /// Progress under this token is this call's. The server has begun to work on it.
+    /// Assigns a progress token to the call. The server has started to work on it.
     pub(crate) fn known_by(&self, token: ProgressToken) {
         let mut time = self.time();
         (time.token, time.last_word) = (Some(token), Instant::now());
     }
 
-    /// Returns when the call has gone too long without a word, has taken too long in all, or asks a person without end; says
-    /// which limit that was.
-    /// The time in which the server waits for a person or a model does not count.
+    /// Completes when the call was silent for too long, has taken too long in total, or asks too many questions.
+    /// Returns the limit that was exceeded. Time spent waiting for the user or a model does not count.
     pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> ExpiredLimit {
         loop {
             let next = {
@@ -162,17 +162,17 @@ impl Call {
         }
     }
 
-    /// Asks a question, unless several wait already; whoever answers a call that is over answers nobody.
+    /// Asks a question, unless several are waiting already. Ends without an answer when the call is over.
     pub(crate) async fn question<T>(&self, asking: impl Future<Output = T>) -> Result<T, NoQuestion> {
         let Ok(_taken) = self.questions.try_acquire() else {
-            // It counts as one that was asked.
+            // It counts as a question.
             let _ = self.next_question();
             return Err(NoQuestion::TooMany);
         };
         self.over.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
     }
 
-    /// The number of the next question of this call; none where there were so many already that nobody is asked any more.
+    /// Number of the next question of this call. `None` if the maximum is exceeded.
     pub(crate) fn next_question(&self) -> Option<u32> {
         let mut time = self.time();
         time.questions = time.questions.saturating_add(1);
@@ -182,7 +182,7 @@ impl Call {
         Some(number).filter(|number| *number <= MOST_QUESTIONS)
     }
 
-    /// The server waits for a person, or for a model, until this is dropped.
+    /// Suspends the time limits until the guard is dropped, while the server waits for the user or a model.
     pub(crate) fn wait_for_us(&self) -> WaitGuard<'_> {
         self.time().waiting.get_or_insert_with(Instant::now);
         self.changed.notify_one();
@@ -208,27 +208,27 @@ impl Call {
     }
 }
 
-/// Which limit a call has met.
+/// Limit that a call has exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExpiredLimit {
-    /// Too long without a word.
+    /// Time since the last message.
     Silence,
-    /// Too long in all.
+    /// Total time of the call.
     InAll,
-    /// Too many questions to a person.
+    /// Number of questions to the user.
     Questions,
 }
 
-/// Why a question was not asked, or has no answer.
+/// Reason why a question has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoQuestion {
-    /// Several of the call wait.
+    /// Too many questions of the call are waiting.
     TooMany,
     /// The call is over.
     Over,
 }
 
-/// The server waits for a person or a model.
+/// Guard that suspends the time limits of a call.
 pub(crate) struct WaitGuard<'a>(&'a Call);
 
 impl Drop for WaitGuard<'_> {
@@ -250,7 +250,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Returns at this time, if there is one.
+/// Completes at this time; never for `None`.
 pub(crate) async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -258,7 +258,7 @@ pub(crate) async fn until(time: Option<Instant>) {
     }
 }
 
-/// Progress of a call, in one line of bounded length.
+/// Progress of a call, in one line of limited length.
 fn line(progress: &ProgressNotificationParam) -> String {
     let ProgressNotificationParam { progress, total, message, .. } = progress;
     let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
@@ -278,12 +278,12 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::{HttpWire, ServerAddress};
 
-    /// A server at an address.
+    /// Address of an HTTP server.
     pub(crate) fn http(url: &str) -> ServerAddress {
         ServerAddress::Http { url: url.into(), headers: BTreeMap::new(), wire: HttpWire::Streamable, client: None }
     }
 
-    /// A call with nobody to be asked.
+    /// Context of a call without a user to ask.
     pub(crate) fn context() -> ToolContext {
         ToolContext {
             session_id: SessionId::generate(),

@@ -1,4 +1,5 @@
-//! What a server offers, as it was last seen. It is kept on the disk, so that its tools show before it is started.
+//! Last known tools and capabilities of a server, stored on the disk so that its tools are available before it is
+//! started.
 
 use std::{
     collections::BTreeMap,
@@ -11,36 +12,36 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Maximum number of tools of one server, and of bytes that describe them.
+/// Maximum number of tools of one server, and maximum size of its catalogue in bytes.
 pub const MOST_TOOLS: usize = 512;
 const MOST_BYTES: u64 = 8 << 20;
 
-/// Everything that a server offers.
+/// Tools and capabilities of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Catalogue {
-    /// The [fingerprint](crate::ServerConfig::fingerprint) of the server that said so.
+    /// [Fingerprint](crate::ServerConfig::fingerprint) of the server.
     pub fingerprint: String,
-    /// Its name and version, as it says.
+    /// Name and version reported by the server.
     pub says_it_is: String,
-    /// Its own description, verbatim.
+    /// Server's own description, verbatim.
     pub about: String,
-    /// Its tools, sorted by name.
+    /// Tools, sorted by name.
     pub tools: Vec<KnownTool>,
-    /// Set if it offers more than is taken.
+    /// True if the server offers more tools than the maximum.
     pub cut_off: bool,
-    /// Definitions of tools that could not be used as they are, a sentence each.
+    /// Problems with definitions of tools that cannot be used unchanged, one sentence each.
     pub odd: Vec<String>,
-    /// Set if it has resources that can be read.
+    /// True if the server has resources.
     pub resources: bool,
-    /// Set if it has prompts that can be asked for.
+    /// True if the server has prompts.
     pub prompts: bool,
-    /// Version of the protocol that it speaks.
+    /// Protocol version of the server.
     pub protocol: String,
 }
 
 impl Catalogue {
-    /// Returns whether an ability of the server that is no tool there is one for models, under this name.
+    /// Returns true if the server has the resource or prompt operation that models see as a tool of this name.
     pub fn has_deed(&self, name: &str) -> bool {
         match name {
             "list_resources" | "read_resource" => self.resources,
@@ -50,29 +51,29 @@ impl Catalogue {
     }
 }
 
-/// A tool of a server.
+/// Tool of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KnownTool {
-    /// Its name there.
+    /// Server's name for the tool.
     pub name: String,
-    /// The server's description.
+    /// Server's description of the tool.
     pub description: String,
-    /// The schema of its arguments.
+    /// JSON schema of the arguments.
     pub schema: Map<String, Value>,
 }
 
-/// Where catalogues are kept: a file for each server.
+/// Folder of catalogues, with a file for each server.
 #[derive(Debug, Clone)]
 pub struct CatalogueFolder(PathBuf);
 
 impl CatalogueFolder {
-    /// In this folder. It is made when the first is kept.
+    /// Uses this folder, which is created with the first catalogue.
     pub fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
 
-    /// Stored catalogues of these servers, by name. What cannot be read is as good as not there. Blocks.
+    /// Reads the stored catalogues of these servers, by name. Unreadable ones count as missing. Blocks.
     pub fn read<'a>(&self, servers: impl Iterator<Item = &'a str>) -> BTreeMap<String, Catalogue> {
         let read = |path: PathBuf| {
             let is_fit = fs::metadata(&path).ok()?.len() <= MOST_BYTES;
@@ -81,10 +82,10 @@ impl CatalogueFolder {
         servers.filter_map(|server| Some((server.to_owned(), read(self.file(server))?))).collect()
     }
 
-    /// Keeps what a server offers. Blocks.
+    /// Stores the catalogue of a server. Blocks.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub fn keep(&self, server: &str, catalogue: &Catalogue) -> io::Result<()> {
         let text = serde_json::to_vec(catalogue)?;
         if text.len() as u64 > MOST_BYTES {
@@ -101,7 +102,7 @@ impl CatalogueFolder {
     }
 }
 
-/// Servers are named by people, who may write anything.
+/// Names of servers come from the user, and may contain any character.
 fn file_name(server: &str) -> String {
     format!("{}.json", crate::schema::file_name(server))
 }

@@ -1,4 +1,4 @@
-//! Which servers there are, and what a person sets of them. No call changes any of it.
+//! Configured servers, and the user's settings for them. Calls never change the configuration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,21 +15,21 @@ use sha2::{Digest as _, Sha256};
 
 use crate::variables;
 
-/// Default for the number of tools offered in every turn, of servers that say nothing about it.
+/// Default number of tools offered in every turn, for servers without a setting.
 pub const OFFERED_TOOLS: usize = 30;
-/// Default for how long a turn waits for servers whose tools are not known yet.
+/// Default time that a turn waits for servers whose tools are not known yet.
 pub const LISTING_WAIT: Duration = Duration::from_secs(5);
 
-/// All servers.
+/// Configuration of all servers.
 #[derive(Debug, Clone)]
 pub struct McpConfig {
-    /// By their names.
+    /// Valid servers, by their names.
     pub servers: BTreeMap<String, ServerConfig>,
-    /// Servers whose entry makes no sense, with the reason. They are down; the others are not touched by it.
+    /// Servers with invalid entries, and the reasons. They are unavailable; the others are not affected.
     pub broken: BTreeMap<String, String>,
-    /// Maximum number of tools offered in every turn, of servers that say nothing about it.
+    /// Maximum number of tools offered in every turn, for servers without a setting.
     pub offered_tools: usize,
-    /// Time limit of a turn for servers whose tools are not known yet, from when they are asked.
+    /// Time that a turn waits for servers whose tools are not known yet, starting with the request.
     pub listing_wait: Duration,
 }
 
@@ -40,81 +40,82 @@ impl Default for McpConfig {
     }
 }
 
-/// One server.
+/// Configuration of one server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Set if it is enabled.
+    /// True if the server is enabled.
     pub enabled: bool,
-    /// Way to reach it.
+    /// Program or address of the server.
     pub reached: ServerAddress,
-    /// Tools of it that are set otherwise than the others, by the names that the server gives them.
+    /// Settings of single tools, by the server's names.
     pub tools: BTreeMap<String, ToolSetting>,
-    /// Settings of tools that have none of their own.
+    /// Settings of all other tools.
     pub defaults: ToolDefaults,
-    /// Which of them run without asking.
+    /// Tools that run without asking.
     pub grants: ToolGrants,
     /// Permission to ask a model during a call.
     pub sampling: Sampling,
-    /// Set if it is started with the daemon, and not at its first call.
+    /// True to start the server with the daemon instead of on its first call.
     pub eager: bool,
-    /// Time limit for starting and listing what it offers.
+    /// Time limit for starting the server and listing its offer.
     pub start_timeout: Duration,
     /// Time limit between two messages of a call.
     pub call_timeout: Duration,
-    /// Time limit for a whole call, whatever messages come.
+    /// Time limit for a whole call, regardless of messages.
     pub call_limit: Duration,
-    /// After how long without a call it is stopped; never, where there is none.
+    /// Idle time after which the server is stopped; `None` for never.
     pub idle_stop: Option<Duration>,
-    /// The plugin that it came with.
+    /// Plugin that provides the server.
     pub plugin: Option<String>,
 }
 
-/// Way to reach a server.
+/// Program or address of a server.
 #[derive(Debug, Clone)]
 pub enum ServerAddress {
-    /// A program of this machine, spoken to by its standard input and output.
+    /// Local program, connected by standard input and output.
     Stdio {
-        /// The program.
+        /// Path or name of the program.
         command: String,
-        /// Its arguments.
+        /// Arguments of the program.
         args: Vec<ConfigText>,
         /// Environment variables besides the defaults.
         env: BTreeMap<String, SecretString>,
-        /// Where it runs.
+        /// Working directory of the process.
         cwd: PathBuf,
     },
-    /// An address.
+    /// Server that is reached over HTTP.
     Http {
-        /// The address.
+        /// URL of the server.
         url: ConfigText,
         /// Headers of each request.
         headers: BTreeMap<String, SecretString>,
-        /// Which of the two ways of speaking over HTTP it has.
+        /// HTTP transport of the server.
         wire: HttpWire,
-        /// The registered client with which people log in to it, if a person registered one.
+        /// Registered OAuth client for logins, if the user registered one.
         client: Option<OAuthClient>,
     },
 }
 
-/// A client that a person has registered agentd as.
+/// OAuth client that the user has registered for agentd.
 #[derive(Debug, Clone)]
 pub struct OAuthClient {
-    /// Its name there.
+    /// ID of the client.
     pub id: String,
-    /// Secret of the client, if it was given one.
+    /// Client secret, if there is one.
     pub secret: Option<SecretString>,
-    /// Issuer that registered it. No other is logged in with, nor shown the secret; any may be, where none is given.
+    /// Issuer that registered the client. No other issuer is used or gets the secret. With `None` any issuer is
+    /// accepted.
     pub issuer: Option<String>,
 }
 
-/// A text of the configuration that may hold a secret: as it is, and as it is shown.
+/// Text of the configuration that may contain secrets: its value, and its displayed form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigText {
-    /// As it is.
+    /// Value with the secrets inserted.
     pub value: String,
-    /// As it is shown: `${NAME}` stands where it was written.
+    /// Displayed form, with `${NAME}` as in the configuration.
     pub shown: String,
-    /// The secrets in it.
+    /// Secrets in the value.
     pub secrets: Vec<String>,
 }
 
@@ -130,12 +131,13 @@ impl fmt::Debug for ConfigText {
     }
 }
 
-/// The ways of speaking over HTTP.
+/// HTTP transports of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpWire {
-    /// The one of today.
+    /// Streamable HTTP of current servers.
     Streamable,
-    /// The one before it: an event stream, and an address that it names. Servers of today are understood, too.
+    /// HTTP with SSE, its predecessor: an event stream that names an address for requests. Servers with streamable HTTP
+    /// are accepted too.
     Sse,
 }
 
@@ -143,36 +145,36 @@ pub enum HttpWire {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
-    /// It may not.
+    /// Requests are always rejected.
     #[default]
     Never,
-    /// A person is asked each time.
+    /// The user is asked each time.
     Ask,
 }
 
-/// Settings of the tools of a server that have none of their own.
+/// Defaults for the tools of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolDefaults {
-    /// Set if models are offered them without a mention; where absent, if there is room.
+    /// True to offer them to models without a mention; `None` to do so if there is room.
     pub always_available: Option<bool>,
-    /// Effect of a call, as the person says.
+    /// Effect of a call, set by the user.
     pub effect: Option<Effect>,
 }
 
-/// The tools of a server that run without asking, as the person says.
+/// Tools of a server that run without asking, set by the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolGrants {
-    /// None.
+    /// No tool, which is the default.
     #[default]
     None,
-    /// These, by the names that the server gives them.
+    /// Tools with these names of the server.
     Some(BTreeSet<String>),
-    /// All.
+    /// All tools of the server.
     All,
 }
 
 impl ToolGrants {
-    /// Returns whether the tool of that name is among them.
+    /// Returns true if the tool may run without asking.
     pub fn hold(&self, tool: &str) -> bool {
         match self {
             Self::None => false,
@@ -185,25 +187,25 @@ impl ToolGrants {
 /// Settings of one tool of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolSetting {
-    /// Set if it is enabled.
+    /// True if the tool is enabled.
     pub enabled: Option<bool>,
-    /// Set if models are offered it without a mention.
+    /// True to offer the tool to models without a mention.
     pub always_available: Option<bool>,
-    /// Name for models.
+    /// Name of the tool for models.
     pub alias: Option<String>,
-    /// Description for models, in place of the server's own.
+    /// Description for models, replacing the server's own.
     pub description: Option<String>,
-    /// Effect of a call, as the person says. The server is not believed.
+    /// Effect of a call, set by the user. The server's claim is not trusted.
     pub effect: Option<Effect>,
 }
 
 impl McpConfig {
-    /// The servers that are there.
+    /// Iterates over the enabled servers.
     pub fn enabled(&self) -> impl Iterator<Item = (&str, &ServerConfig)> {
         self.servers.iter().filter(|(_, server)| server.enabled).map(|(name, server)| (name.as_str(), server))
     }
 
-    /// All that must never be shown.
+    /// Secrets that must never be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.servers.values().flat_map(|server| {
             let (hidden, written, client) = match &server.reached {
@@ -220,7 +222,7 @@ impl McpConfig {
 }
 
 impl ServerConfig {
-    /// A server that is reached in this way, with the time limits of the shipped configuration.
+    /// Creates a configuration for this program or address, with the time limits of the shipped configuration.
     pub fn new(reached: ServerAddress) -> Self {
         Self {
             enabled: true,
@@ -238,7 +240,7 @@ impl ServerConfig {
         }
     }
 
-    /// The setting of one of its tools, with what holds for all of them where nothing else is said of it.
+    /// Settings of one tool, completed by the defaults of the server.
     pub fn tool(&self, name: &str) -> ToolSetting {
         let own = self.tools.get(name).cloned().unwrap_or_default();
         ToolSetting {
@@ -248,14 +250,13 @@ impl ServerConfig {
         }
     }
 
-    /// Returns whether both are the same server, reached in the same way, secrets included.
+    /// Returns true if both are the same server with the same transport, including secrets.
     pub(crate) fn same_place(&self, other: &Self) -> bool {
         let place = |server: &Self| (server.fingerprint(), server.transport());
         place(self) == place(other) && self.texts() == other.texts()
     }
 
-    /// Distinguishes this server from another of the same name: its catalogue is stored under it. Secrets are not in
-    /// it.
+    /// Hash that identifies the server behind this name, used for its catalogue. Does not cover secrets.
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         let mut take = |text: &str| {
@@ -276,19 +277,19 @@ impl ServerConfig {
                 headers.keys().for_each(|name| take(name));
             }
         }
-        // Servers offer other tools to whom they may ask.
+        // Servers may offer other tools to clients that support sampling.
         if self.sampling == Sampling::Ask {
             take("sampling");
         }
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The variables that the daemon's environment lacks, and that the client of a turn has to lend.
+    /// Variables that the daemon's environment lacks, and that the client of a turn must provide.
     pub fn variables(&self) -> BTreeSet<String> {
         self.texts().iter().flat_map(|text| variables::names(text)).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Those of them that have no default and no value among these.
+    /// Variables without a default that have no value among these.
     pub(crate) fn missing(&self, values: &BTreeMap<String, String>) -> BTreeSet<String> {
         let named = self.texts().into_iter().flat_map(variables::names);
         let missing = named.filter(|(name, default)| default.is_none() && !values.contains_key(*name));
@@ -300,7 +301,7 @@ impl ServerConfig {
         self.missing(&BTreeMap::new()).iter().any(|name| variables::is_project(name))
     }
 
-    /// Everything that a person wrote of it, but names; what is left out of a client is empty.
+    /// All texts of the entry except names; missing parts of a client are empty.
     fn texts(&self) -> Vec<&str> {
         match &self.reached {
             ServerAddress::Stdio { command, args, env, cwd } => {
@@ -319,7 +320,7 @@ impl ServerConfig {
         }
     }
 
-    /// The server with the values of its variables, or the name of one that has none.
+    /// Replaces the variables by their values. The error is the name of a variable without a value.
     pub(crate) fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
         let text = |text: &mut String| variables::filled(text, values).map(|filled| *text = filled);
         let secret = |secret: &mut SecretString| {
@@ -353,7 +354,7 @@ impl ServerConfig {
         Ok(server)
     }
 
-    /// Where it is, in a few words: a command line or an address, without secrets.
+    /// Short display form: a command line or a URL, without secrets.
     pub fn place(&self) -> String {
         match &self.reached {
             ServerAddress::Stdio { command, args, .. } => {
@@ -361,14 +362,14 @@ impl ServerConfig {
                 let words = std::iter::once(command).chain(args).cloned().collect::<Vec<_>>();
                 variables::written(&words.join(" "))
             }
-            // A key may stand behind the question mark.
+            // The query may contain a key.
             ServerAddress::Http { url, .. } => {
                 variables::written(url.shown.split(['?', '#']).next().unwrap_or_default())
             }
         }
     }
 
-    /// Transport, in a word.
+    /// Name of the transport.
     pub fn transport(&self) -> &'static str {
         match &self.reached {
             ServerAddress::Stdio { .. } => "stdio",
@@ -380,13 +381,13 @@ impl ServerConfig {
 
 type CheckTask = dyn Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send + Sync;
 
-/// The check of a plugin, by its name, before one of its servers is reached: its files may have changed since the person agreed
-/// to them. Without one, no server of a plugin is reached.
+/// Check of a plugin by name, before one of its servers is started: its files may have changed since the user agreed to
+/// them. The default check rejects all plugins.
 #[derive(Clone)]
 pub struct PluginCheck(Arc<CheckTask>);
 
 impl PluginCheck {
-    /// A check whose error is the reason why nothing of the plugin may run.
+    /// Creates a check. Its error is the reason why the plugin may not run.
     pub fn new(check: impl Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }

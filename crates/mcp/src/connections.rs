@@ -1,5 +1,5 @@
-//! The connections that there are: one to each server, shared by all sessions, and another only for clients whose
-//! environment differs in what the server would see.
+//! Open connections to servers: one per server, shared by all sessions, and further ones for clients whose environments
+//! would look different to the server.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,29 +11,28 @@ use crate::server::actor::{Health, ServerHandle};
 /// Maximum number of connections to one server.
 pub(crate) const MOST: usize = 8;
 
-/// All of them.
+/// All open connections of the pool.
 #[derive(Default)]
 pub(crate) struct Connections(HashMap<Key, ConnectionSlot>);
 
-/// Whose connection it is: a server's, in an environment.
+/// Identity of a connection: a server in an environment.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) server: String,
     pub(crate) environment: BTreeMap<String, String>,
-    /// The values of variables that its client lent.
+    /// Values of variables from its client.
     pub(crate) variables: BTreeMap<String, String>,
 }
 
 struct ConnectionSlot {
     handle: ServerHandle,
-    /// Set once a turn has called it. One that was started to list what it offers gives way to the first that is
-    /// called.
+    /// True once a turn has called it. A connection that only lists the offer is closed when another one is called.
     is_called: bool,
     used: Instant,
 }
 
 impl Connections {
-    /// The one that there is.
+    /// Existing connection with this key.
     pub(crate) fn get(&mut self, key: &Key, is_called: bool) -> Option<ServerHandle> {
         let open = self.0.get_mut(key)?;
         open.used = Instant::now();
@@ -41,14 +40,14 @@ impl Connections {
         Some(open.handle.clone())
     }
 
-    /// Another one, for which there is room.
+    /// Adds a connection, for which there must be room.
     pub(crate) fn add(&mut self, key: Key, handle: ServerHandle, is_called: bool) {
         self.0.insert(key, ConnectionSlot { handle, is_called, used: Instant::now() });
     }
 
-    /// Makes room for another one to this server, and returns those that have to end for it. None where all are in use.
+    /// Makes room for another connection to this server, and returns those to close for it. `None` if all are in use.
     pub(crate) fn make_room(&mut self, server: &str, is_called: bool) -> Option<Vec<ServerHandle>> {
-        // Those that do not run are made again when they are needed.
+        // Stopped servers are started again on demand.
         self.0.retain(|key, open| {
             key.server != server || open.handle.is_needed() || open.handle.health() != Health::Stopped
         });
@@ -61,7 +60,7 @@ impl Connections {
         Some(ended)
     }
 
-    /// Takes out those that nobody has called, where a turn has called another one to the same server.
+    /// Removes the connections that were never called, if another one to the same server was.
     pub(crate) fn take_superfluous(&mut self, server: &str) -> Vec<ServerHandle> {
         if self.of(server).any(|(_, open)| open.is_called) { self.take_uncalled(server) } else { Vec::new() }
     }
@@ -70,7 +69,7 @@ impl Connections {
         self.take(|key, open| key.server == server && !open.is_called && !open.handle.is_needed())
     }
 
-    /// Takes out all of these servers.
+    /// Removes all connections of these servers.
     pub(crate) fn take_of(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<ServerHandle> {
         self.take(|key, _| is_meant(&key.server))
     }
@@ -110,7 +109,7 @@ mod tests {
         }
     }
 
-    /// A server that is not there and is never started.
+    /// Unreachable server that is never started.
     fn handle() -> ServerHandle {
         let config = ServerConfig::new(http("http://127.0.0.1:9/"));
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
@@ -135,7 +134,7 @@ mod tests {
             assert!(connections.make_room("s", true).is_some_and(|ended| ended.is_empty()), "{number}");
             let handle = handle();
             connections.add(key(number), handle.clone(), number > 0);
-            // None of them runs, as none does whose start somebody has asked for in this moment.
+            // None of them is running, as during a start.
             assert_eq!(handle.health(), Health::Stopped);
             held.push(handle);
         }

@@ -1,5 +1,5 @@
-//! Questions of servers to a person. They are asked as any question is, in the name of the server, and the answer is
-//! checked against the form before the server sees it.
+//! Questions of servers to the user. They are asked like other questions, in the name of the server, and the answer is
+//! validated against the form before it is sent to the server.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::{
     log::Log,
 };
 
-/// Maximum length of a server's words to a person, in characters.
+/// Maximum length of a server's text to the user, in characters.
 const LONGEST: usize = 2000;
 /// Maximum size of a question with its form, in bytes.
 const LARGEST: usize = 64 * 1024;
 /// Maximum number of shown fields.
 const MOST_FIELDS: usize = 32;
 
-/// Note on a question that may be of another session's call.
+/// Note on a question that may belong to another session's call.
 pub(crate) const OTHERS: &str = "\nSeveral sessions use this server now; it may be meant for another.";
 
-/// Asks the person whose call it is, with a note where it may be another's.
+/// Asks the user of the call, with a note if the question may belong to another call.
 pub(crate) async fn ask(
     server: &str,
     call: Option<(Arc<Call>, bool)>,
@@ -46,7 +46,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Asks the person whose call this is, when no other question of it is asked.
+/// Asks the user of this call, after its other questions.
 async fn ask_in(
     server: &str,
     call: &Call,
@@ -54,7 +54,7 @@ async fn ask_in(
     log: &Log,
     request: ElicitRequestParams,
 ) -> ElicitResult {
-    // It is held while a person is waited for.
+    // The request stays in memory until the user answers.
     if serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len()) > LARGEST {
         log.note("it asked a person with a form that is too large");
         return declined();
@@ -83,7 +83,7 @@ async fn ask_in(
     }
 }
 
-/// The person was asked and nobody will answer.
+/// Result for a question that nobody will answer.
 pub(crate) fn cancelled() -> ElicitResult {
     ElicitResult::new(ElicitationAction::Cancel)
 }
@@ -92,7 +92,7 @@ fn declined() -> ElicitResult {
     ElicitResult::new(ElicitationAction::Decline)
 }
 
-/// Asks until the answer fits the form, the person does not want to, or it was asked too often.
+/// Asks until the answer fits the form, the user declines, or the limit of questions is reached.
 async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, schema: &Value) -> ElicitResult {
     let form = Form::read(schema);
     let mut trouble = String::new();
@@ -111,21 +111,21 @@ async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, s
     }
 }
 
-/// A person's reply to a question.
+/// User's reply to a question.
 pub(crate) enum Reply {
     Words(String),
     No,
     Nobody,
 }
 
-/// Puts a question of a server to a person. It has no default, for that would be the server's choice: nobody agrees by being
-/// silent, or by an empty answer.
+/// Shows a question of a server to the user. It has no default, because the server would choose it: silence or an empty
+/// answer must never mean consent.
 pub(crate) async fn put(server: &str, call: &Call, log: &Log, message: &str, context: String) -> Reply {
     let Some(number) = call.next_question() else {
         log.note("it asked a person too often during one call; no more is asked");
         return Reply::No;
     };
-    // With its number, so that the same words asked again are another question.
+    // The number makes a repeated question distinct.
     let again = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
     let question = format!("{}{server} asks{again}: {message}", Ask::OF_MCP_SERVER);
     let waiting = call.wait_for_us();
@@ -144,7 +144,7 @@ fn shown(words: &str) -> String {
     untrusted::told(words).chars().take(LONGEST).collect()
 }
 
-/// Fields to be filled in.
+/// Form with fields to fill in.
 struct Form {
     fields: Vec<Field>,
 }
@@ -168,7 +168,7 @@ impl Form {
         Self { fields: fields.map(field).collect() }
     }
 
-    /// Instructions for the person who fills it in.
+    /// Instructions for filling in the form.
     fn told(&self) -> String {
         let mut told = match self.fields.as_slice() {
             [] => return "Answer with anything to agree, or reject.".to_owned(),
@@ -184,7 +184,7 @@ impl Form {
         told
     }
 
-    /// The values, checked; what is not given is what is usual.
+    /// Validated values. Missing ones get their defaults.
     fn fill(&self, words: &str) -> Result<Map<String, Value>, String> {
         let mut given = match serde_json::from_str(words.trim()) {
             Ok(Value::Object(given)) => given,
@@ -218,7 +218,7 @@ impl Field {
         self.schema.get("type").and_then(Value::as_str).unwrap_or("string")
     }
 
-    /// The values that may be chosen, where there are only some.
+    /// Allowed values, if they are restricted.
     fn choices(&self) -> Vec<&Value> {
         let holder = if self.kind() == "array" { self.schema.get("items").and_then(Value::as_object) } else { None };
         let holder = holder.unwrap_or(&self.schema);
@@ -248,7 +248,7 @@ impl Field {
         told
     }
 
-    /// A value that was written without JSON around it.
+    /// Parses a value that was entered without JSON.
     fn read(&self, words: &str) -> Value {
         let as_json = serde_json::from_str::<Value>(words).ok();
         match (self.kind(), as_json) {

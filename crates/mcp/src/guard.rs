@@ -1,9 +1,11 @@
-//! The process between agentd and a server. It has one thread, starts the server, and leaves nothing of it behind.
+//! Process between agentd and a server. It has a single thread, starts the server, and leaves no processes of it
+//! behind.
 //!
-//! Servers are started by wrappers (`npx`, `uvx`) and start others themselves. The guard is who the kernel gives orphans
-//! to, so it knows all of them, in the server's process group and out of it. Its leash is the server's own standard
-//! input: when agentd closes it, or is killed, the kernel says so, and the server is asked to end, told to, and killed,
-//! with everything that it started. The guard reads nothing of it and passes nothing on: bytes go straight to the server.
+//! Servers are started by wrappers (`npx`, `uvx`), and start other processes themselves. The guard is their subreaper,
+//! so the kernel reparents orphans to it, inside and outside the server's process group. It watches the server's own
+//! standard input: when agentd closes it, or is killed, the kernel reports that. The server then has time to exit, gets
+//! a signal, and is finally killed with everything that it started. The guard neither reads nor forwards the input:
+//! bytes go directly to the server.
 
 use std::{
     collections::HashMap,
@@ -27,19 +29,19 @@ use nix::{
     unistd::{Pid, dup2_stderr, dup2_stdout, getpid},
 };
 
-/// The first argument of a process that is to be a guard. The command of the server follows.
+/// First argument of a guard process. The command of the server follows.
 pub const GUARD_ARGUMENT: &str = "mcp-guard";
 
-/// Time for a server to end by itself after its input has ended, which is how it is asked to.
+/// Time for a server to exit after the end of its input, which asks it to.
 const ASKED: Duration = Duration::from_millis(1500);
-/// Time for it to end after a signal.
+/// Time for a server to exit after a signal.
 const TOLD: Duration = Duration::from_millis(1000);
-/// Time for the processes that it started to end by themselves after it has.
+/// Time for the server's child processes to exit after it.
 const ORPHANS: Duration = Duration::from_millis(200);
-/// Time limit for waiting for the dying. Only a disk that does not answer takes longer.
+/// Time limit for the end of killed processes. Only an unresponsive disk takes longer.
 const DYING: Duration = Duration::from_secs(10);
 
-/// Runs a server to its end. What it says at its end is the server's exit code, as a shell would tell it.
+/// Runs a server until it exits. The exit code is that of the server, as a shell would report it.
 pub fn run_guard(command: &[OsString]) -> ExitCode {
     let code = match guard(command) {
         Ok(code) => code,
@@ -66,8 +68,8 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
     hold(&wanted)?;
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|error| broken("receive signals", &error))?;
-    // Children begin with the signals held back that their parent holds back. The server is to hear all of them, so none is
-    // for as long as this takes: an end of the server in between is seen when the ended are first collected.
+    // Children inherit blocked signals, but the server must receive all of them. They are therefore unblocked for a
+    // moment. If the server exits in this moment, the first `collect` notices it.
     hold(&SigSet::empty())?;
     let started = Command::new(program).args(args).spawn();
     hold(&wanted)?;
@@ -76,7 +78,7 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
         (code, format!("could not start `{}`: {error}", program.display()))
     })?;
     let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("know the server", &error))?);
-    // Whoever reads what the server writes sees its end when the server ends, and not when we do.
+    // Readers of the server's output must see its end when the server exits, not when the guard does.
     let nowhere = File::options().write(true).open("/dev/null").map_err(|error| broken("let go", &error))?;
     dup2_stdout(&nowhere).and_then(|()| dup2_stderr(&nowhere)).map_err(|error| broken("let go", &error))?;
     let mut guard = Guard { signals, server, ended: None, asked: None, told: None };
@@ -88,11 +90,11 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
 struct Guard {
     signals: SignalFd,
     server: Pid,
-    /// The server's exit code.
+    /// Exit code of the server.
     ended: Option<u8>,
-    /// When its input ended.
+    /// Time at which its input ended.
     asked: Option<Instant>,
-    /// When it was told to end.
+    /// Time at which it was signalled.
     told: Option<Instant>,
 }
 
@@ -116,7 +118,7 @@ impl Guard {
         }
     }
 
-    /// Whoever is left may end by itself for a moment, and is killed then, again and again until nobody is left.
+    /// Gives the remaining processes a moment to exit, then kills them repeatedly until none is left.
     fn until_all_are_gone(&mut self) {
         let grace = Instant::now() + if self.ended.is_some() { ORPHANS } else { Duration::ZERO };
         let limit = grace + DYING;
@@ -134,7 +136,7 @@ impl Guard {
         self.signal(Signal::SIGTERM);
     }
 
-    /// Takes in everybody who has ended. Returns whether nobody is left.
+    /// Collects exited processes. Returns true if none is left.
     fn collect(&mut self) -> bool {
         loop {
             match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
@@ -151,13 +153,13 @@ impl Guard {
         }
     }
 
-    /// Waits for a signal, for the end of the server's input, or for the limit.
+    /// Waits for a signal, the end of the server's input, or the limit.
     fn wait(&mut self, limit: Option<Duration>) {
         let timeout = limit.map_or(PollTimeout::NONE, |limit| {
             PollTimeout::from(u16::try_from(limit.as_millis().max(1)).unwrap_or(u16::MAX))
         });
         let stdin = io::stdin();
-        // Nothing is asked of the input but whether anybody still writes to it, which is always told.
+        // No events are requested for the input, since a closed other end is always reported.
         let mut sources =
             [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::empty())];
         let watched = if self.asked.is_some() { 1 } else { 2 };
@@ -173,16 +175,16 @@ impl Guard {
         }
     }
 
-    /// Signals everybody whom the server has started, and it.
+    /// Signals the server and all of its descendants.
     fn signal(&self, signal: Signal) {
         for process in descendants() {
-            // It may have ended by itself.
+            // It may have exited already.
             let _ = kill(process, signal);
         }
     }
 }
 
-/// All processes that come from us. Orphans come to us, so that none is missing.
+/// All descendants of this process. Orphans are reparented to it, so none is missing.
 fn descendants() -> Vec<Pid> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -203,6 +205,6 @@ fn descendants() -> Vec<Pid> {
 
 fn parent(process: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // A program's name may hold anything, also a parenthesis.
+    // The program name may contain anything, including parentheses.
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Client for requests to servers: headers, routes, redirects and certificates.
+//! HTTP client for servers: headers, proxies, redirects and certificates.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,18 +13,18 @@ use reqwest::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// Maximum number of redirects, which are followed to the same server only.
+/// Maximum number of redirects, which are followed within the same origin only.
 const REDIRECTS: usize = 3;
 
-/// A client that sends these headers with each request, and follows redirects only within a server: keys stay with whom
-/// they are meant for.
+/// Creates a client that sends these headers with each request. It follows redirects only within an origin, so that
+/// keys are not sent elsewhere.
 pub(crate) fn client(headers: &BTreeMap<String, SecretString>, routes: &Routes) -> reqwest::Result<Client> {
     let sent = headers.iter().filter_map(|(name, value)| {
         let mut value = HeaderValue::from_str(value.expose_secret()).ok()?;
         value.set_sensitive(true);
         Some((HeaderName::try_from(name).ok()?, value))
     });
-    // Of names that differ in their case alone the last counts.
+    // Of names that differ only in case, the last one counts.
     let sent: HashMap<HeaderName, HeaderValue> = sent.collect();
     let sent: HeaderMap = sent.into_iter().collect();
     agentd_http::client(true, Some(routes), |builder| {

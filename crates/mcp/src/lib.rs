@@ -1,20 +1,21 @@
-//! MCP servers, as tools of agentd.
+//! MCP servers as sources of tools.
 //!
-//! - [`config`]: which servers there are, and what a person sets of them.
-//! - [`pool`]: all servers together: one process each, shared by sessions, started when it is called; [`toolbox`]: the
-//!   same as a [`Toolbox`](agentd_core::ports::Toolbox).
-//! - `server`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
-//! - `connections`: which of them are open, and which end where there are too many.
-//! - [`catalogue`]: what a server offers, as it was last seen, kept on the disk; [`published`]: what of that models are
-//!   offered, under which names.
-//! - `schema`, `answer`: what servers say, made fit for models. All of it is the word of strangers.
-//! - `elicitation`: questions of servers to a person. `sampling`: their requests to a model, which a person allows.
-//! - `calls`: those that are under way with one server. `http_client`: requests to servers.
-//! - [`login`]: who is known where, for servers behind an address.
-//! - [`variables`]: those that the configuration names and only clients have.
-//! - [`session`]: servers that a client brings for one session.
-//! - `reason`: why a server is not there, in words of servers without secrets.
-//! - [`guard`]: the process between agentd and a server, which leaves nothing of the server behind.
+//! - [`config`]: configured servers, and the user's settings for them.
+//! - [`pool`]: all servers together. Sessions share one process per server, which is started on its first call.
+//!   [`toolbox`]: the pool as a [`Toolbox`](agentd_core::ports::Toolbox).
+//! - `server`: actor for one server, which starts it, monitors it, and stops it when it is idle.
+//! - `connections`: open connections, and which of them are closed if there are too many.
+//! - [`catalogue`]: last known offer of a server, stored on the disk. [`published`]: the part of it that is offered to
+//!   models, and the names for it.
+//! - `schema`, `answer`: converts schemas and answers of servers for models. All of it is untrusted.
+//! - `elicitation`: questions of servers to the user. `sampling`: requests of servers to a model, subject to the user's
+//!   approval.
+//! - `calls`: calls in flight with one server. `http_client`: HTTP requests to servers.
+//! - [`login`]: logins to HTTP servers.
+//! - [`variables`]: variables in the configuration whose values come from clients.
+//! - [`session`]: servers that a client provides for one session.
+//! - `reason`: reason why a server is unavailable, with the server's messages but without secrets.
+//! - [`guard`]: process between agentd and a server, which leaves no processes of the server behind.
 
 mod answer;
 mod calls;

@@ -1,4 +1,4 @@
-//! The last words of a server: what it wrote to its standard error, what it logged, and what happened to it.
+//! Recent log of a server: its standard error, its log messages, and events of its connection.
 
 use std::{
     collections::VecDeque,
@@ -7,12 +7,12 @@ use std::{
 
 use crate::reason::{Clean, line};
 
-/// Maximum number of stored lines, and of bytes of all and of one.
+/// Maximum number of stored lines, and maximum bytes of all lines and of one.
 const MOST_LINES: usize = 1000;
 const MOST_BYTES: usize = 256 * 1024;
 const LONGEST_LINE: usize = 4096;
 
-/// The last lines, without secrets. What is older is forgotten.
+/// Ring buffer of lines, without secrets.
 #[derive(Default)]
 pub struct Log {
     ring: Mutex<Ring>,
@@ -23,29 +23,29 @@ pub struct Log {
 struct Ring {
     lines: VecDeque<String>,
     bytes: usize,
-    /// The beginning of a line whose end has not come yet.
+    /// Beginning of an unfinished line.
     open: Vec<u8>,
-    /// Set while the rest of a line is dropped because it is too long.
+    /// True while the rest of a too long line is skipped.
     skipping: bool,
 }
 
 impl Log {
-    /// An empty one.
+    /// Creates an empty log.
     pub(crate) fn new(clean: Clean) -> Self {
         Self { ring: Mutex::default(), clean }
     }
 
-    /// Notes a line of agentd itself.
+    /// Adds a line of agentd itself.
     pub fn note(&self, line: &str) {
         self.ring().push(format!("agentd: {}", self.shown(line)));
     }
 
-    /// Notes a line of the server, from one of its mouths.
+    /// Adds a line of the server.
     pub fn said(&self, line: &str) {
         self.ring().push(self.shown(line));
     }
 
-    /// Takes in what the server wrote to its standard error, as it came.
+    /// Adds raw output from the server's standard error.
     pub fn take(&self, bytes: &[u8]) {
         let mut ring = self.ring();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -63,7 +63,7 @@ impl Log {
         }
     }
 
-    /// Ends a line that was begun: no more will come.
+    /// Finishes an unfinished line at the end of the output.
     pub fn end(&self) {
         let mut ring = self.ring();
         if !ring.open.is_empty() {
@@ -71,21 +71,21 @@ impl Log {
         }
     }
 
-    /// The last lines, oldest first.
+    /// Last lines, oldest first.
     pub fn last(&self, most: usize) -> Vec<String> {
         let ring = self.ring();
         let skipped = ring.lines.len().saturating_sub(most);
         ring.lines.iter().skip(skipped).cloned().collect()
     }
 
-    /// The last words of the server itself, in one line, for an error: few, and harmless.
+    /// Last line of the server itself, shortened and cleaned for an error.
     pub fn last_words(&self) -> Option<String> {
         let ring = self.ring();
         let words = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;
         Some(line(words, &self.clean))
     }
 
-    /// Ends the line that was begun.
+    /// Finishes the current line.
     fn close(&self, ring: &mut Ring) {
         let mut line = self.shown(&String::from_utf8_lossy(&ring.open));
         if ring.skipping {
@@ -96,7 +96,7 @@ impl Log {
         ring.push(line);
     }
 
-    /// A line that steers no terminal and holds no secret.
+    /// Line without terminal sequences and secrets.
     fn shown(&self, line: &str) -> String {
         self.clean.words(&harmless(line))
     }
@@ -116,7 +116,7 @@ impl Ring {
     }
 }
 
-/// A line that steers no terminal: sequences of it are taken out whole, so that no half of one is left as text.
+/// Removes terminal sequences as a whole, so that no part of one remains as text.
 fn harmless(line: &str) -> String {
     let mut out = String::with_capacity(line.len().min(LONGEST_LINE));
     let mut letters = line.chars().peekable();

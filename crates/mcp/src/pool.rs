@@ -1,7 +1,7 @@
-//! All servers together. One connection to each, shared by all sessions; another only for a client whose environment
-//! differs in what the server would see.
+//! Pool of all servers. Sessions share one connection to each server. A client whose environment would look different
+//! to the server gets another one.
 //!
-//! - `report`: how each of them is, who is known to them, and what those offer that were never reached.
+//! - `report`: state of the servers and logins, and listing of servers that were never reached.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -39,37 +39,37 @@ use crate::{
 
 /// Dependencies of the pool.
 pub struct PoolParts {
-    /// Which servers there are.
+    /// Configuration of all servers.
     pub config: McpConfig,
-    /// Where what they offer is kept.
+    /// Storage of the servers' catalogues.
     pub catalogues: CatalogueFolder,
-    /// The program that becomes the guard of a server.
+    /// Program that is started as the guard of a server.
     pub guard: PathBuf,
-    /// Where tokens of servers behind an address are kept.
+    /// Storage of tokens for HTTP servers.
     pub logins: Logins,
-    /// Environment of servers where a client sends none.
+    /// Environment of servers if the client sends none.
     pub environment: BTreeMap<String, String>,
-    /// Takes secrets out of what servers say.
+    /// Removes secrets from texts of servers.
     pub clean: Clean,
-    /// Returns whether a name of a tool is taken.
+    /// Returns true if a tool name is reserved.
     pub reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Asked before a server of a plugin starts.
+    /// Check before a server of a plugin is started.
     pub plugin_check: PluginCheck,
-    /// Whose servers they are.
+    /// Owner of the servers.
     pub owner: PoolOwner,
 }
 
-/// Whose servers a pool has.
+/// Owner of the servers in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolOwner {
-    /// All sessions'. Servers see the environment of the client that calls, and what they offer is kept on the disk.
+    /// All sessions. Servers see the environment of the calling client, and their catalogues are stored on the disk.
     Daemon,
-    /// One session's. Servers see the environment of the client that brought them, and nothing is kept on the disk.
+    /// One session. Servers see the environment of the client that provided them, and nothing is stored on the disk.
     Session,
 }
 
 impl PoolOwner {
-    /// Catalogues of these servers, as they were when those were last reached. Blocks.
+    /// Last known catalogues of these servers. Blocks.
     fn stored<'a>(
         self,
         catalogues: &CatalogueFolder,
@@ -80,7 +80,7 @@ impl PoolOwner {
     }
 }
 
-/// All servers.
+/// Pool of MCP servers.
 pub struct McpPool {
     state: Mutex<State>,
     catalogues: CatalogueFolder,
@@ -88,38 +88,38 @@ pub struct McpPool {
     reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
     supplies: Arc<ServerDeps>,
     owner: PoolOwner,
-    /// Lets few be asked at once what they offer.
+    /// Limits the number of concurrent listings.
     asking: tokio::sync::Semaphore,
-    /// Told when one has answered, or failed to.
+    /// Notified when a listing has succeeded or failed.
     listed: tokio::sync::Notify,
-    /// Set once servers may be started without a call: not before the daemon serves.
+    /// True once servers may be started without a call, which must not delay the start of the daemon.
     opened: AtomicBool,
-    /// Set if there may be servers that were never listed.
+    /// True if some servers may never have been listed.
     unseen: AtomicBool,
-    /// Lets one write what servers offer.
+    /// Serialises writes of catalogues.
     keeping: Mutex<()>,
 }
 
 struct State {
     config: Arc<McpConfig>,
     connections: Connections,
-    /// The session that called last, for servers that are started for nobody.
+    /// Last calling session, for servers that are started without one.
     last_user: ToolUser,
-    /// The values of variables that only clients have.
+    /// Values of variables from clients.
     lent: LentValues,
-    /// The last words of servers, also of those that do not run.
+    /// Recent logs of servers, including stopped ones.
     logs: BTreeMap<String, Arc<Log>>,
     known: BTreeMap<String, Arc<Catalogue>>,
-    /// Another one whenever the configuration or what is known has changed.
+    /// Incremented when the configuration or a catalogue changes.
     version: u64,
     published: Arc<PublishedTools>,
-    /// Servers that were asked in the background what they offer, each as it was configured then.
+    /// Background listings, by the server's configuration at that time.
     asked: HashMap<ListingKey, Listing>,
     closed: bool,
 }
 
 impl McpPool {
-    /// A pool in which nothing runs. Reads what servers offered when they were last reached, so it blocks.
+    /// Creates a pool without running servers. Reads the stored catalogues, so it blocks.
     pub fn new(parts: PoolParts) -> Arc<Self> {
         let PoolParts { config, catalogues, guard, logins, environment, clean, reserved, plugin_check, owner } = parts;
         let logins = Arc::new(logins);
@@ -159,13 +159,13 @@ impl McpPool {
         })
     }
 
-    /// Tools that models can be offered now.
+    /// Tools currently offered to models.
     pub fn published(&self) -> Arc<PublishedTools> {
         Arc::clone(&self.state().published)
     }
 
-    /// Lets servers be started that nobody calls, and starts those that shall run from the start, in the background. Until
-    /// then nothing runs, so that nothing delays a daemon that begins.
+    /// Allows servers to be started without a call, and starts the eager ones in the background. Nothing is started
+    /// before, so that the start of the daemon is not delayed.
     pub fn open(self: &Arc<Self>) {
         self.opened.store(true, Ordering::Release);
         let config = Arc::clone(&self.state().config);
@@ -174,8 +174,8 @@ impl McpPool {
         self.start_in_background(eager.collect(), Need::Call, &ToolUser::default());
     }
 
-    /// A connection to the server that has this fingerprint, for a client of this environment. Starts it where it does not
-    /// run.
+    /// Connection to the server with this fingerprint, for a client with this environment. Starts the server if it is
+    /// not running.
     pub(crate) async fn lease(&self, server: &str, place: &str, context: &ToolContext) -> Result<Lease, Reason> {
         let user = ToolUser {
             session_id: Some(context.session_id),
@@ -185,15 +185,15 @@ impl McpPool {
         self.handle(server, &user, Some(place))?.lease(Need::Call).await
     }
 
-    /// The variables that the configuration names and the daemon's environment lacks: clients lend them.
+    /// Variables in the configuration that the daemon's environment lacks, so that clients must provide them.
     pub fn variables(&self) -> Vec<String> {
         let state = self.state();
         let all: BTreeSet<String> = state.config.enabled().flat_map(|(_, server)| server.variables()).collect();
         all.into_iter().filter(|name| !is_place(name)).collect()
     }
 
-    /// Takes the values of variables that a client lends, for its session where that is known. Only those that the
-    /// configuration names are kept, in memory. Returns all values that are kept, so that no log shows them.
+    /// Stores the values of variables from a client, for its session if it is known. Only variables in the
+    /// configuration are stored, in memory. Returns all stored values, so that logs can hide them.
     pub fn lend(&self, session: Option<SessionId>, values: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
         let named = self.variables();
         let values = values.into_iter().filter(|(name, _)| named.contains(name));
@@ -202,21 +202,21 @@ impl McpPool {
         state.lent.secrets().map(str::to_owned).collect()
     }
 
-    /// Configuration of a server.
+    /// Configuration of an enabled server.
     pub(crate) fn config_of(&self, server: &str) -> Option<ServerConfig> {
         self.state().config.servers.get(server).filter(|server| server.enabled).cloned()
     }
 
-    /// The last words of a server.
+    /// Recent log of a server.
     pub fn log(&self, server: &str) -> Option<Arc<Log>> {
         let mut state = self.state();
         state.config.servers.contains_key(server).then(|| state.log(server, &self.supplies.clean))
     }
 
-    /// Starts a server now, also one that failed and would have to wait, for that project. Says what it offers.
+    /// Starts a server immediately, even if it failed and would have to wait, for this project. Returns its report.
     ///
     /// # Errors
-    /// There is no such server, or why it cannot be started.
+    /// If there is no such server, or it cannot be started.
     pub async fn start(&self, server: &str, project: Option<PathBuf>) -> Result<ServerReport, Reason> {
         let user = ToolUser { project, ..ToolUser::default() };
         let lease = self.handle(server, &user, None)?.lease(Need::Person).await?;
@@ -224,10 +224,10 @@ impl McpPool {
         self.report_of(server).ok_or_else(|| Reason::ours(unknown(server)))
     }
 
-    /// Stops a server, with all its connections. The next call starts it again.
+    /// Stops a server with all its connections. The next call starts it again.
     ///
     /// # Errors
-    /// There is no such server.
+    /// If there is no such server.
     pub async fn stop(&self, server: &str) -> Result<(), String> {
         let handles = {
             let mut state = self.state();
@@ -243,7 +243,7 @@ impl McpPool {
         Ok(())
     }
 
-    /// Follows a new configuration. What was changed or taken away is stopped in the background.
+    /// Applies a new configuration. Changed and removed servers are stopped in the background.
     pub fn reconfigure(self: &Arc<Self>, config: McpConfig) {
         let new = Arc::new(config);
         let unknown: Vec<&str> = {
@@ -266,7 +266,7 @@ impl McpPool {
             }
             state.version += 1;
             state.logs.retain(|name, _| new.servers.contains_key(name));
-            // A person who sets them up again has mended them.
+            // A reload retries failed listings, because the user may have fixed the servers.
             state.asked.retain(|_, listing| listing.failed.is_none());
             state.connections.take_of(|name| !stays(name))
         };
@@ -277,13 +277,13 @@ impl McpPool {
             pool.unseen.store(true, Ordering::Release);
             if pool.opened.load(Ordering::Acquire) {
                 pool.open();
-                // A person has just set them up, and the next turn shall have their tools.
+                // The next turn should have the tools of newly configured servers.
                 pool.look_around();
             }
         });
     }
 
-    /// Stops all servers and starts none any more.
+    /// Stops all servers permanently.
     pub async fn close(&self) {
         let handles = {
             let mut state = self.state();
@@ -293,8 +293,8 @@ impl McpPool {
         join_all(handles.iter().map(ServerHandle::stop)).await;
     }
 
-    /// The connection to a server, for a session or for nobody. `place` is the fingerprint that the server had when its tool was
-    /// offered; none where no tool is called.
+    /// Connection to a server, for a session or none. `place` is the server's fingerprint when its tool was offered;
+    /// `None` if no tool is called.
     fn handle(&self, server: &str, user: &ToolUser, place: Option<&str>) -> Result<ServerHandle, Reason> {
         let mut state = self.state();
         if state.closed {
@@ -321,7 +321,7 @@ impl McpPool {
         let values = self.values(&state, &config, user);
         let config = config.filled(&values).map_err(|name| Reason::ours(missing(&name)))?;
         let is_called = place.is_some();
-        // What is behind an address sees none of it.
+        // HTTP servers do not see the environment.
         let is_program = matches!(config.reached, ServerAddress::Stdio { .. });
         let environment = if is_program { self.environment_of(&state, user) } else { BTreeMap::new() };
         let key = Key { server: server.to_owned(), environment, variables: values };
@@ -352,8 +352,8 @@ impl McpPool {
         Ok(handle)
     }
 
-    /// The values of a server's variables: those that the client of the session lent, or any client, and the folders. One that is
-    /// started for nobody has those of the last session. Nothing stands for the project of a session without one.
+    /// Values of a server's variables: those of the session's client, or else of any client, and the folders. A server
+    /// started without a session gets those of the last one. In a session without a project, the project has no value.
     fn values(&self, state: &State, server: &ServerConfig, user: &ToolUser) -> BTreeMap<String, String> {
         let names = server.variables();
         let mut values = state.lent.values(user.session_id, &names);
@@ -369,7 +369,7 @@ impl McpPool {
         values
     }
 
-    /// Environment of a program that is started now: of the client that calls it, or that called last, over our own.
+    /// Environment of a program: that of the calling client, or of the last one, on top of the daemon's.
     fn environment_of(&self, state: &State, user: &ToolUser) -> BTreeMap<String, String> {
         let mut environment = self.environment.clone();
         let client = user.environment.as_ref().or(state.last_user.environment.as_ref());
@@ -379,7 +379,7 @@ impl McpPool {
         environment
     }
 
-    /// A server has said what it offers.
+    /// Stores a new catalogue of a server.
     fn learn(self: &Arc<Self>, server: &str, catalogue: Catalogue) {
         {
             let mut state = self.state();
@@ -398,7 +398,7 @@ impl McpPool {
         tokio::task::spawn_blocking(move || pool.keep(&server));
     }
 
-    /// Works out anew what models are offered. Nobody waits for that: it is exchanged when it is there.
+    /// Recomputes the tools for models. Readers use the previous ones until the new ones are ready.
     fn republish(&self) {
         loop {
             let (config, known, version) = {
@@ -414,7 +414,7 @@ impl McpPool {
         }
     }
 
-    /// Writes down what is known of a server by now. Blocks.
+    /// Stores the current catalogue of a server on the disk. Blocks.
     fn keep(&self, server: &str) {
         let _one_at_a_time = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(catalogue) = self.state().known.get(server).cloned() else { return };

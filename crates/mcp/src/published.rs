@@ -1,5 +1,5 @@
-//! What models are offered of all servers, under which names, and for how many of them there is room in every turn. Pure:
-//! configuration and catalogues in, tools out.
+//! Derives the tools that models are offered from the configuration and the catalogues of all servers: their names, and
+//! the selection that fits into every turn. Pure.
 
 use std::{
     borrow::Borrow,
@@ -19,59 +19,59 @@ use crate::{
     schema,
 };
 
-/// All that models can be offered.
+/// All tools that models can be offered.
 #[derive(Debug, Default)]
 pub struct PublishedTools {
-    /// The tools, sorted by name.
+    /// Tools, sorted by name.
     pub specs: Arc<[ToolSpec]>,
-    /// Which of them need not be mentioned, as the configuration says.
+    /// Tools offered without a mention because of the configuration.
     pub always: BTreeSet<String>,
-    /// Which of them need not be mentioned, because there is room for them.
+    /// Tools offered without a mention because there is room for them.
     pub offered: BTreeSet<String>,
-    /// Whose each of them is.
+    /// Origin of each tool.
     pub foreign: HashMap<String, Arc<Foreign>>,
-    /// The servers, sorted by name.
+    /// Servers, sorted by name.
     pub servers: Vec<ServerCard>,
-    /// Meanings of names.
+    /// Call target of each tool name.
     pub routes: HashMap<String, Route>,
-    /// Deviations from the configuration or from what a server wants, by server.
+    /// Notes by server: deviations from the configuration, or from the server's definitions.
     pub notes: Vec<(String, String)>,
 }
 
-/// Meaning of a name.
+/// Call target of a tool name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// The server.
+    /// Name of the server.
     pub server: String,
-    /// Part of the server that is called.
+    /// Operation of the server.
     pub deed: ToolTarget,
-    /// The [fingerprint](ServerConfig::fingerprint) of the server.
+    /// [Fingerprint](ServerConfig::fingerprint) of the server.
     pub place: String,
 }
 
 impl Route {
-    /// The same in one word, which is another one where anything of it is.
+    /// Text that identifies the route.
     pub fn word(&self) -> String {
         format!("{}/{:?}/{}", self.server, self.deed, self.place)
     }
 }
 
-/// Callable part of a server.
+/// Operation of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolTarget {
-    /// Run the tool of that name.
+    /// Calls the tool of this name.
     Tool(String),
-    /// List its resources.
+    /// Lists the resources of the server.
     ListResources,
-    /// Read one.
+    /// Reads a resource of the server.
     ReadResource,
-    /// List its prompts.
+    /// Lists the prompts of the server.
     ListPrompts,
-    /// Say one.
+    /// Gets a prompt of the server.
     GetPrompt,
 }
 
-/// Works out what models can be offered. `reserved` are names that are taken already.
+/// Derives the tools for models. `reserved` are names in use elsewhere.
 pub fn publish<C: Borrow<Catalogue>>(
     config: &McpConfig,
     catalogues: &BTreeMap<String, C>,
@@ -118,12 +118,13 @@ pub fn publish<C: Borrow<Catalogue>>(
     published
 }
 
-/// Beginning of the names of a server's tools.
+/// Prefix of the names of a server's tools.
 fn beginning(server: &str) -> String {
     schema::all_of(server).trim_end_matches('*').to_owned()
 }
 
-/// The aliases that several tools have: it cannot depend on who else is there whose they are.
+/// Aliases claimed by several tools. None of them gets the alias, so that its meaning does not depend on which others
+/// are available.
 fn claimed_twice(config: &McpConfig) -> BTreeSet<&str> {
     let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
     for (_, server) in config.enabled() {
@@ -138,15 +139,15 @@ fn claimed_twice(config: &McpConfig) -> BTreeSet<&str> {
 }
 
 struct Publisher<'a> {
-    /// Beginnings of the names of each server's tools.
+    /// Prefixes of the tool names of all servers.
     made: Vec<String>,
     reserved: &'a dyn Fn(&str) -> bool,
     claimed: BTreeSet<&'a str>,
-    /// The fingerprint of the server that is looked at.
+    /// Fingerprint of the current server.
     place: String,
     needs_project: bool,
     specs: BTreeMap<String, ToolSpec>,
-    /// The tools of which nothing is said about when they are offered, by their servers.
+    /// Tools without a setting for when they are offered, by server.
     open: BTreeMap<String, Offer>,
     published: PublishedTools,
 }
@@ -157,7 +158,7 @@ impl Publisher<'_> {
             self.note(name, "its entry names the project, so only sessions with one are offered its tools".to_owned());
         }
         let Some(known) = known else {
-            // It was never started: what the configuration names can be offered all the same, and starts it.
+            // The server was never started. Tools in the configuration are offered anyway, and calling one starts it.
             for tool in server.tools.keys() {
                 self.offer(name, server, (tool, ToolTarget::Tool(tool.clone())), "", schema::open());
             }
@@ -192,7 +193,7 @@ impl Publisher<'_> {
                 self.offer(name, server, (verb, deed), about, parameters);
             }
         }
-        // A grant for a tool that is not there may be a slip of the pen.
+        // A grant for an unknown tool may be a typing error.
         let ToolGrants::Some(granted) = &server.grants else { return };
         for tool in granted.iter().map(|tool| shown(tool)) {
             if !self.published.foreign.values().any(|foreign| foreign.server == name && foreign.tool == tool) {
@@ -201,7 +202,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// Offers a tool of the server, or an ability of it that is no tool there.
+    /// Adds a tool of the server, or one of its resource and prompt operations.
     fn offer(
         &mut self,
         server: &str,
@@ -228,7 +229,7 @@ impl Publisher<'_> {
             name: name.clone(),
             description: schema::description(server, words.filter(|_| is_tool).unwrap_or(about)),
             parameters,
-            // What a server says of its own harmlessness is believed by nobody.
+            // The server's claim that a tool is harmless is not trusted.
             effect: setting.effect.unwrap_or(Effect::Execute),
         };
         match setting.always_available {
@@ -251,8 +252,8 @@ impl Publisher<'_> {
         self.specs.insert(name, spec);
     }
 
-    /// The alias where there is one that can be used; otherwise the name that is made of the server's and the tool's. Neither
-    /// depends on which other servers are there, or on what they say.
+    /// Alias of the tool if it is usable, otherwise a name derived from those of the server and the tool. Neither
+    /// depends on other servers or their offers.
     fn name(&mut self, server: &str, tool: &str, alias: Option<&str>) -> String {
         let own = schema::name(server, tool);
         let Some(alias) = alias else { return own };
@@ -276,11 +277,11 @@ impl Publisher<'_> {
     }
 }
 
-/// Maximum size of these tools in each request, in bytes.
+/// Maximum total size of these tools in each request, in bytes.
 const MOST_BYTES: usize = 64 << 10;
 
-/// The tools of one server of which nothing is said about when they are offered. A model that is shown hundreds of tools chooses
-/// badly, and each request repeats them: those of all servers are offered in every turn as long as they are few.
+/// Tools of one server without a setting for when they are offered. A model that sees hundreds of tools chooses badly,
+/// and each request repeats them. They are therefore offered in every turn only while the tools of all servers are few.
 #[derive(Debug, Default)]
 struct Offer {
     tools: Vec<String>,
@@ -294,8 +295,8 @@ impl Offer {
     }
 }
 
-/// The tools for which there is room: those of the largest servers go first, and of servers that are as large as each other
-/// those of the last by name. It depends on nothing else, so that the same is offered as long as the servers offer the same.
+/// Selects the tools that fit. Those of the largest server are dropped first; of servers of the same size, the last one
+/// by name. The result depends on nothing else, so it is stable as long as the servers' offers are.
 fn with_room(mut offers: BTreeMap<String, Offer>, most: usize) -> BTreeSet<String> {
     loop {
         let tools: usize = offers.values().map(|offer| offer.tools.len()).sum();
@@ -314,7 +315,7 @@ fn with_room(mut offers: BTreeMap<String, Offer>, most: usize) -> BTreeSet<Strin
     }
 }
 
-/// A name that a server chose, for people.
+/// Name chosen by a server, for display.
 pub(crate) fn shown(name: &str) -> String {
     agentd_core::untrusted::told(name).replace('\n', " ").chars().take(100).collect()
 }

@@ -1,17 +1,17 @@
-//! Why a server is not there: what we know of it, and what the server itself said. Both are kept apart from where they are
-//! made, so that nobody takes its words for ours, and its words are few and harmless from there on.
+//! Reason why a server is unavailable: our own message, and the message of the server. They are separate from the
+//! beginning, so that the server's text is never mistaken for ours, and the server's text is shortened and cleaned.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use agentd_core::untrusted::{self, UntrustedSource};
 use rmcp::service::{ClientInitializeError, ServiceError};
 
-/// Maximum length of a server's words, in characters.
+/// Maximum length of a server's text, in characters.
 const LONGEST: usize = 400;
-/// Bytes of them that are looked at.
+/// Maximum number of characters of it that are processed.
 const LOOKED_AT: usize = 64 * 1024;
 
-/// Why a server is not there.
+/// Reason why a server is unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     ours: String,
@@ -19,17 +19,17 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason in our own words.
+    /// Reason without a message of the server.
     pub(crate) fn ours(words: impl Into<String>) -> Self {
         Self { ours: words.into(), theirs: None }
     }
 
-    /// A reason in our own words, followed by the server's.
+    /// Reason with a message of the server.
     pub(crate) fn of_server(ours: impl Into<String>, theirs: &str, clean: &Clean) -> Self {
         Self { ours: ours.into(), theirs: Some(line(theirs, clean)).filter(|theirs| !theirs.is_empty()) }
     }
 
-    /// That a request was not answered as it should be.
+    /// Reason of a failed request.
     pub(crate) fn of_request(ours: &str, error: &ServiceError, clean: &Clean) -> Self {
         match error {
             ServiceError::McpError(refusal) => Self::of_server(ours, &refusal.message, clean),
@@ -37,7 +37,7 @@ impl Reason {
         }
     }
 
-    /// That it could not be greeted.
+    /// Reason of a failed initialisation.
     pub(crate) fn of_greeting(error: &ClientInitializeError, clean: &Clean) -> Self {
         match error {
             ClientInitializeError::JsonRpcError(refusal) => {
@@ -50,12 +50,12 @@ impl Reason {
         }
     }
 
-    /// The same, with the route by which it was asked.
+    /// Adds the network route of the request.
     pub(crate) fn by(self, route: &str) -> Self {
         Self { ours: format!("{} {route}", self.ours), ..self }
     }
 
-    /// The same, with its last words where it had said nothing else.
+    /// Adds the last log line, unless the server sent a message.
     pub(crate) fn with_last_words(self, words: Option<String>) -> Self {
         match words {
             Some(words) if self.theirs.is_none() => {
@@ -65,13 +65,13 @@ impl Reason {
         }
     }
 
-    /// The same, of one that is not tried again at once.
+    /// Adds that the start is not retried immediately.
     pub(crate) fn tried_again_in(&self, wait: &str) -> Self {
         let ours = format!("it failed several times and is tried again in {wait}. The last time {}", self.ours);
         Self { ours, theirs: self.theirs.clone() }
     }
 
-    /// For a model: the server's words stand between marks.
+    /// Text for a model, with the server's message between marks.
     pub(crate) fn for_model(&self, server: &str) -> String {
         match &self.theirs {
             Some(theirs) => format!("{}:\n{}", self.ours, untrusted::framed(UntrustedSource::Mcp, server, theirs)),
@@ -80,7 +80,7 @@ impl Reason {
     }
 }
 
-/// For people, in one line.
+/// Formats the reason for the user, in one line.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.theirs {
@@ -90,7 +90,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A server's words in one line: harmless, without secrets, and few.
+/// Cleans a text of the server: one line of limited length, without secrets and terminal sequences.
 pub(crate) fn line(words: &str, clean: &Clean) -> String {
     let looked_at: String = words.chars().take(LOOKED_AT).collect();
     let words = clean.words(&looked_at);
@@ -102,7 +102,7 @@ pub(crate) fn line(words: &str, clean: &Clean) -> String {
     }
 }
 
-/// An error with its causes, as far as they say something new.
+/// Message of an error and its causes, without repetitions.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut words = error.to_string();
     for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
@@ -115,7 +115,7 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
     words
 }
 
-/// A time in words: `30 s`, `5 min`.
+/// Formats a duration, such as `30 s` or `5 min`.
 pub(crate) fn span(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{} ms", time.as_millis()),
@@ -126,18 +126,18 @@ pub(crate) fn span(time: Duration) -> String {
 
 type Cleaner = dyn Fn(&str) -> String + Send + Sync;
 
-/// Takes secrets out of words. Servers may say what they were told: the keys that they are given.
-// No Debug: the values are secrets.
+/// Removes secrets from texts. Servers may repeat the keys that they are given.
+// No `Debug`, because the values are secrets.
 #[derive(Clone, Default)]
 pub struct Clean(Option<Arc<Cleaner>>);
 
 impl Clean {
-    /// By this function.
+    /// Creates a cleaner with this function.
     pub fn new(clean: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(clean)))
     }
 
-    /// The words without secrets.
+    /// Returns the text without secrets.
     pub(crate) fn words(&self, words: &str) -> String {
         self.0.as_ref().map_or_else(|| words.to_owned(), |clean| clean(words))
     }

@@ -1,7 +1,8 @@
-//! Requests of servers to a model (`sampling/createMessage`). They are put to a person first, each of them, and run on the
-//! turn's own model, at the cost of the turn: only by consent and budget.
+//! Requests of servers to a model (`sampling/createMessage`). The user must approve each of them. They run on the
+//! turn's own model and count against its budget.
 //!
-//! A request has text alone. Hints which model to take, temperatures and the like are not followed: the person has chosen.
+//! Only text is accepted. Model hints, temperatures and similar parameters are ignored, because the user has chosen the
+//! model.
 
 #![expect(deprecated, reason = "servers of today still ask for messages of models")]
 
@@ -26,23 +27,24 @@ use crate::{
 
 /// Maximum size of a request, in bytes.
 const LARGEST: usize = 64 * 1024;
-/// Maximum number of tokens of an answer, whatever the server asks for.
+/// Maximum number of tokens of an answer, whatever the server requests.
 const MOST_TOKENS: u64 = 2000;
-/// Maximum length of its words, in characters, and of its lines as they are shown: a person must not allow what was not
-/// shown, or what pushes out of sight what it is.
+/// Maximum length of a request in characters, and in displayed lines: the user must not approve text that was not
+/// shown, or that scrolls the question out of sight.
 const LONGEST: usize = 8000;
 const MOST_LINES: usize = 200;
-/// Where a line is broken when it is shown, in characters: what a terminal would break would stand there without its mark.
+/// Width at which displayed lines are wrapped, in characters. If the terminal wrapped them, the rest would appear
+/// without its mark.
 const WIDTH: usize = 72;
-/// The instructions of a request that has none.
+/// Instructions of a request without any.
 const NO_INSTRUCTIONS: &str = "Answer the request.";
-/// The protocol's code for the refusal of a person.
+/// Protocol error code for a rejection by the user.
 const REJECTED: ErrorCode = ErrorCode(-1);
 
-/// Refusal of a request, for the server and for its log.
+/// Rejection of a request, for the server and its log.
 type Refusal = (ErrorCode, String);
 
-/// Asks the model of the turn whose call it is, if the person allows it.
+/// Asks the model of the call's turn, if the user approves.
 pub(crate) async fn ask(
     server: &str,
     call: Option<(Arc<Call>, bool)>,
@@ -78,7 +80,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Asks on behalf of this call, when no other question of it is asked.
+/// Asks on behalf of this call, after its other questions.
 async fn ask_in(
     server: &str,
     call: &Call,
@@ -92,21 +94,21 @@ async fn ask_in(
     let _one_at_a_time = call.asking.lock().await;
     let message = format!("may the model {model} answer it, in up to {} tokens?", asked.max_tokens);
     match elicitation::put(server, call, log, &message, told(&shown, &asked, may_be_others)).await {
-        // Only this word is consent.
+        // Only this word means consent.
         Reply::Words(words) if words.trim().eq_ignore_ascii_case("yes") => {}
         Reply::Words(_) | Reply::No => {
             return Err((REJECTED, "the person did not allow it: User rejected sampling request".to_owned()));
         }
         Reply::Nobody => return Err((REJECTED, "there is nobody to allow it".to_owned())),
     }
-    // The server can say nothing meanwhile that counts: it waits for us.
+    // The server waits for the answer, so its time limits are suspended.
     let _waiting = call.wait_for_us();
     match call.sampler.ask(asked).await {
         Some(Ok(sampled)) => Ok(sampled),
         Some(Err(error)) => {
             log.note(&format!("the model did not answer it: {error}"));
             let why = match error.kind() {
-                // The turn's own limits. What else goes wrong with a model is no business of a server.
+                // A limit of the turn. Other problems of a model are not disclosed to the server.
                 ErrorKind::Conflict => error.to_string(),
                 ErrorKind::ContextOverflow => "the request is too long for the model".to_owned(),
                 _ => "the model gave no answer".to_owned(),
@@ -121,7 +123,7 @@ fn invalid(why: &str) -> Refusal {
     (ErrorCode::INVALID_REQUEST, why.to_owned())
 }
 
-/// Reads the request, if it is text of bounded size and nothing else.
+/// Parses the request. Only text of limited size is accepted.
 fn read(request: CreateMessageRequestParams) -> Result<SampleRequest, Refusal> {
     let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
     if size > LARGEST {
@@ -155,13 +157,14 @@ fn text(block: Block) -> Option<String> {
     }
 }
 
-/// The words without what only steers a terminal or the eyes: the model reads what the person saw. None where none are left.
+/// Removes invisible characters and terminal sequences, so that the model reads what the user saw. `None` if nothing is
+/// left.
 fn fit(words: &str) -> Option<String> {
     let seen = untrusted::plain(words).chars().filter(|letter| !untrusted::is_unseen(*letter)).collect::<String>();
     Some(seen).filter(|words| !words.trim().is_empty())
 }
 
-/// The words of a request as a person sees them, each line of the server's behind a mark, so that none passes for ours.
+/// Formats the texts of a request for the user. Each line of the server is marked, so that it is not mistaken for ours.
 fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
     let (mut shown, mut length, mut lines) = (String::new(), 0, 0);
     for message in &asked.messages {
@@ -170,7 +173,7 @@ fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
         for line in untrusted::told(words).trim_end().split('\n') {
             let letters: Vec<char> = line.chars().collect();
             length += letters.len();
-            // One without letters is a line, too.
+            // An empty line counts as a line.
             for part in letters.chunks(WIDTH).chain(letters.is_empty().then_some(&[][..])) {
                 lines += 1;
                 shown.push_str("\n> ");
@@ -186,7 +189,7 @@ fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
     Ok(shown)
 }
 
-/// Text for the person. What their answer means stands at the end, which is in sight.
+/// Context of the question for the user. The meaning of the answer comes last, where it is visible.
 fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
     let others = if may_be_others { elicitation::OTHERS } else { "" };
     let characters: usize = asked.messages.iter().map(|message| words_of(message).1.chars().count()).sum();
@@ -198,7 +201,7 @@ fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
     )
 }
 
-/// Speaker of a message, for people, and its words.
+/// Role of a message, for display, and its text.
 fn words_of(message: &Message) -> (&'static str, &String) {
     match message {
         Message::System { text } => ("instructions", text),
@@ -224,7 +227,7 @@ mod tests {
 
     const YES: Option<&str> = Some("yes");
 
-    /// A call with a person who says this, and a model that answers in this way.
+    /// Call of a user with this answer, and a model with this response.
     struct World {
         calls: Calls,
         log: Log,

@@ -1,5 +1,5 @@
-//! What servers say of their tools, made fit for models: names that every provider takes, schemas that are objects,
-//! words that are bounded and pose as nobody.
+//! Converts tool definitions of servers for models: names that every provider accepts, schemas that are objects, and
+//! texts of limited length that cannot impersonate anyone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +7,9 @@ use agentd_core::untrusted;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// The longest name that all providers take.
+/// Maximum length of a name that all providers accept.
 const LONGEST_NAME: usize = 64;
-/// Maximum length of a description, of a tool and of one of its arguments, in characters.
+/// Maximum length of the description of a tool, and of an argument, in characters.
 const LONGEST_DESCRIPTION: usize = 2048;
 const LONGEST_TEXT: usize = 1024;
 /// Maximum length of a line about a server, in characters.
@@ -18,24 +18,24 @@ const LONGEST_LINE: usize = 160;
 const LARGEST: usize = 32 * 1024;
 const DEEPEST: usize = 24;
 
-/// Keys that no provider takes at the top of a schema: there it must be an object, and nothing else may be.
+/// Keywords that providers reject at the top level of a schema, which must be a plain object.
 const NOT_AT_TOP: [&str; 8] = ["$schema", "$id", "$ref", "anyOf", "oneOf", "allOf", "not", "enum"];
-/// Those of them whose schemas have properties, too.
+/// Keywords whose subschemas can have properties, too.
 const COMPOSED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
-/// Maximum number of schemas that are looked at for that.
+/// Maximum number of subschemas evaluated for them.
 const MOST_PARTS: usize = 64;
 
-/// Prefix of all names that are made here.
+/// Prefix of all generated names.
 pub(crate) const PREFIX: &str = "mcp_";
-/// Maximum length of the server's part of such a name.
+/// Maximum length of the server's part of a name.
 const LONGEST_SERVER: usize = 40;
 
-/// The name by which models call a tool of a server, such as all providers take. It depends on these two and on nothing
-/// else, and no tool of one server can have a name that one of another server could have: what a person allowed under a
-/// name stays with the server that it was allowed to.
+/// Name by which models call a tool of a server, valid for all providers. It depends only on the two names, and tools
+/// of different servers never share one. A permission for a name therefore stays with the server that it was granted
+/// to.
 ///
-/// That is so because the server's part can be read back: it ends at the first `__` where there is one, and at the first
-/// `_` otherwise.
+/// This holds because the server's part can be recovered: it ends at the first `__` if there is one, otherwise at the
+/// first `_`.
 pub(crate) fn name(server: &str, tool: &str) -> String {
     let server = server_part(server);
     let tool = tool_part(tool, LONGEST_NAME - PREFIX.len() - server.len() - 2);
@@ -43,12 +43,12 @@ pub(crate) fn name(server: &str, tool: &str) -> String {
     format!("{PREFIX}{server}{between}{tool}")
 }
 
-/// The rule that means all tools of a server. No tool has this name, for no name has a star.
+/// Rule that matches all tools of a server. It cannot be the name of a tool, because of the star.
 pub(crate) fn all_of(server: &str) -> String {
     format!("{PREFIX}{}_*", server_part(server))
 }
 
-/// A server's name in those of its tools: as it is, where its end can be told in them.
+/// Server's part of a name: the server's name if its end can be recognised, otherwise a changed one.
 fn server_part(server: &str) -> String {
     let stays = is_fit(server) && server.len() <= LONGEST_SERVER && !server.contains("__") && !server.ends_with('_');
     if stays {
@@ -59,7 +59,7 @@ fn server_part(server: &str) -> String {
     format!("{begun}-{}", mark(server))
 }
 
-/// The name of a tool with letters that all providers take, and at most so many. Two that are changed are still two.
+/// Tool's part of a name, with valid characters and at most `most` of them. Different tools keep different names.
 fn tool_part(tool: &str, most: usize) -> String {
     let letters: String = tool.chars().map(|letter| if is_letter(letter) { letter } else { '_' }).collect();
     if letters == tool && tool.len() <= most {
@@ -72,12 +72,12 @@ fn tool_part(tool: &str, most: usize) -> String {
 /// Length of a mark.
 pub(crate) const MARK: usize = 8;
 
-/// Mark that tells a name from another one that looks like it.
+/// Mark that distinguishes changed names which would be equal without it.
 pub(crate) fn mark(name: &str) -> String {
     Sha256::digest(name.as_bytes()).iter().take(MARK / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The name of a file about something that people named: another one for each, whatever letters there are in it.
+/// Unique file name for a name that may contain any character.
 pub(crate) fn file_name(name: &str) -> String {
     if is_fit(name) {
         return name.to_owned();
@@ -90,20 +90,20 @@ fn is_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
 }
 
-/// Returns whether a name is fit as it is.
+/// Returns true if a name is valid unchanged.
 pub(crate) fn is_fit(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_letter)
 }
 
-/// Description of a tool for models: its server, and the server's words.
+/// Description of a tool for models: the server, and the server's text.
 pub(crate) fn description(server: &str, words: &str) -> String {
     let words = bounded(words, LONGEST_DESCRIPTION);
     format!("[MCP server {}] {}", untrusted::told(server), words.trim()).trim_end().to_owned()
 }
 
-/// Description of a server, on one line.
+/// Description of a server, in one line.
 pub(crate) fn line(words: &str) -> String {
-    // What is not seen goes first: it could stand in a tag that would be one without it.
+    // Invisible characters are removed first, since they could hide a tag.
     let seen = |letter: &char| *letter == '\n' || !(letter.is_control() || untrusted::is_unseen(*letter));
     let words: String = words.replace(['\r', '\t'], " ").chars().filter(seen).collect();
     let first = words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -118,8 +118,8 @@ fn bounded(words: &str, most: usize) -> String {
     }
 }
 
-/// The schema of a tool's arguments, as an object of bounded size. One that cannot be taken becomes one that takes any
-/// object; the server knows what it wants.
+/// Schema of a tool's arguments, as an object of limited size. A schema that cannot be used becomes one that accepts
+/// any object; the server validates the arguments anyway.
 pub(crate) fn parameters(schema: &Map<String, Value>) -> Value {
     let composed = COMPOSED.iter().any(|key| schema.contains_key(*key)).then(|| composed(schema.clone()));
     let schema = composed.as_ref().unwrap_or(schema);
@@ -145,7 +145,8 @@ pub(crate) fn parameters(schema: &Map<String, Value>) -> Value {
     if fit.to_string().len() > LARGEST { open() } else { fit }
 }
 
-/// The schema with the properties of its parts and alternatives among its own. Required are those that all alternatives require.
+/// Merges the properties of subschemas into the schema. Of alternatives, only the properties that all of them require
+/// are required.
 fn composed(mut schema: Map<String, Value>) -> Map<String, Value> {
     let whole = &Value::Object(schema.clone());
     let list = |key: &str| -> Vec<&Value> {
@@ -177,18 +178,18 @@ fn composed(mut schema: Map<String, Value>) -> Map<String, Value> {
     schema
 }
 
-/// The schema that a reference stands for.
+/// Target of a reference, or the schema itself.
 fn resolved<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
     let target = part.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
     target.and_then(|target| whole.pointer(target)).unwrap_or(part)
 }
 
-/// The schema that takes any object.
+/// Schema that accepts any object.
 pub(crate) fn open() -> Value {
     json!({"type": "object", "properties": {}, "additionalProperties": true})
 }
 
-/// The value with harmless words; none where it nests too deeply.
+/// Value with cleaned texts. `None` if it is nested too deeply.
 fn cleaned(value: &Value, left: usize) -> Option<Value> {
     Some(match value {
         Value::String(text) => Value::String(bounded(text, LONGEST_TEXT)),
@@ -197,7 +198,7 @@ fn cleaned(value: &Value, left: usize) -> Option<Value> {
             Value::Array(items.iter().map(|item| cleaned(item, left - 1)).collect::<Option<Vec<_>>>()?)
         }
         Value::Object(fields) => {
-            // An early draft marked each property so.
+            // A boolean `required` in a property is from an early draft of JSON Schema.
             let fields = fields.iter().filter(|(key, value)| *key != "required" || !value.is_boolean());
             let pairs = fields.map(|(key, value)| Some((untrusted::told(key), cleaned(value, left - 1)?)));
             Value::Object(pairs.collect::<Option<Map<_, _>>>()?)
@@ -272,10 +273,10 @@ mod tests {
             one["properties"].clone(),
             json!(["kind", "x"]),
         );
-        // One of two is required, beside what always is.
+        // Either of two is required, besides one that always is.
         let either = json!({"anyOf": [{"required": ["x"]}, {"required": ["y"]}], "properties": {"x": text, "y": text, "z": text}, "required": ["z"]});
         check(either.clone(), either["properties"].clone(), json!(["z"]));
-        // What refers to itself, or to nothing, ends.
+        // Circular and dangling references terminate.
         let loops = json!({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}, 5, {"$ref": "#/gone"}]}}});
         check(loops, json!({}), json!(null));
     }
@@ -299,7 +300,7 @@ mod tests {
         assert!(long.chars().count() <= LONGEST_LINE + 4 && long.ends_with("[…]"), "{long}");
     }
 
-    /// The server's part of a name.
+    /// Server's part of a name.
     fn server_of(name: &str) -> &str {
         let rest = name.strip_prefix(PREFIX).unwrap();
         rest.split_once("__").or_else(|| rest.split_once('_')).unwrap().0

@@ -1,7 +1,7 @@
-//! Servers that a client brings for one session. They run for that session only, by the rules of the daemon's own servers: behind
-//! a guard, in a clean environment, stopped when nobody calls them. Their definitions hold secrets, so they are kept in memory
-//! and nowhere else: after a restart of the daemon the client brings them again. They are checked before anything of them is kept,
-//! and their texts are taken literally: there are no variables in them.
+//! Servers that a client provides for one session. They follow the rules of the daemon's own servers: a guard, a clean
+//! environment, and a stop when idle. Their definitions contain secrets, so they exist only in memory, and the client
+//! has to provide them again after a restart of the daemon. They are validated before anything is stored, and their
+//! texts are literal, without variables.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,24 +22,24 @@ use crate::{
     schema, variables,
 };
 
-/// Sessions that have servers at the same time. Beyond it the servers of the session end whose client brought them longest ago.
+/// Maximum number of sessions with servers. Above it, the session whose servers were provided longest ago loses them.
 const SESSIONS: usize = 256;
 
 /// Dependencies of servers of sessions.
 pub struct SessionServersParts {
-    /// The program that becomes the guard of a server.
+    /// Program that is started as the guard of a server.
     pub guard: PathBuf,
-    /// Environment that all servers see; what the client passes is added.
+    /// Environment of all servers. That of the client is added.
     pub environment: BTreeMap<String, String>,
-    /// Routes to servers behind an address.
+    /// Network routes to HTTP servers.
     pub routes: Routes,
-    /// Takes secrets out of what servers say.
+    /// Removes secrets from texts of servers.
     pub clean: Clean,
-    /// Told all secrets of all servers that there are, before any of them is started.
+    /// Called with all secrets of all servers, before any of them is started.
     pub learn_secrets: Box<dyn Fn(Vec<String>) + Send + Sync>,
 }
 
-/// The servers of all sessions.
+/// Servers of all sessions.
 pub struct SessionServers {
     parts: SessionServersParts,
     state: Mutex<State>,
@@ -47,12 +47,12 @@ pub struct SessionServers {
 
 struct State {
     sessions: HashMap<SessionId, BroughtServers>,
-    /// Counts what was brought; it begins with the time, so that no number of an earlier life of the daemon comes again.
+    /// Version counter. It starts with the time, so that versions of previous runs do not recur.
     last_version: u64,
     closed: bool,
 }
 
-/// Servers that a client brought.
+/// Servers provided by a client.
 struct BroughtServers {
     pool: Arc<McpPool>,
     environment: BTreeMap<String, String>,
@@ -60,33 +60,33 @@ struct BroughtServers {
     secrets: Vec<String>,
 }
 
-/// The servers of a session, as a client is told of them.
+/// Servers of a session, for its client.
 #[derive(Debug)]
 pub struct SessionServersReport {
-    /// Names what was brought, to replace it and nothing newer.
+    /// Version of the servers, used to replace them and nothing newer.
     pub version: u64,
-    /// The servers, in the order in which they were brought.
+    /// Servers in the order in which they were provided.
     pub servers: Vec<ServerReport>,
 }
 
-/// Old pools that have to end.
+/// Old pools to be closed.
 type EndedPools = Vec<Arc<McpPool>>;
 
 impl SessionServers {
-    /// No servers yet.
+    /// Creates the store without servers.
     pub fn new(parts: SessionServersParts) -> Self {
         let state = State { sessions: HashMap::new(), last_version: first_version(), closed: false };
         Self { parts, state: Mutex::new(state) }
     }
 
-    /// Gives a session these servers, in place of those that it has; none ends them. Servers that stay the same keep running. New
-    /// ones are started and say what they offer. Returns when they have, or after a few seconds; one that is broken is told of
-    /// and harms nothing.
+    /// Replaces the servers of a session; an empty list removes them. Unchanged servers keep running. New ones are
+    /// started and listed. Returns when they are listed, or after a few seconds. A broken server is reported and does
+    /// not affect others.
     ///
-    /// With `replaces`, nothing is done unless the session still has what that version named.
+    /// With `replaces`, nothing is done unless the session still has this version.
     ///
     /// # Errors
-    /// There are too many, or too much of them: then all is as it was.
+    /// If there are too many servers, or they are too large. Nothing is changed then.
     pub async fn set(
         &self,
         session: SessionId,
@@ -128,7 +128,7 @@ impl SessionServers {
                 let brought = BroughtServers { pool: Arc::clone(&pool), environment, version, secrets };
                 state.sessions.insert(session, brought);
                 ended.extend(state.make_room());
-                // Before any of them runs.
+                // Before any of them is started.
                 (self.parts.learn_secrets)(state.secrets());
                 pool.reconfigure(config);
                 (version, Some(pool), ended)
@@ -144,18 +144,18 @@ impl SessionServers {
         Ok(SessionServersReport { version, servers })
     }
 
-    /// The servers of a session, if it has any.
+    /// Servers of a session, if it has any.
     pub fn of(&self, session: SessionId) -> Option<Arc<McpPool>> {
         self.state().sessions.get(&session).map(|brought| Arc::clone(&brought.pool))
     }
 
-    /// Ends the servers of a session. They are gone when this returns, with all that they started.
+    /// Stops the servers of a session. Returns after they have exited, with everything that they started.
     pub async fn remove(&self, session: SessionId) {
         let ended = self.state().sessions.remove(&session).map(|brought| brought.pool);
         self.end(ended.into_iter().collect()).await;
     }
 
-    /// Ends all servers, and takes none any more.
+    /// Stops all servers, and rejects new ones.
     pub async fn close(&self) {
         let ended = {
             let mut state = self.state();
@@ -179,7 +179,7 @@ impl SessionServers {
         })
     }
 
-    /// Ends pools, and forgets their secrets when nothing of them speaks any more.
+    /// Closes pools, then forgets their secrets.
     async fn end(&self, pools: EndedPools) {
         if pools.is_empty() {
             return;
@@ -199,7 +199,7 @@ impl State {
         self.sessions.values().flat_map(|brought| brought.secrets.iter().cloned()).collect()
     }
 
-    /// Takes out sessions until there is room for all that are left.
+    /// Removes the oldest sessions above the maximum.
     fn make_room(&mut self) -> EndedPools {
         let mut ended = EndedPools::new();
         while self.sessions.len() > SESSIONS {
@@ -210,37 +210,37 @@ impl State {
     }
 }
 
-/// A number above all that an earlier life of the daemon counted to.
+/// Number above all versions of previous runs.
 fn first_version() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_micros()).unwrap_or_default()
 }
 
-/// Servers of one session.
+/// Maximum number of servers of a session.
 pub const MAX_SESSION_SERVERS: usize = 16;
-/// Bytes of all texts of a session's servers.
+/// Maximum size of all texts of a session's servers, in bytes.
 pub const MAX_SESSION_SERVER_BYTES: usize = 128 * 1024;
-/// Characters of a server's name.
+/// Maximum length of a server's name, in characters.
 pub const MAX_SERVER_NAME: usize = 100;
 
-/// Characters of a server's name that the names of its tools begin with.
+/// Maximum number of characters of a server's name in the names of its tools.
 const PART_OF_NAME: usize = 24;
 
-/// A server that a client brings for one session.
+/// Server that a client provides for one session.
 #[derive(Debug, Clone)]
 pub struct SessionServer {
-    /// The client's name for it.
+    /// Client's name for the server.
     pub name: String,
-    /// The way to reach it. An empty working folder stands for that of the client.
+    /// Program or address. An empty working directory means the client's folder.
     pub address: ServerAddress,
 }
 
-/// Refusal of servers: the problem, and a remedy.
+/// Rejection of servers, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerRefusal {
-    /// The problem.
+    /// Description of the problem.
     pub message: String,
-    /// The remedy.
+    /// Suggested fix for the problem.
     pub hint: String,
 }
 
@@ -250,8 +250,8 @@ impl ServerRefusal {
     }
 }
 
-/// The servers as a configuration, and the names that they have in it, in the order of the list. One whose definition makes no
-/// sense is broken and does not touch the others. Programs run in `folder` where they name none.
+/// Converts the servers to a configuration, and returns their names in it, in the same order. A server with an invalid
+/// definition is marked as broken and does not affect others. Programs run in `folder` by default.
 fn config(servers: &[SessionServer], folder: &Path) -> Result<(McpConfig, Vec<String>), ServerRefusal> {
     if servers.len() > MAX_SESSION_SERVERS {
         return Err(ServerRefusal::new(
@@ -280,8 +280,8 @@ fn config(servers: &[SessionServer], folder: &Path) -> Result<(McpConfig, Vec<St
     Ok((config, names))
 }
 
-/// The name of a server inside of agentd: the client's, with a mark of what it is. No server of the configuration has its tools,
-/// and what a person allows it stays with this command or address.
+/// Name of a server inside agentd: the client's name and a hash of the definition. No configured server shares it, so
+/// permissions stay with this command or address.
 fn inner_name(name: &str, fingerprint: &str) -> String {
     let letters = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
     let begun: String = letters.take(PART_OF_NAME).collect();
@@ -290,7 +290,7 @@ fn inner_name(name: &str, fingerprint: &str) -> String {
     format!("{begun}-{}", schema::mark(&format!("{name}\n{fingerprint}")))
 }
 
-/// Returns whether a tool's name is one of a tool of a server that some client brought.
+/// Returns true if a tool belongs to a server provided by a client.
 pub fn is_of_session_server(tool: &str) -> bool {
     let Some((server, _)) = tool.strip_prefix(schema::PREFIX).and_then(|rest| rest.split_once('_')) else {
         return false;
@@ -349,7 +349,7 @@ fn server_config(server: &SessionServer, folder: &Path) -> ServerConfig {
     ServerConfig::new(reached)
 }
 
-/// Everything that the client wrote of a server.
+/// All texts of a server's definition.
 fn texts(server: &SessionServer) -> impl Iterator<Item = &str> {
     let (word, args, pairs, cwd) = match &server.address {
         ServerAddress::Stdio { command, args, env, cwd } => (command, args.as_slice(), env, cwd.to_str()),

@@ -1,4 +1,4 @@
-//! The pool as a toolbox.
+//! Toolbox with the tools of a pool.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -21,30 +21,30 @@ use crate::{
     server::call::{self, CallTime},
 };
 
-/// The tools of all servers.
+/// Toolbox with the tools of all servers.
 pub struct McpToolbox {
     pool: Arc<McpPool>,
-    /// Stands in front of the meaning of each name.
+    /// Prefix of the route of each name.
     mark: String,
 }
 
 impl McpToolbox {
-    /// The tools of this pool.
+    /// Creates the toolbox of this pool.
     pub fn new(pool: Arc<McpPool>) -> Self {
         Self::marked(pool, String::new())
     }
 
-    /// The same, where the meaning of each name begins with this mark: by it a call finds its pool among several.
+    /// Creates a toolbox whose routes start with this mark, which identifies the pool of a call among several.
     pub fn marked(pool: Arc<McpPool>, mark: String) -> Self {
         Self { pool, mark }
     }
 
-    /// Returns whether a tool of that name is of a server.
+    /// Returns true if a server has a tool of that name.
     pub fn has(&self, name: &str) -> bool {
         self.pool.published().routes.contains_key(name)
     }
 
-    /// Meaning of the call: what its name stood for when the turn's model was offered it, and nothing else.
+    /// Route of a call. Fails if the name means something else than when it was offered to the turn's model.
     fn route(&self, context: &ToolContext, call: &ToolCall) -> Result<Route, ToolOutput> {
         let unknown = |why: &str| ToolOutput::error(ToolErrorCode::UnknownTool, why);
         let route = self.pool.published().routes.get(&call.name).cloned();
@@ -89,7 +89,7 @@ impl McpToolbox {
         Ok(match answered {
             ServerResult::ListResourcesResult(result) if lists_resources => {
                 let wanted = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::default());
-                // One that knows no templates refuses to list them, and has resources all the same.
+                // Servers with resources may lack templates, and reject this request.
                 let templates = match call::request(&lease.connection, wanted, context, time).await {
                     Ok(ServerResult::ListResourceTemplatesResult(templates)) => Some(templates),
                     _ => None,
@@ -119,7 +119,7 @@ impl Toolbox for McpToolbox {
         std::future::ready(refusal.map_or(Ok(None), Err)).boxed()
     }
 
-    /// Servers run as the person does.
+    /// MCP servers are not sandboxed; they run with the user's permissions.
     fn holds_commands(&self) -> BoxFuture<'_, bool> {
         std::future::ready(false).boxed()
     }
@@ -129,7 +129,7 @@ impl Toolbox for McpToolbox {
     }
 }
 
-/// The arguments as an object: nothing at all is an empty one.
+/// Parses the arguments as an object. Missing arguments are an empty object.
 fn arguments(written: &str) -> Result<Map<String, Value>, ToolOutput> {
     match serde_json::from_str(written.trim()) {
         Ok(Value::Object(arguments)) => Ok(arguments),
@@ -191,7 +191,7 @@ fn told(from: &str, result: ServerResult) -> ToolOutput {
     }
 }
 
-/// Resources, each by its URI or by a template with braces to fill in.
+/// Lists resources by their URIs, and templates with braces to fill in.
 fn resources(from: &str, listed: &ListResourcesResult, templates: Option<ListResourceTemplatesResult>) -> ToolOutput {
     let line = |what: &str, name: &str, about: Option<&str>| {
         let about = about.map(|about| format!(": {about}")).unwrap_or_default();

@@ -1,64 +1,65 @@
-//! Variables that `mcp_servers.yaml` names and the daemon's own environment lacks.
+//! Variables in `mcp_servers.yaml` that the daemon's own environment lacks.
 //!
-//! A mark stands for each of them in the texts of a server. Clients lend the values when they start turns; the pool keeps
-//! them in memory, and only the server that names a variable is given its value. Sessions that were lent nothing use what
-//! was lent last, since a daemon has one person.
+//! In the texts of a server, each of them is represented by a mark. Clients provide the values when they start turns.
+//! The pool stores them in memory, and only the server that uses a variable gets its value. Sessions without values use
+//! the most recent ones, since a daemon has a single user.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use agentd_core::ids::SessionId;
 
-/// The ends of a mark, of the private use area: no path, address or header of a person holds them.
+/// Delimiters of a mark, from the private use area: they do not occur in paths, URLs or headers.
 const OPEN: char = '\u{f0a91}';
 const CLOSE: char = '\u{f0a92}';
 
-/// The session's project folder, in the words of several systems.
+/// Names of the session's project folder, as used by several systems.
 const PROJECT: [&str; 4] = ["PROJECT", "CLAUDE_PROJECT_DIR", "workspaceFolder", "workspaceRoot"];
-/// The folder of the client that calls, or the project where it does not say.
+/// Name of the client's folder, or of the project if the client has none.
 const FOLDER: &str = "PWD";
 
-/// Returns true if a variable names the project of whoever calls.
+/// Returns true if a variable is the project of the caller.
 pub(crate) fn is_project(name: &str) -> bool {
     PROJECT.contains(&name)
 }
 
-/// Returns true if a variable names a folder of whoever calls: nobody lends it, and the daemon's own counts for nothing.
+/// Returns true if a variable is a folder of the caller. Clients do not provide it, and the daemon's own value is not
+/// used.
 pub fn is_place(name: &str) -> bool {
     name == FOLDER || is_project(name)
 }
 
-/// Sessions whose values are kept. The one that was lent to longest ago goes first.
+/// Maximum number of sessions whose values are stored. The least recently updated one is dropped first.
 const SESSIONS: usize = 256;
 
-/// The longest value, in bytes.
+/// Maximum length of a value, in bytes.
 const LONGEST: usize = 32 * 1024;
 
-/// The mark of a variable, written as `NAME` or as `NAME:-default`.
+/// Mark of a variable, written as `NAME` or as `NAME:-default`.
 pub fn mark(written: &str) -> String {
     format!("{OPEN}{written}{CLOSE}")
 }
 
-/// Splits what stands in a mark, or between the braces of a file, into the name and the default.
+/// Splits the content of a mark, or of braces in the file, into the name and the default.
 pub fn parts(written: &str) -> (&str, Option<&str>) {
     written.split_once(":-").map_or((written, None), |(name, default)| (name, Some(default)))
 }
 
-/// Returns whether a text is not complete without a variable.
+/// Returns true if a text contains a variable.
 pub fn has_mark(text: &str) -> bool {
     text.contains(OPEN)
 }
 
-/// The text as a person wrote it.
+/// Text as the user wrote it.
 pub fn written(text: &str) -> String {
     text.replace(OPEN, "${").replace(CLOSE, "}")
 }
 
-/// The variables that a text lacks, each with its default.
+/// Variables in a text, each with its default.
 pub(crate) fn names(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split(OPEN).skip(1).filter_map(|rest| Some(parts(rest.split_once(CLOSE)?.0)))
 }
 
-/// The text with values in place of marks, or the name of one that has none.
+/// Replaces the marks by values. The error is the name of a variable without a value.
 pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut pieces = text.split(OPEN);
@@ -73,17 +74,17 @@ pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<St
     Ok(out)
 }
 
-/// The values that clients lent.
-// No Debug: the values are secrets.
+/// Values provided by clients.
+// No `Debug`, because the values are secrets.
 #[derive(Default)]
 pub(crate) struct LentValues {
-    /// By sessions, the one that was lent to longest ago first.
+    /// Values by session, least recently updated first.
     of_sessions: VecDeque<(SessionId, BTreeMap<String, String>)>,
     last: BTreeMap<String, String>,
 }
 
 impl LentValues {
-    /// Keeps what a client lends, for its session where that is known, in place of what was lent before.
+    /// Stores the values of a client, for its session if it is known, replacing previous ones.
     pub(crate) fn lend(&mut self, session: Option<SessionId>, values: impl IntoIterator<Item = (String, String)>) {
         let fits = |value: &str| value.len() <= LONGEST && !value.contains(['\0', '\n', '\r', OPEN, CLOSE]);
         let values: BTreeMap<String, String> = values.into_iter().filter(|(_, value)| fits(value)).collect();
@@ -96,14 +97,14 @@ impl LentValues {
         }
     }
 
-    /// The values of these variables for a call of a session, or for nobody's. A name without a value is missing in it.
+    /// Values of these variables for a session, or without one. Variables without a value are missing.
     pub(crate) fn values(&self, session: Option<SessionId>, names: &BTreeSet<String>) -> BTreeMap<String, String> {
         let of_session = |session| self.of_sessions.iter().find(|(known, _)| *known == session);
         let known = session.and_then(of_session).map_or(&self.last, |(_, values)| values);
         names.iter().filter_map(|name| Some((name.clone(), known.get(name)?.clone()))).collect()
     }
 
-    /// All values, so that no text of the daemon shows them.
+    /// All values, so that they can be hidden in texts.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         let of_sessions = self.of_sessions.iter().map(|(_, values)| values);
         of_sessions.chain([&self.last]).flat_map(|values| values.values().map(String::as_str))

@@ -1,4 +1,4 @@
-//! The smallest program that can be the sandbox's helper, for tests of this crate.
+//! Minimal program that can serve as the sandbox helper in tests of this crate.
 
 use std::process::ExitCode;
 

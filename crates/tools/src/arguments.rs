@@ -1,19 +1,19 @@
-//! Arguments from a model, checked against the tool's own schema.
+//! Checks the arguments of a call against the tool's schema, and adapts those written for other systems.
 //!
-//! Weak models write numbers as text, `null` for what they leave out, and the parameter names of other systems.
-//! Unambiguous values are accepted; everything else is refused with an error that names the field.
+//! Weak models write numbers as text, `null` for omitted values, and the parameter names of other systems. Unambiguous
+//! values are accepted. Everything else is rejected with an error that names the field.
 //!
-//! Names, units and shapes that models learned in other systems are put into those of the tools before a call is judged, so
-//! that what is judged, shown and audited is what runs. What changes nothing is left out, and the result says so. A key that
-//! asks for something else than the tool would do is not dropped: the tool refuses it.
+//! Names, units and shapes that models learned in other systems are converted before a call is judged, so that the
+//! rules, the user and the audit log see exactly what runs. Arguments without an effect are dropped, and the result
+//! mentions them. An argument that asks for something the tool does not do is never dropped: the tool rejects it.
 
 use agentd_core::tool::{AdaptedCall, FollowedLink};
 use agentd_workspace::{failure::Failure, text};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Parameter names of our tools with those of other systems, which are taken where the tool has the first one, not the
-/// other, and the call does not use the first one. Of several rows the first counts.
+/// Parameter names of our tools with their aliases in other systems. An alias is accepted if the tool has our name but
+/// no parameter called like the alias, and the call does not use our name. The first matching row counts.
 pub(crate) const NAMES: [(&str, &[&str]); 16] = [
     ("path", &FollowedLink::ALIASES),
     ("path", &["absolute_path", "dir_path", "folder", "relative_workspace_path", "target_directory", "target_file"]),
@@ -33,10 +33,10 @@ pub(crate) const NAMES: [(&str, &[&str]); 16] = [
     ("max_results", &["num_results", "limit", "count"]),
 ];
 
-/// Reads the arguments of a call.
+/// Parses the arguments of a call.
 ///
 /// # Errors
-/// `E_INVALID_ARGS`, naming the field and what is expected of it.
+/// `E_INVALID_ARGS`, naming the field and the expected value.
 pub(crate) fn parse<A: DeserializeOwned>(tool: &str, written: &str, schema: &Value) -> Result<A, Failure> {
     let checked = check(tool, object(tool, written)?, schema)?;
     serde_json::from_value(Value::Object(checked))
@@ -133,9 +133,9 @@ fn fit(tool: &str, name: &str, value: Value, property: &Value) -> Result<Value, 
     }
 }
 
-/// A whole number, also one that is written as text.
+/// An integer, also if it is written as text.
 pub(crate) fn integer(value: &Value) -> Option<i64> {
-    /// Beyond this, a float no longer tells neighbouring integers apart.
+    /// Above this, a float cannot distinguish neighbouring integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) => number.as_i64().or_else(|| {
@@ -168,15 +168,15 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Words about a call that change nothing of it.
+/// Remarks about a call, which have no effect.
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
-/// Shells whose script, after the option for it, is what the tool runs anyway.
+/// Shells for which the tool runs the script directly, since it uses such a shell anyway.
 const SHELLS: [&str; 5] = ["bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"];
-/// From here on a time limit is one in milliseconds, where it is also longer than a command may take in seconds.
+/// Minimum for reading a time limit as milliseconds. The number must also exceed the maximum in seconds.
 const MILLISECONDS_FROM: u64 = 10_000;
 
-/// The call in the words of its tool, where it is written in others. `longest` is the longest time of a command in
-/// seconds.
+/// Converts a call to the tool's own names, units and shapes. `None` if it needs no change. `longest` is the maximum
+/// time of a command in seconds.
 pub(crate) fn meant(tool: &str, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
@@ -213,7 +213,7 @@ pub(crate) fn meant(tool: &str, written: &str, schema: &Value, longest: u64) -> 
     changed.then(|| AdaptedCall { arguments: Value::Object(arguments).to_string(), note })
 }
 
-/// The tool's own name for an argument, and its value, where nothing else of the call has that name.
+/// The tool's own name for an argument, and its value. `None` if the call has an argument of that name already.
 fn renamed(
     properties: &Map<String, Value>,
     written: &Map<String, Value>,
@@ -236,7 +236,7 @@ fn renamed(
     known.map(|known| (known.to_owned(), value.clone()))
 }
 
-/// A name as the tools write theirs: `filePath` is `file_path`.
+/// Name in snake case: `filePath` is `file_path`.
 fn with_strokes(name: &str) -> String {
     let mut plain = String::with_capacity(name.len() + 4);
     let mut before = None;
@@ -250,18 +250,18 @@ fn with_strokes(name: &str) -> String {
     plain
 }
 
-/// Returns whether a value asks for nothing that the tool would not do anyway.
+/// Returns true if a value asks for nothing but the tool's usual behaviour.
 type IsIdle = fn(&Value) -> bool;
 
 const IS_TRUE: IsIdle = |value| value.as_bool() == Some(true);
 const IS_FALSE: IsIdle = |value| value.as_bool() == Some(false);
 const IS_UTF8: IsIdle = |value| value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_lowercase()));
 
-/// Arguments of other systems that change nothing, by tool and name.
+/// Arguments of other systems without an effect, by tool and name.
 const IDLE: [(&[&str], &[&str], IsIdle); 15] = [
     (&["edit_file"], &["instruction"], Value::is_string),
     (&["read_url"], &["prompt", "format"], Value::is_string),
-    // Of earlier versions: it changed nothing.
+    // From earlier versions, where it had no effect either.
     (&["repo_map"], &["focus"], Value::is_string),
     (&["run_bash_command"], &["background", "run_in_background", "is_background"], IS_FALSE),
     (&["run_bash_command"], &["dangerously_disable_sandbox"], IS_FALSE),
@@ -269,7 +269,7 @@ const IDLE: [(&[&str], &[&str], IsIdle); 15] = [
     (&["write_file"], &["overwrite"], IS_TRUE),
     (&["write_file"], &["append"], IS_FALSE),
     (&["read_file", "write_file"], &["encoding"], IS_UTF8),
-    // Its lines have their numbers, and there are never more than a model can read.
+    // `grep` always returns line numbers, and never more lines than a model can read.
     (&["grep"], &["-n", "line_numbers"], Value::is_boolean),
     (&["grep"], &["output_mode"], Value::is_string),
     (&["grep"], &["multiline"], IS_FALSE),
@@ -278,10 +278,10 @@ const IDLE: [(&[&str], &[&str], IsIdle); 15] = [
     (&["grep", "find_files", "list_workspace_files"], &["recursive"], IS_TRUE),
 ];
 
-/// Number of replacements, which means something beside the wish for all of them.
+/// Number of replacements. It has an effect unless all occurrences are to be replaced.
 const ONE: &str = "expected_replacements";
 
-/// True where an argument asks for nothing that the tool would not do anyway.
+/// Returns true if an argument asks for nothing but the tool's usual behaviour.
 fn is_idle(tool: &str, written: &Map<String, Value>, name: &str, value: &Value) -> bool {
     let plain = with_strokes(name);
     if REMARKS.contains(&plain.as_str()) {
@@ -291,7 +291,7 @@ fn is_idle(tool: &str, written: &Map<String, Value>, name: &str, value: &Value) 
     known.next().is_some_and(|(_, _, is_idle)| is_idle(value)) && !(plain == ONE && written.contains_key("replace_all"))
 }
 
-/// Takes the first of these names out of the arguments.
+/// Removes the first of these arguments and returns its value.
 fn take(written: &mut Map<String, Value>, names: &[&str]) -> Option<u64> {
     let (name, number) = names.iter().find_map(|name| Some((*name, integer(written.get(*name)?)?)))?;
     let number = u64::try_from(number).ok()?;
@@ -299,7 +299,7 @@ fn take(written: &mut Map<String, Value>, names: &[&str]) -> Option<u64> {
     Some(number)
 }
 
-/// The lines from one to another as the first and how many.
+/// Converts a first and last line to a first line and a count.
 fn last_line(written: &mut Map<String, Value>) {
     const FIRST: [&str; 3] = ["start_line", "startLine", "offset"];
     const LAST: [&str; 2] = ["end_line", "endLine"];
@@ -316,7 +316,7 @@ fn last_line(written: &mut Map<String, Value>) {
     }
 }
 
-/// The lines before and after a hit, of which there are as many on both sides.
+/// Converts the numbers of lines before and after a hit to one number for both sides.
 fn context_lines(written: &mut Map<String, Value>) {
     if written.contains_key("context") {
         return;
@@ -326,7 +326,8 @@ fn context_lines(written: &mut Map<String, Value>) {
     }
 }
 
-/// A time limit in milliseconds as one in seconds, with words for the model where nothing but the number tells.
+/// Converts a time limit in milliseconds to seconds. Returns a note for the model if only the size of the number shows
+/// the unit.
 fn time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> {
     if written.contains_key("timeout_s") {
         return None;
@@ -345,13 +346,12 @@ fn time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> 
     taken
 }
 
-/// The words of a command as one line that means the same: the script of a shell, or each word in quotes where it needs
-/// them.
+/// Converts a command given as a list to an equivalent line: the script of a shell, or the words, quoted as necessary.
 fn one_line(words: &[Value]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(Value::as_str).collect::<Option<_>>()?;
     match words[..] {
         [] => None,
-        // A list of one is a line that somebody has put into a list.
+        // A list of one element is a complete line.
         [line] => Some(line.to_owned()),
         [shell, "-c" | "-lc", script] if SHELLS.contains(&shell) => Some(script.to_owned()),
         _ => {
@@ -361,7 +361,7 @@ fn one_line(words: &[Value]) -> Option<String> {
     }
 }
 
-/// A word that stays one. A bare first word could be one of the shell's own.
+/// Quotes a word if necessary. A bare first word could be a keyword of the shell.
 fn quoted(word: &str, is_first: bool) -> String {
     const OF_THE_SHELL: [&str; 16] = [
         "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "select", "then",
@@ -458,7 +458,7 @@ mod meant_tests {
         (tool.spec)(tool.row().unwrap(), &ToolboxConfig::new(|| TimeZone::UTC)).parameters
     }
 
-    /// Meaning of a call, or nothing where it stays as it is.
+    /// Adapted form of a call, or `None` if it stays unchanged.
     fn of(tool: &str, written: Value) -> Option<(Value, Option<String>)> {
         let meant = meant(tool, &written.to_string(), &schema(tool), 600)?;
         Some((serde_json::from_str(&meant.arguments).unwrap(), meant.note))
@@ -494,7 +494,7 @@ mod meant_tests {
         let (long, taken) =
             (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was taken for milliseconds]");
         check(BASH, long, json!({"command": "ls", "timeout_s": 120}), taken);
-        // Seconds, also where they are more than a command may take: the limit is cut, and that is said.
+        // Seconds, even above the maximum for commands: the limit is reduced, and the result mentions it.
         for seconds in [1, 90, 900, 3600] {
             let written = json!({"command": "ls", "timeout": seconds});
             check(BASH, written, json!({"command": "ls", "timeout_s": seconds}), "");
@@ -525,7 +525,7 @@ mod meant_tests {
         }
         stays(BASH, json!({"command": []}));
         stays(BASH, json!({"command": ["ls", 1]}));
-        // Of two names for one thing, nobody knows which is meant.
+        // Two names for one parameter are ambiguous.
         stays(BASH, json!({"command": "ls", "cmd": "rm"}));
         stays("read_file", json!({"path": "a", "filePath": "b"}));
         stays("read_file", json!({"path": "a", "end_line": 3, "offset": 7}));
@@ -554,7 +554,7 @@ mod meant_tests {
         let page = json!({"url": "https://a/", "prompt": "What is it?"});
         check("read_url", page, json!({"url": "https://a/"}), "[ignored: prompt]");
         check("now", json!({"timezone": null, "zone": null}), json!({"timezone": null}), "");
-        // What the tool knows stays as it was written.
+        // Parameters of the tool keep their values.
         stays("grep", json!({"pattern": "a", "context": "3", "ignore_case": "true"}));
     }
 }

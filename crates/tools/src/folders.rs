@@ -1,4 +1,4 @@
-//! Makes, empties and removes the folders of sessions, and takes uploads.
+//! Creates, empties and removes the folders of sessions, and stores uploads.
 
 use std::{
     io,
@@ -45,21 +45,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::mount::{self, PrivateFolders, check_mounts};
 
-/// The workspaces of all sessions, `{base}/{session}/` each.
+/// Workspaces of all sessions, in `{base}/{session}/` each.
 #[derive(Debug, Clone)]
 pub struct WorkspaceFolders {
     base: PathBuf,
-    /// Paths that no session may see as its project.
+    /// Folders that no session may use as its project.
     private: PrivateFolders,
     /// Folder that all sessions see as `/memories`.
     memories: Option<PathBuf>,
-    /// Reader of what people wrote for models.
+    /// Reader of the user's notes for models.
     guides: Option<GuideReader>,
-    /// Reader of code, who draws maps.
+    /// Reader of code, which draws maps.
     pub code: Option<Arc<dyn CodeReader>>,
-    /// The real paths of the base and of what all sessions share, once they are known.
+    /// Real paths of the base and of the shared folder, once they are known.
     real: Arc<OnceLock<Real>>,
-    /// Files of sessions that leave and come.
+    /// Import and export of session files.
     trees: SessionTrees,
     locks: SessionLocks,
 }
@@ -79,7 +79,7 @@ impl Real {
 }
 
 impl WorkspaceFolders {
-    /// Workspaces below `base`, which is made when the first is opened.
+    /// Workspaces below `base`, which is created when the first one is opened.
     pub fn new(base: PathBuf) -> Self {
         let (real, locks) = (Arc::default(), SessionLocks::default());
         let private = PrivateFolders { paths: vec![base.clone()], worktrees: None };
@@ -87,7 +87,7 @@ impl WorkspaceFolders {
         Self { private, base, memories: None, guides: None, code: None, real, trees, locks }
     }
 
-    /// The same, with a folder that all sessions see as `/memories`. It is made with the first workspace.
+    /// Adds a folder that all sessions see as `/memories`. It is created with the first workspace.
     #[must_use]
     pub fn remembering(mut self, memories: PathBuf) -> Self {
         self.private.paths.push(memories.clone());
@@ -95,8 +95,8 @@ impl WorkspaceFolders {
         self
     }
 
-    /// The same, with what people wrote for models to know: in their configuration folder, from a project's folder up to their
-    /// home, in these skills and in the projects that the person trusts.
+    /// Adds the user's notes for models: from their configuration folder, from the project's folder up to their home,
+    /// from these skills, and from trusted projects.
     #[must_use]
     pub fn guided_by(
         mut self,
@@ -111,15 +111,15 @@ impl WorkspaceFolders {
         self
     }
 
-    /// The same, with worktrees as projects of sessions.
+    /// Adds worktrees as projects of sessions.
     #[must_use]
     pub fn with_worktrees(mut self, worktrees: WorktreeFolders) -> Self {
         self.private.worktrees = Some(worktrees);
         self
     }
 
-    /// Makes the folders of all sessions where they are missing. Their real paths are what commands print and what the
-    /// jail knows again.
+    /// Creates the shared folders if they are missing. Their real paths are printed by commands and recognised by the
+    /// jail.
     fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<Real, WorkspaceError> {
         let base = make_shared(base).map_err(|error| storage("make the folder of workspaces", error))?;
         let memories = memories.map(|path| make_shared(path)).transpose();
@@ -127,21 +127,21 @@ impl WorkspaceFolders {
         Ok(Real { base, memories })
     }
 
-    /// The same, with folders that no session may see as its project either.
+    /// Adds folders that no session may use as its project.
     #[must_use]
     pub fn keeping_private(mut self, private: &[&Path]) -> Self {
         self.private.paths.extend(private.iter().map(|path| path.to_path_buf()));
         self
     }
 
-    /// Removes the drafts that an earlier life of the daemon has left, before anything is written. It waits for the disk.
+    /// Removes the drafts left by previous runs. Must run before anything is written. Blocks on the disk.
     pub fn sweep(&self) {
         if let Err(error) = drafts::sweep(&self.base) {
             tracing::warn!(%error, "drafts of the last run could not be removed");
         }
     }
 
-    /// Runs file work on a thread that may block.
+    /// Runs file work on a blocking thread.
     fn work<T: Send + 'static>(
         &self,
         doing: impl Into<String>,
@@ -156,7 +156,7 @@ impl WorkspaceFolders {
         .boxed()
     }
 
-    /// The same, with work that is to end when nothing waits for it any more.
+    /// Runs work on a blocking thread. It is cancelled if the future is dropped.
     fn work_awaited<T: Send + 'static>(
         &self,
         doing: &str,
@@ -167,7 +167,7 @@ impl WorkspaceFolders {
         self.work(doing, move |_| work(cancel)).inspect(|_| drop(abandoned)).boxed()
     }
 
-    /// Runs work on files of a session, `alone` where it removes some.
+    /// Runs work on files of a session. Work that removes files must be `alone`.
     fn work_on<T: Send + 'static>(
         &self,
         session: SessionId,

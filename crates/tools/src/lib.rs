@@ -1,12 +1,12 @@
-//! The core tools, and the folders of sessions that they work in.
+//! Built-in tools of the agent, and the folders of sessions that they work in.
 //!
-//! - [`toolbox`]: [`BuiltinToolbox`], the port that the engine calls: finds the tool, checks the arguments, runs the
-//!   call where it may block, and turns every failure into an output.
-//! - `builtin/`: the tools, each with its schema, its arguments and what it does.
-//! - `folders`: [`WorkspaceFolders`] makes, empties and removes the folders of sessions, takes uploads, and puts together what
-//!   the crates below know of them. `mount`: the folders of the person that a session sees, checked.
-//! - `patch/`: parsing of patches, and placing of their hunks in a file.
-//! - `arguments`: what a model wrote, checked, and what it meant.
+//! - [`toolbox`]: [`BuiltinToolbox`], the port that the engine calls. It finds the tool, checks the arguments, runs the
+//!   call on a thread that may block, and converts every failure to an output.
+//! - `builtin/`: the tools, each with its schema, arguments and implementation.
+//! - `folders`: [`WorkspaceFolders`] creates, empties and removes the folders of sessions, stores uploads, and combines
+//!   the services of the crates below. `mount`: checks the user's folders that a session uses.
+//! - `patch/`: parses patches and places their hunks in a file.
+//! - `arguments`: checks the arguments of a call, and adapts those written for other systems.
 
 mod arguments;
 mod builtin;

@@ -1,4 +1,4 @@
-//! The folders of the person that a session sees, checked: its project, and those that were added to it.
+//! Checks the user's folders that a session uses: its project, and the added folders.
 
 use std::{
     fs, io,
@@ -13,14 +13,14 @@ use agentd_core::{
 };
 use agentd_worktrees::WorktreeFolders;
 
-/// Folders that no session may see, but for worktrees that were made for sessions.
+/// Folders that no session may use, except worktrees that were created for sessions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PrivateFolders {
     pub(super) paths: Vec<PathBuf>,
     pub(super) worktrees: Option<WorktreeFolders>,
 }
 
-/// Adds folders, by their real paths, to those that a session sees.
+/// Adds folders to those of a session, by their real paths.
 pub(super) fn add_folders(
     private: &PrivateFolders,
     mounts: Mounts,
@@ -29,7 +29,7 @@ pub(super) fn add_folders(
     let project = mounts.project.map(|mount| check_mount("project folder", private, mount)).transpose()?;
     let added = added.into_iter().map(|mount| {
         let mount = check_mount("folder", private, mount)?;
-        // Told now, and not by the first tool that looks into it.
+        // Reported now, and not by the first tool that reads it.
         fs::read_dir(&mount.path).map_err(|error| {
             let message = format!("the folder {} cannot be read", mount.path.display());
             WorkspaceError::new(ErrorKind::InvalidInput, message)
@@ -42,7 +42,7 @@ pub(super) fn add_folders(
     Mounts { project, folders: mounts.folders }.with(added)
 }
 
-/// The folders by their real paths, as a turn sees them, and the worktree that the project is in.
+/// Resolves the folders of a turn to their real paths, and finds the worktree of the project.
 pub(super) fn check_mounts(
     private: &PrivateFolders,
     mounts: Mounts,
@@ -54,7 +54,7 @@ pub(super) fn check_mounts(
             ErrorKind::NotFound => error.with_hint("put it back, or take the added folders away with `--add-dir none`"),
             _ => error,
         })?;
-        // It was added by its real path: what a link there leads to now is another folder, which nobody has added.
+        // It was added by its real path. If that is a link now, it leads to a folder that was never added.
         if found.path != folder.path {
             let shown = folder.path.display();
             let message = format!("the added folder {shown} is a link to {} now", found.path.display());
@@ -69,8 +69,8 @@ pub(super) fn check_mounts(
     Ok((mounts, worktree))
 }
 
-/// The folder by its real path. One that holds something of the daemon's own, or lies in it, is refused. `what` says in a
-/// message which one it is.
+/// Resolves a folder to its real path. Rejects one that contains a private folder of the daemon, or is inside one.
+/// `what` names the folder in error messages.
 fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mount, WorkspaceError> {
     let shown = mount.path.display();
     let path = mount.path.canonicalize().map_err(|error| {
@@ -102,7 +102,7 @@ fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
     Ok(Mount { path, writable: mount.writable })
 }
 
-/// The real path of what may not be there yet.
+/// Real path of a file that may not exist yet.
 fn resolved(path: &Path) -> PathBuf {
     let missing = |path: &Path| Some((path.parent()?.to_path_buf(), path.file_name()?.to_owned()));
     match (path.canonicalize(), missing(path)) {

@@ -1,4 +1,4 @@
-//! The core tools, implementing the engine's port.
+//! Toolbox of the built-in tools, which implements the engine's port.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// The core tools that work on the workspace: files, search, commands, and the time.
+/// Built-in tools for the workspace: files, search, commands and the time.
 #[derive(Debug)]
 pub struct BuiltinToolbox {
     specs: Arc<[ToolSpec]>,
@@ -42,7 +42,7 @@ pub struct BuiltinToolbox {
 }
 
 impl BuiltinToolbox {
-    /// The tools, set up so.
+    /// Creates the tools that this configuration allows.
     pub fn new(config: ToolboxConfig) -> Self {
         Self {
             specs: TOOLS.iter().filter_map(|tool| tool.offered(&config)).collect(),
@@ -55,7 +55,7 @@ impl BuiltinToolbox {
         }
     }
 
-    /// Names limits of `tools.yaml` that are not followed.
+    /// Warnings about limits in `tools.yaml` that have no effect.
     pub fn misfits(limits: &BTreeMap<String, BTreeMap<String, u64>>) -> Vec<String> {
         let mut notes = Vec::new();
         for (tool, numbers) in limits {
@@ -77,7 +77,7 @@ impl BuiltinToolbox {
         Call { services: &self.services, context, call }
     }
 
-    /// The call with the path that its own leads to, if that is another.
+    /// Resolves the path in the arguments. `None` if it goes through no link and is unambiguous.
     async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<FollowedLink>, Failure> {
         let (tool, schema) = self.find(call)?;
         let reads_archives = match tool.row().map(|row| row.path) {
@@ -87,21 +87,21 @@ impl BuiltinToolbox {
         };
         let mut arguments: Map<String, Value> = arguments::parse(tool.name, &call.arguments, schema)?;
         let Some(written) = arguments.get(FollowedLink::PATH).and_then(Value::as_str) else { return Ok(None) };
-        // Of a document in an archive, the archive is what a link may lead to.
+        // For a document in an archive, only the archive's path may contain links.
         let (written, inner) = match in_archive(written).filter(|_| reads_archives) {
             Some((archive, inner)) if !self.is_there(context, call, written).await => (archive, format!("!/{inner}")),
             _ => (written, String::new()),
         };
         let by_name = ToolPath::begins_with_name(written);
         let written = written.to_owned();
-        // The file that a path means, the one that it would name from the root of the tree, and the one that it leads to.
+        // The path itself, the one that it would mean from the root of the tree, and the target of its links.
         let lead = move |job: &Job| {
             let (path, named) = (job.files.meant(&written)?, job.files.locate(&written)?);
             let real = job.files.follow(&path)?;
             Ok((path, named, real))
         };
         let (path, named, real) = self.invocation(context, call).work(lead).await?;
-        // A name of the session's tree may turn out to be one of the project's: the rules hear of both.
+        // A name of the session's tree may be one of the project's. The rules then judge both.
         if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ impl BuiltinToolbox {
         Ok(Some(FollowedLink { arguments, path: format!("{path}{inner}"), leads_to: format!("{real}{inner}") }))
     }
 
-    /// Returns whether there is a file of that very name.
+    /// Returns true if a file has exactly this name.
     async fn is_there(&self, context: &ToolContext, call: &ToolCall, written: &str) -> bool {
         let written = written.to_owned();
         let open = move |job: &Job| {
@@ -121,7 +121,7 @@ impl BuiltinToolbox {
         self.invocation(context, call).work(open).await.is_ok()
     }
 
-    /// Returns the start folder of the call's command, if it runs one.
+    /// Start folder of a command, if the call runs one.
     async fn started(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<StartFolder>, Failure> {
         let (tool, schema) = self.find(call)?;
         if tool.name != run_bash_command::NAME {
@@ -131,7 +131,7 @@ impl BuiltinToolbox {
         run_bash_command::start(self.invocation(context, call), args).await
     }
 
-    /// The tool of a call, with the schema of its arguments.
+    /// Tool of a call, and the schema of its arguments.
     fn find(&self, call: &ToolCall) -> Result<(&'static Builtin, &Value), Failure> {
         let schema = |tool: &Builtin| self.specs.iter().find(|spec| spec.name == tool.name);
         let found = Builtin::named(&call.name);
@@ -148,7 +148,7 @@ impl BuiltinToolbox {
     }
 }
 
-/// Outcome of a tool, also where it panics.
+/// Awaits a tool, and converts a panic to a failure.
 async fn caught<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(defect()))
 }
@@ -177,8 +177,8 @@ impl Toolbox for BuiltinToolbox {
         let jail = Jail::new(Arc::clone(&context.workspace));
         let (tool, schema) = self.find(call).ok()?;
         let named = (tool.paths)(&jail, self.invocation(context, call), schema)?;
-        // Arguments that cannot be read change nothing: the call fails. What is not on the disk is nothing to look at
-        // there.
+        // A call with invalid arguments fails, so it changes nothing. Paths in the state are not on the disk, so there
+        // is nothing to scan.
         let on_disk = |paths: Vec<ToolPath>| {
             paths.iter().filter(|path| path.place() != PathPlace::State).map(ToString::to_string).collect()
         };

@@ -1,5 +1,5 @@
-//! The files of a session as a person lists, reads and writes them: the paths, the doors and the refusals of the tools,
-//! without their limits of what a model can take in.
+//! Lists, reads and writes the files of a session for the user. Paths, access checks and errors are those of the tools,
+//! without the limits that protect a model's context.
 
 use std::{
     io::{Read as _, Seek as _, SeekFrom},
@@ -21,22 +21,22 @@ use crate::{
     path::{PathPlace, ToolPath},
 };
 
-/// Hint of a path that is not there.
+/// Hint of the error for a missing path.
 const LISTING: &str = "`agentctl files ls SESSION` shows what is there";
 
-/// Maximum number of listed entries of one folder.
+/// Maximum number of entries in the listing of one folder.
 const MAX_ENTRIES: usize = 10_000;
 
 pub(super) fn open(tree: &SessionTree, now: Timestamp) -> Files {
     Files::new(Arc::clone(&tree.workspace), &tree.state, now)
 }
 
-/// The path that is meant, with links followed, for what only reads.
+/// Parses a path for reading and follows its links.
 pub(super) fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
     files.follow(&files.locate(path)?)
 }
 
-/// Content of a folder, or the file itself.
+/// Lists a folder, or the file itself.
 pub fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
     let top = located(&files, path)?;
@@ -77,7 +77,7 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
     Timestamp::try_from(time).ok()
 }
 
-/// A piece of a file.
+/// Reads up to `most` bytes of a file from `offset`.
 pub fn read(tree: &SessionTree, path: &str, offset: u64, most: usize) -> Result<FilePiece, WorkspaceError> {
     let files = open(tree, Timestamp::UNIX_EPOCH);
     let path = located(&files, path)?;
@@ -89,16 +89,16 @@ pub fn read(tree: &SessionTree, path: &str, offset: u64, most: usize) -> Result<
     Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
 }
 
-/// The text of a file that is shorter than so many bytes, and text.
+/// Text of a file of fewer than `most` bytes. `None` if it is larger or not text.
 pub fn text(tree: &SessionTree, path: &str, most: usize) -> Option<String> {
     let piece = read(tree, path, 0, most).ok()?;
-    // What is longer fills the piece.
+    // A longer file fills the piece.
     let whole = piece.content.len() < most && piece.content.len() as u64 == piece.size;
     let document = Document::read(piece.content).ok().filter(|_| whole)?;
     Some(document.text().to_owned())
 }
 
-/// Writes a whole file, making it and its folders where they are missing, wherever tools may write.
+/// Writes a whole file, creating missing folders. Only paths that tools may write to are accepted.
 pub fn write(tree: &SessionTree, path: &str, content: &[u8], now: Timestamp) -> Result<FileWritten, WorkspaceError> {
     let files = open(tree, now);
     let path = files.locate(path)?;
@@ -106,7 +106,7 @@ pub fn write(tree: &SessionTree, path: &str, content: &[u8], now: Timestamp) -> 
     Ok(FileWritten { path: path.to_string(), state: files.state_changes().pop() })
 }
 
-/// Error with a hint for a person: the part of a failure after the first semicolon says how to do it right.
+/// Converts a failure to an error for the user. Its text after the first semicolon becomes the hint.
 impl From<Failure> for WorkspaceError {
     fn from(failure: Failure) -> Self {
         let kind = match failure.code {
@@ -115,7 +115,7 @@ impl From<Failure> for WorkspaceError {
             _ => ErrorKind::Storage,
         };
         let (message, hint) = failure.text.split_once("; ").unwrap_or((&failure.text, LISTING));
-        // A model lists files with a tool, a person with a command.
+        // A model lists files with a tool, a user with a command.
         let hint = if hint.starts_with("list_workspace_files") { LISTING } else { hint };
         Self::new(kind, message).with_hint(hint)
     }

@@ -1,4 +1,4 @@
-//! Map of a project's code. A small project needs none, and nothing is started for it.
+//! Map of a project's code. Small projects get none, so that no code reader is started for them.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,14 +9,14 @@ use agentd_core::{
 use ignore::WalkBuilder;
 use tokio_util::sync::CancellationToken;
 
-/// Files of code from which on a project is worth a map.
+/// Minimum number of code files for a map.
 const WORTH: usize = 30;
-/// Entries that are looked at to find out.
+/// Maximum number of entries visited to count code files.
 const MOST_ENTRIES: usize = 5000;
-/// Endings of files whose definitions are known.
+/// Extensions of files whose definitions can be found.
 const ENDINGS: [&str; 14] = ["c", "cjs", "cts", "go", "h", "java", "js", "jsx", "mjs", "mts", "py", "rs", "ts", "tsx"];
 
-/// Draws it; empty where the project is small, none where nothing came of it.
+/// Draws the map. Empty for a small project, `None` on failure.
 pub async fn draw(code: &dyn CodeReader, project: &Path, max_tokens: usize) -> Option<Vec<MapFile>> {
     let folder = project.to_owned();
     if !tokio::task::spawn_blocking(move || is_worth_it(&folder)).await.ok()? {

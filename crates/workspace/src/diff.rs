@@ -1,8 +1,7 @@
-//! Previews of file changes for people: a complete unified diff.
+//! Previews of file changes for the user: a complete unified diff.
 //!
-//! No written line is left out or truncated, however long it is: what is not seen is not approved. The caller decides
-//! what is too large for an approval. Only removed text may be replaced by its version's name, if it is large or
-//! binary.
+//! New lines are never omitted or truncated, because a user cannot approve what is not shown. The caller decides which
+//! diffs are too large for an approval. Only removed text may be replaced by a version name, if it is large or binary.
 
 use std::{
     borrow::Cow,
@@ -18,27 +17,26 @@ use similar::{Algorithm, DiffOp, DiffTag};
 
 use crate::{encoding::Document, text};
 
-/// Bytes of a version's name.
+/// Length of a version name, in bytes.
 const VERSION: usize = 16;
 
-/// Size up to which removed text is shown line by line, in bytes.
+/// Maximum size of removed text that is shown line by line, in bytes.
 const MAX_OLD: usize = 1024 * 1024;
 
-/// Size of both sides up to which a result tells the change as a field, in bytes.
+/// Maximum total size of both sides for a diff in the details of a result, in bytes.
 const MAX_DETAILED: usize = 1024 * 1024;
 
-/// Lines around a change that stay as they are and are shown.
+/// Number of unchanged lines shown around a change.
 const CONTEXT: usize = 3;
 
-/// Limit on the cost of comparing: all lines, times those that have no like. Beyond that, the old ones are shown as one
-/// block and the new ones as another, which is what is left to see of texts that have so little in common.
+/// Limit on the cost of a diff: number of lines, times number of lines without a counterpart. Beyond it, the old lines
+/// are shown as one block and the new ones as another, which suits texts that have so little in common.
 const MAX_WORK: usize = 20_000_000;
 
-/// Time limit for comparing lines that have changed their places, which cannot be counted beforehand. From then on it
-/// is coarser.
+/// Time limit for comparing moved lines, whose cost cannot be computed beforehand. The diff is coarser after it.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
-/// A change as a field of the result, unless it is so large that comparing would be felt.
+/// Details of a result with the diff. `None` if the texts are so large that comparing them would take noticeable time.
 pub fn of_change(
     before: Option<&[u8]>,
     after: &str,
@@ -48,7 +46,7 @@ pub fn of_change(
     (size <= MAX_DETAILED).then(|| Box::new(ToolDetails::of_diff(&diff(before))))
 }
 
-/// The change of a file from `old`, or from nothing, to `new`. Both are shown as text, whatever encoding they have.
+/// Diff from `old` to `new`; `old` is `None` for a new file. Both sides are decoded, whatever their encoding.
 pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     let before = old.unwrap_or_default();
     if old.is_some() && before == new {
@@ -61,8 +59,8 @@ pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     of_texts(path, old.is_some().then_some(&*before), &after)
 }
 
-/// The change of a file to a text that a person wrote. It is shown as written, whatever its encoding might be guessed
-/// to be: that is what is written.
+/// Diff to a text given by the caller. It is shown verbatim and not as its encoding might be guessed, because it is
+/// written verbatim.
 pub fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
     match old.map(|old| (old, readable(old))) {
         None => of_texts(path, None, new),
@@ -73,13 +71,13 @@ pub fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
     }
 }
 
-/// The same of a file whose content is not shown; `what` says what it is.
+/// Diff of a file whose old content is not shown; `what` describes that content.
 pub fn replaced(path: &str, what: &str, new: &str) -> String {
     let (new, ends) = line_ends(new);
     format!("{}({what})\n{ends}{}", header(path, true), hunks("", &new))
 }
 
-/// The same of texts that are decoded.
+/// Diff of decoded texts.
 pub fn of_texts(path: &str, old: Option<&str>, new: &str) -> String {
     let header = header(path, old.is_some());
     let (new, ends) = line_ends(new);
@@ -93,7 +91,7 @@ pub fn of_texts(path: &str, old: Option<&str>, new: &str) -> String {
     header + ends + &hunks(&before, &new)
 }
 
-/// The same of a file that goes.
+/// Diff of a removed file.
 pub fn removed(path: &str, old: &[u8]) -> String {
     let header = format!("--- a/{}\n+++ /dev/null\n", path.trim_start_matches('/'));
     match readable(old) {
@@ -102,13 +100,13 @@ pub fn removed(path: &str, old: &[u8]) -> String {
     }
 }
 
-/// A name for a version: a fingerprint of what is in it.
+/// Name of a version: a hash of its content.
 pub(crate) fn version(content: &[u8]) -> String {
     text::hex(&Sha256::digest(content)[..VERSION])
 }
 
-/// Names the version of a file whose content is not shown whole. Another version must give another text, so that an
-/// approval of one cannot change the other.
+/// Names the version of a file whose content is not shown in full. Different versions must give different texts, so
+/// that an approval for one version does not cover another.
 fn of_version(before: &[u8]) -> String {
     if before.is_empty() { String::new() } else { format!("; version {} is replaced", version(before)) }
 }
@@ -119,8 +117,8 @@ fn header(path: &str, is_there: bool) -> String {
     format!("--- {from}\n+++ b/{name}\n")
 }
 
-/// A text with `\n` at the end of its lines, and a note on its line ends. If they are mixed, or a `\r` is within a
-/// line, nothing is removed, so that each is seen where it is.
+/// Converts CRLF line ends to `\n` and returns a note about them. Mixed line ends, or a `\r` within a line, are
+/// preserved, so that each is visible in its place.
 fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
     let crlf = text.matches("\r\n").count();
     if crlf == 0 || crlf < text.matches('\n').count() || crlf < text.matches('\r').count() {
@@ -129,7 +127,7 @@ fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
     (Cow::Owned(text.replace("\r\n", "\n")), "(its lines end with CRLF)\n")
 }
 
-/// The text of a file: its own letters where it is UTF-8, else what its encoding seems to be; none where it is no text.
+/// Text of a file: verbatim if it is UTF-8, otherwise decoded with the detected encoding. `None` if it is not text.
 fn readable(content: &[u8]) -> Option<String> {
     match plain(content) {
         Some(text) => Some(text.to_owned()),
@@ -141,8 +139,8 @@ fn plain(content: &[u8]) -> Option<&str> {
     std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Both as text. What is new is read as what was there, where that makes sense: a few changed characters must not
-/// change the guess.
+/// Decodes both sides. The new content uses the encoding of the old one if possible, because a few changed characters
+/// must not change the guess.
 fn decoded<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
     if let (Some(before), Some(after)) = (plain(before), plain(new)) {
         return Some((Cow::Borrowed(before), Cow::Borrowed(after)));
@@ -158,7 +156,7 @@ fn decoded<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a,
     Some((text(&before), text(if makes_sense { &alike } else { &after })))
 }
 
-/// Changes between two texts, line by line.
+/// Line-by-line changes between two texts.
 fn hunks(before: &str, after: &str) -> String {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
@@ -199,8 +197,8 @@ fn hunks(before: &str, after: &str) -> String {
     shown
 }
 
-/// Returns whether two texts can be compared line by line in a moment. It depends on them alone: what is shown to a
-/// person is made once more when they have answered, and must be the same.
+/// Returns true if two texts can be compared line by line in a moment. Depends on the texts only, because a diff is
+/// computed again after the user's answer and must be the same.
 fn is_cheap(gone: &[&str], come: &[&str]) -> bool {
     let mut lines: HashMap<&str, i64> = HashMap::with_capacity(gone.len());
     for line in gone {
@@ -214,7 +212,7 @@ fn is_cheap(gone: &[&str], come: &[&str]) -> bool {
     (gone.len() + come.len()).saturating_mul(unlike) <= MAX_WORK
 }
 
-/// Lines that are too many to be shown go, and others come in their place, which are shown.
+/// Shows new lines in full and replaces the removed ones, which are too many, by their count and version.
 fn block(before: &str, gone: &[&str], come: &[&str], from: usize, bytes: usize) -> String {
     let mut shown = head(from..from + gone.len(), from..from + come.len());
     let (lines, size) = (text::count(gone.len(), "line"), text::size(bytes as u64));
@@ -257,7 +255,7 @@ mod tests {
         assert_eq!(diff, "--- a/project/a\n+++ b/project/a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6\n");
     }
 
-    /// A person who has read to the end has read all of it.
+    /// A user who reads to the end has seen all new text.
     #[test]
     fn however_long_it_is_all_that_is_new_is_shown() {
         let long = "a line\n".repeat(5000) + &"long ".repeat(5000) + "\nrm -rf ~/hidden";
@@ -278,7 +276,7 @@ mod tests {
         assert_eq!(unified("a", Some(b"x"), b"x"), "a already has this content");
     }
 
-    /// A small change of a large file is a small diff.
+    /// A small change of a large file gives a small diff.
     #[test]
     fn what_stays_as_it_is_costs_nothing() {
         let lines: Vec<String> = (0..300_000).map(|number| format!("line {number}\n")).collect();
@@ -308,7 +306,7 @@ mod tests {
         check(None, "a\0b", "@@ -0,0 +1 @@\n+a\0b\n\\ No newline at end of file\n");
     }
 
-    /// An approval of one version does not cover the other.
+    /// An approval for one version does not cover another.
     #[test]
     fn two_versions_never_look_the_same() {
         let check = |head: &[u8], new: &[u8]| {
@@ -325,7 +323,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two contents never look the same, whatever was there before.
+        /// Different contents never give the same diff, whatever the old content was.
         #[test]
         fn what_is_shown_determines_what_is_written(
             old in proptest::option::of("[ab\r\n+ -]{0,12}"), one in "[ab\r\n+ -]{0,12}", other in "[ab\r\n+ -]{0,12}",

@@ -1,4 +1,5 @@
-//! Documents among the files of a session, and those open; and the files that a model can be held to.
+//! Finds and opens the documents among a session's files, and lists the files that a model's arguments may be
+//! restricted to.
 
 use std::{cmp::Reverse, ops::ControlFlow, time::SystemTime};
 
@@ -23,13 +24,13 @@ use crate::{
 /// Maximum number of documents open at once.
 pub const MAX_OPEN: usize = 300;
 
-/// Returns whether a file was handed over, or lies in a folder of the person.
+/// Returns true if a file was uploaded, or is in a folder of the user.
 pub fn is_attached(path: &str) -> bool {
     ["uploads/", "project/", "folders/"].iter().any(|area| path.trim_start_matches('/').starts_with(area))
 }
 
-/// Reason why a search over all documents leaves a file out, by its name; none for one that it searches. Pictures are read by
-/// the letters on them, which takes long, and code is far too much: of a folder, these are found where a call names them.
+/// Reason why a search over all documents skips a file of this name, or `None` if it is searched. Images need slow text
+/// recognition, and code is far too much. In folders they are searched only if a call names them.
 pub fn left_out(path: &str) -> Option<&'static str> {
     const TEXTS: [&str; 13] =
         ["adoc", "csv", "htm", "html", "log", "markdown", "mbox", "md", "org", "rst", "tex", "tsv", "txt"];
@@ -52,16 +53,16 @@ pub fn left_out(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Selected documents of a folder.
+/// Range of the documents in a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
-    /// Number skipped at the beginning.
+    /// Number of documents skipped at the beginning.
     pub skip: usize,
-    /// No more than that are opened.
+    /// Maximum number of opened documents.
     pub most: usize,
 }
 
-/// The file of that path, or the documents in that folder and below it, by their names.
+/// Opens the file at `path`, or the documents in and below that folder, sorted by name.
 pub fn open(
     tree: &SessionTree,
     path: &str,
@@ -110,9 +111,9 @@ pub fn open(
         })?;
         job.check()?;
         page.cut = page.cut.or_else(|| left.cut.map(str::to_owned));
-        // What is kept in the state is text, and no document.
+        // State files are plain text and never documents.
         let opened = |path: &ToolPath| Some(OpenDocument::new(path.to_string(), files.jail.open_regular(path).ok()?.0));
-        // One that went away or may not be read is no reason to show none.
+        // Files that disappeared or cannot be read are skipped.
         page.documents.extend(wanted.iter().filter_map(opened));
     }
     page.documents.sort_by(|left, right| left.name.cmp(&right.name));
@@ -125,9 +126,9 @@ fn document(files: &Files, path: &ToolPath) -> Result<OpenDocument, Failure> {
     Ok(OpenDocument::new(path.to_string(), file))
 }
 
-/// Files of the session, newest first, and those of the project after them, from the top of its tree to the bottom:
-/// people speak of what they have just handed over, and of what they see when they look into a folder. At most `limit`.
-/// A session that has no folder yet has a project all the same.
+/// Lists at most `limit` files: the session's own, newest first, then the project's, from the top of its tree to the
+/// bottom. Users talk about recent uploads, and about files that they see when they open a folder. `has_own` is false
+/// for a session without a folder, which can have a project all the same.
 pub fn paths(job: &Job, has_own: bool, limit: usize) -> Result<Vec<String>, Failure> {
     let mut files = Vec::new();
     let mut left = UnreadEntries::default();
@@ -143,7 +144,7 @@ pub fn paths(job: &Job, has_own: bool, limit: usize) -> Result<Vec<String>, Fail
             }
             Ok(ControlFlow::Continue(()))
         });
-        // A project that cannot be looked at is told by the tool that is asked for it.
+        // An unreadable project is reported by the tool that uses it.
         if is_own {
             walked?;
         }

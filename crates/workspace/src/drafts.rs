@@ -1,7 +1,7 @@
-//! Drafts: files under names of their own until they are whole and take the place of others.
+//! Drafts: temporary files that replace others once they are complete.
 //!
-//! A kill in between leaves one in a folder of the person. So a record of its name beside the workspaces says in which folder a
-//! draft is, before it is there, and the next start removes those that are left. Nothing else has the name: it is random.
+//! A kill can leave a draft in a folder of the user. A record next to the workspaces therefore names the folder before
+//! the draft is created, and the next start removes leftover drafts. Draft names are random, so no other file has them.
 
 use std::{
     ffi::OsStr,
@@ -20,7 +20,7 @@ use super::{exact, failure::if_there};
 const START: &str = ".agentd-";
 const END: &str = ".tmp";
 
-/// Name of a draft, recorded as long as this is there.
+/// Name of a draft, recorded until this is dropped.
 #[derive(Debug)]
 pub(super) struct Draft {
     name: String,
@@ -28,11 +28,11 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// A draft to be made in an open folder, for the session whose own tree has this path.
+    /// Records a draft in an open folder. `session` is the path of the session's own tree.
     pub(super) fn new(session: &Path, folder: impl AsFd) -> Self {
         let name = format!("{START}{}{END}", uuid::Uuid::new_v4().simple());
         let record = session.with_file_name(&name);
-        // Without a record, a draft stays after a kill; the write goes on all the same.
+        // Without a record, a draft survives a kill. The write continues anyway.
         if let Ok(path) = fs::read_link(format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd())) {
             let _ = fs::write(&record, path.as_os_str().as_bytes());
         }
@@ -50,7 +50,7 @@ impl Drop for Draft {
     }
 }
 
-/// Removes the drafts that an earlier life of the daemon has left. A record of what cannot be removed now stays.
+/// Removes the drafts left by previous runs. The record of a draft that cannot be removed now is retained.
 pub fn sweep(base: &Path) -> io::Result<()> {
     for record in if_there(fs::read_dir(base))?.into_iter().flatten() {
         let record = record?;
@@ -91,7 +91,7 @@ mod tests {
             let opened = fs::File::open(folder).unwrap();
             let draft = Draft::new(&base.join("1"), &opened);
             fs::write(folder.join(draft.name()), "half").unwrap();
-            // As a kill does.
+            // Simulates a kill.
             std::mem::ManuallyDrop::new(draft).name.clone()
         };
         let record = |name: &str, folder: &Path| {

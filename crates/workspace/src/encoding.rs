@@ -1,11 +1,11 @@
-//! Text in whatever encoding its file has.
+//! Reads and edits text in the encoding of its file.
 //!
-//! - [`agentd_core::charset`]: which encoding it is, how sure that is, or what the file is instead of text; characters and the
-//!   bytes that they came from.
+//! - [`agentd_core::charset`]: detects the encoding, its certainty, or the kind of a file that is not text; maps
+//!   characters to the bytes that they were decoded from.
 //! - [`TextReader`]: a file of any size, decoded while it is read.
-//! - [`Document`]: a file decoded so that every place in the text knows its place in the bytes. An edit encodes its own
-//!   text and nothing else, so that every other byte stays, whether it could be decoded or not.
-//! - [`encode`]: new text in the encoding of its file, refused where the encoding lacks a character.
+//! - [`Document`]: a decoded file with a map from text offsets to byte offsets. An edit encodes only its own text, so
+//!   all other bytes are preserved, even those that could not be decoded.
+//! - [`encode`]: encodes new text for a file, rejecting characters that the encoding lacks.
 
 use std::{
     io::{self, Cursor, Read},
@@ -20,10 +20,10 @@ use crate::{failure::Failure, path::ToolPath};
 
 pub use agentd_core::charset::{Charset, detect, ending};
 
-/// A text file.
+/// Decoded text file.
 ///
-/// Its text has `\n` at the end of every line whatever the file has, since that is what models see and write. A lone
-/// `\r` is the end of a line only in files without any `\n`.
+/// All lines of the text end with `\n`, regardless of the file, since models read and write `\n`. A lone `\r` ends a
+/// line only in files without any `\n`.
 #[derive(Debug, Clone)]
 pub struct Document {
     bytes: Vec<u8>,
@@ -31,11 +31,11 @@ pub struct Document {
     text: String,
     /// Starts of runs of one kind, in order.
     runs: Vec<EqualRun>,
-    /// Set if a lone `\r` ends a line.
+    /// True if a lone `\r` ends a line.
     cr_ends: bool,
 }
 
-/// Pieces that follow each other and have the same length, in the text and in the bytes.
+/// Run of consecutive characters with the same length, both in the text and in the bytes.
 #[derive(Debug, Clone, Copy)]
 struct EqualRun {
     text: usize,
@@ -44,12 +44,12 @@ struct EqualRun {
     byte_step: usize,
 }
 
-/// A piece of the text, by its bytes in the text, and what comes in its place, with `\n` at the end of lines.
+/// Replacement of a range of the text. Lines of the new text end with `\n`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit<'n> {
-    /// Bytes of the text that are replaced.
+    /// Byte range in the text to replace.
     pub range: Range<usize>,
-    /// Text in their place.
+    /// Text that replaces the range.
     pub new: &'n str,
 }
 
@@ -58,18 +58,18 @@ pub struct Edit<'n> {
 pub struct RevisedText {
     /// Content of the file.
     pub bytes: Vec<u8>,
-    /// The same, decoded.
+    /// Decoded content of the file.
     pub text: String,
 }
 
 impl Document {
-    /// Reads a file, or tells what it is instead of text.
+    /// Decodes a file. The error is the kind of a file that is not text.
     pub fn read(bytes: Vec<u8>) -> Result<Self, &'static str> {
         let charset = detect(&bytes, true)?;
         Ok(Self::decode(bytes, charset))
     }
 
-    /// Reads a file whose encoding is known.
+    /// Decodes a file whose encoding is known.
     pub fn decode(bytes: Vec<u8>, charset: Charset) -> Self {
         let cr_ends = charset.ends_lines_with_cr(&bytes);
         Self::decode_as(bytes, charset, cr_ends)
@@ -85,7 +85,7 @@ impl Document {
         Self { bytes, charset, text, runs, cr_ends }
     }
 
-    /// The decoded text.
+    /// Decoded text of the file.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -95,20 +95,20 @@ impl Document {
         self.charset
     }
 
-    /// The line ends of text from a model as this document has them.
+    /// Normalises the line ends of text from a model to those of this document's text.
     pub fn normal(&self, written: &str) -> String {
         let text = written.replace("\r\n", "\n");
         if self.cr_ends { text.replace('\r', "\n") } else { text }
     }
 
-    /// Line end of all lines, if all end alike and there are any.
+    /// Line end of all lines, if there are any and all end alike.
     pub fn line_end(&self) -> Option<&'static str> {
         let mut ends = self.text.match_indices('\n').map(|(at, _)| self.line_end_at(at));
         let first = ends.next()?;
         ends.all(|end| end == first).then_some(first)
     }
 
-    /// Makes edits, which are in order and do not overlap.
+    /// Applies edits, which must be in order and must not overlap.
     pub fn revise(&self, edits: &[Edit<'_>]) -> Result<RevisedText, Unwritable> {
         let (mut bytes, mut text) = (Vec::with_capacity(self.bytes.len()), String::with_capacity(self.text.len()));
         let (mut from_byte, mut from_text) = (0, 0);
@@ -124,7 +124,7 @@ impl Document {
         }
         bytes.extend_from_slice(&self.bytes[from_byte..]);
         text.push_str(&self.text[from_text..]);
-        // New text that meets stray bytes can take another meaning, and then it is not what was asked for.
+        // New text can combine with adjacent invalid bytes into other characters.
         let again = Self::decode_as(bytes, self.charset, self.cr_ends);
         if again.text != text {
             return Err(Unwritable::Joined);
@@ -132,7 +132,8 @@ impl Document {
         Ok(RevisedText { bytes: again.bytes, text })
     }
 
-    /// Range that really changes, or nothing: the common beginning and end of old and new text keep their bytes.
+    /// Range that really changes, or `None` if nothing does. The common prefix and suffix of old and new text keep
+    /// their bytes.
     fn place<'n>(&self, edit: &Edit<'n>) -> Option<EditPlace<'n>> {
         let Range { mut start, mut end } = edit.range;
         let (old, mut new) = (&self.text[start..end], edit.new);
@@ -142,7 +143,7 @@ impl Document {
         let mut head: usize =
             old.chars().zip(new.chars()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
         while self.byte_at(start + head).is_none() {
-            // The boundary of a character before it.
+            // The previous character boundary.
             head = old.floor_char_boundary(head.saturating_sub(1));
         }
         let (old, rest) = (&old[head..], &new[head..]);
@@ -167,7 +168,7 @@ impl Document {
         if !self.charset.encoding.is_ascii_compatible() && !self.charset.is_utf16() {
             return Err(Unwritable::Switching { encoding });
         }
-        // If the guess is wrong, a byte after one that is not ASCII may be the second half of a character.
+        // If the guess is wrong, a byte after a non-ASCII byte may be the second half of a character.
         let within = replaced.start > 0 && !self.bytes[replaced.start - 1].is_ascii();
         if !self.charset.sure && (within || !old.is_ascii() || !new.is_ascii()) {
             return Err(Unwritable::Unsure { encoding });
@@ -175,10 +176,10 @@ impl Document {
         Ok(())
     }
 
-    /// The new text with the line ends of the place: the first that it replaces for its first, and so on; then the last
-    /// that it replaces; where it replaces none, the next one, or the one before.
+    /// Converts the line ends of new text to those of the replaced text, one by one. Surplus lines get its last line
+    /// end. If it has none, they get the next line end nearby, or the previous one.
     fn with_line_ends(&self, range: &Range<usize>, new: &str) -> String {
-        /// Distance within which a line end counts as near, in bytes of text.
+        /// Search distance for a nearby line end, in bytes of text.
         const NEAR: usize = 64 * 1024;
         if !new.contains('\n') {
             return new.to_owned();
@@ -207,7 +208,7 @@ impl Document {
         written
     }
 
-    /// The line end in the file for the `\n` at this place of the text.
+    /// Line end in the file for the `\n` at this text offset.
     fn line_end_at(&self, at: usize) -> &'static str {
         let (Some(from), Some(to)) = (self.byte_at(at), self.byte_at(at + 1)) else { return "\n" };
         let unit = if self.charset.is_utf16() { 2 } else { 1 };
@@ -218,7 +219,7 @@ impl Document {
         }
     }
 
-    /// Maps a text offset to a byte offset, unless it is amid bytes that make two characters together.
+    /// Maps a text offset to a byte offset. `None` if it is inside bytes that encode two characters together.
     fn byte_at(&self, at: usize) -> Option<usize> {
         let Some(run) = self.runs.partition_point(|run| run.text <= at).checked_sub(1).map(|index| self.runs[index])
         else {
@@ -229,19 +230,19 @@ impl Document {
     }
 }
 
-/// Place of an edit.
+/// Part of an edit that changes the file.
 struct EditPlace<'n> {
     range: Range<usize>,
     new: &'n str,
     bytes: Range<usize>,
 }
 
-/// The text and where its pieces come from, being made.
+/// Builder of a document's text and its runs.
 struct Map {
     text: String,
     runs: Vec<EqualRun>,
     bytes: usize,
-    /// A `\r` that may turn out to be half of a line end, and how many bytes it has.
+    /// Length in bytes of a pending `\r`, which may be the first half of a line end.
     cr: Option<usize>,
     cr_ends: bool,
 }
@@ -251,7 +252,7 @@ impl Map {
         if piece.len() != length || piece.len() == 1 {
             return self.character(piece, length);
         }
-        // Long pieces, equal on either side: only line ends change.
+        // Long pieces with the same bytes on either side: only line ends change.
         let mut rest = piece;
         while !rest.is_empty() {
             let plain = if self.cr.is_some() { 0 } else { rest.find('\r').unwrap_or(rest.len()) };
@@ -281,7 +282,7 @@ impl Map {
     }
 
     fn add(&mut self, piece: &str, length: usize) {
-        // What has the same length on either side is mapped byte by byte.
+        // Pieces of the same length on either side are mapped byte by byte.
         let (text_step, byte_step) = if piece.len() == length { (1, 1) } else { (piece.len(), length) };
         let grows = self.runs.last().is_some_and(|run| (run.text_step, run.byte_step) == (text_step, byte_step));
         if !grows {
@@ -297,29 +298,30 @@ impl Map {
 pub enum Unwritable {
     /// The encoding lacks a character.
     Missing {
-        /// The first one.
+        /// First character that is missing.
         character: char,
         /// Name of the encoding.
         encoding: &'static str,
     },
-    /// The encoding is a guess.
+    /// The encoding is only a guess.
     Unsure {
         /// Name of the encoding.
         encoding: &'static str,
     },
-    /// The encoding switches between alphabets, so that what a byte means depends on all before it.
+    /// The encoding switches between alphabets, so the meaning of a byte depends on all bytes before it.
     Switching {
         /// Name of the encoding.
         encoding: &'static str,
     },
-    /// The replaced part contains bytes that are no text, and the new text has their replacement character.
+    /// The replaced part contains bytes that could not be decoded, and the new text contains their replacement
+    /// character.
     Damaged,
-    /// The first bytes of the new text would make one character with bytes before it that are no text.
+    /// The first bytes of the new text would form one character with undecodable bytes before it.
     Joined,
 }
 
 impl Unwritable {
-    /// The failure for the model.
+    /// Error for the model.
     pub fn failure(self, path: &ToolPath) -> Failure {
         Failure::tool(match self {
             Self::Missing { character, encoding } => format!(
@@ -347,7 +349,7 @@ impl Unwritable {
     }
 }
 
-/// `text` in this encoding, without a byte order mark.
+/// Encodes `text`, without a byte order mark.
 pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     let encoding = charset.encoding;
     if encoding == UTF_8 {
@@ -386,29 +388,29 @@ pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
     }
 }
 
-/// Bytes of a large file that decide its kind.
+/// Size of the sample that decides the kind of a large file, in bytes.
 const SAMPLE: usize = 64 * 1024;
 
-/// Bytes before the first NUL from which on they are the beginning of a text.
+/// Minimum number of bytes before the first NUL that are accepted as the beginning of a text.
 const BEGINNING: usize = 64;
 
-/// Text of a file: UTF-8, in which a lone `\r` is `\n` where it ends lines.
+/// Text of a file as UTF-8. A lone `\r` is converted to `\n` if it ends lines.
 pub struct TextReader<'a> {
     /// Encoding of the file.
     pub charset: Charset,
-    /// Set if the beginning alone decided what the file is, so that anything may follow.
+    /// True if only the beginning of the file was checked, so that the rest may be anything.
     pub is_sampled: bool,
     cr_ends: bool,
     decoded: Box<dyn Read + 'a>,
 }
 
 impl<'a> TextReader<'a> {
-    /// Opens the text of a file of about `size` bytes. Files of up to `most` bytes are looked at as a whole, so that reads,
-    /// searches and edits agree on what they are. `buffer` is scratch space. With `or_begins`, a file that only begins as a text is
-    /// opened, too.
+    /// Opens the text of a file of about `size` bytes. Files of up to `most` bytes are checked as a whole, so that
+    /// reads, searches and edits agree on their kind. `buffer` is scratch space. With `or_begins`, a file of which only
+    /// the beginning is text is opened too.
     ///
     /// # Errors
-    /// The kind of the file where it is no text; the outer one where it cannot be read.
+    /// The inner error is the kind of a file that is not text; the outer one is a failed read.
     pub fn open(
         mut content: impl Read + 'a,
         size: u64,
@@ -422,7 +424,7 @@ impl<'a> TextReader<'a> {
         (&mut content).take(most).read_to_end(buffer)?;
         let sample: &'a [u8] = buffer;
         let whole = (sample.len() as u64) < most;
-        // A zero byte far behind does not make a log unreadable, as it makes it unsafe to edit.
+        // A NUL far from the beginning makes a log unsafe to edit, but not unreadable.
         let (mut is_sampled, mut detected) = (!whole, detect(sample, whole));
         if detected.is_err() && sample.len() > SAMPLE {
             (is_sampled, detected) = (true, detect(&sample[..SAMPLE], false));

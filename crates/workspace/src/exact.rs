@@ -1,9 +1,9 @@
-//! Opens a path as it is written: not through a link anywhere on the way. Where a path may go through links, these are read and
-//! put together first ([`follow`]); what is then opened is opened by the name that came out.
+//! Opens paths without following links. For paths that may go through links, [`follow`] resolves the links first, and
+//! the result is then opened by name.
 //!
-//! The paths of workspaces and projects were resolved when they were made or given. Where one leads through a link
-//! now, somebody has put it there since: perhaps a command of another session whose project lies around this one. Below
-//! them, what is opened is what was named, because the rules judged that name.
+//! The paths of workspaces and projects were resolved when they were created or given. If one goes through a link now,
+//! the link was created since, perhaps by a command of another session whose project contains this one. Below these
+//! roots, the opened file must be the named one, because the rules have judged that name.
 
 use std::{
     ffi::OsString,
@@ -24,10 +24,10 @@ use rustix::{
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens what an absolute path names, which must not lead through a link.
+/// Opens an absolute path.
 ///
 /// # Errors
-/// When it does, or cannot be opened.
+/// If the path goes through a link or cannot be opened.
 pub fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match at_once(CWD, path, flags, false) {
@@ -36,15 +36,15 @@ pub fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens a folder in the same way, so that its entries can be listed.
+/// Opens a folder like [`open`], for listing its entries.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     open(path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// Opens what a path below an open folder names, which must neither climb nor lead through a link. `.` is the folder.
+/// Opens a path below an open folder. `.` is the folder itself.
 ///
 /// # Errors
-/// When it does, or cannot be opened.
+/// If the path climbs, goes through a link or cannot be opened.
 pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     match at_once(folder.as_fd(), path, flags, true) {
@@ -53,10 +53,10 @@ pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> io::R
     }
 }
 
-/// Opens a folder below an open one in the same way, and makes those on the way that are missing.
+/// Opens a folder below an open one and creates missing folders on the way.
 ///
 /// # Errors
-/// When there is something else on the way, a link among it, or a folder cannot be made or opened.
+/// If something other than a folder is on the way, including a link, or a folder cannot be created or opened.
 pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let mut folder = openat(folder, ".", FOLDER, Mode::empty())?;
     for name in names(path) {
@@ -64,7 +64,7 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
         folder = match openat(&folder, name, FOLDER, Mode::empty()) {
             Err(Errno::NOENT) => {
                 match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                    // Somebody else has just made it, or put something else there; the opening tells.
+                    // Created concurrently, perhaps as something else, which the next open detects.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -76,13 +76,13 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
     Ok(folder)
 }
 
-/// Gives a folder of the daemon's own back its mode, unless its owner can use it. No link is followed.
+/// Restores the mode of one of the daemon's folders, unless its owner can already use it. Follows no link.
 ///
 /// # Errors
-/// If it is no folder, or belongs to another user.
+/// If it is not a folder, or belongs to another user.
 pub(crate) fn let_in(folder: &Path) -> io::Result<()> {
     const OWNERS: u32 = 0o700;
-    // It cannot be read perhaps, and its mode is not a matter of reading.
+    // The folder may be unreadable, so it is opened with `O_PATH`.
     let opened = open(folder, OFlags::PATH | OFlags::DIRECTORY)?;
     if fstat(&opened)?.st_mode & OWNERS == OWNERS {
         return Ok(());
@@ -95,7 +95,7 @@ fn at_once(start: BorrowedFd<'_>, path: &Path, flags: OFlags, beneath: bool) -> 
     openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | within)
 }
 
-/// Fallback if the kernel cannot do it at once.
+/// Fallback for kernels without `openat2`.
 fn step_by_step(start: OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let mut folder = start;
     let mut names = names(path).peekable();
@@ -109,7 +109,7 @@ fn step_by_step(start: OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedF
     Ok(folder)
 }
 
-/// The names on the way, none of which climbs.
+/// Names in a path, with an error for `..`.
 fn names(path: &Path) -> impl Iterator<Item = io::Result<&std::ffi::OsStr>> {
     let parts = path.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
     parts.map(|part| match part {
@@ -118,13 +118,13 @@ fn names(path: &Path) -> impl Iterator<Item = io::Result<&std::ffi::OsStr>> {
     })
 }
 
-/// Returns whether there is nothing at that path, because it, or the way to it, is not there.
+/// Returns true if the path, or a folder on the way, does not exist.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// The folder and the name in it.
+/// Splits a path into its folder and its name.
 pub(crate) fn split(below: &[u8]) -> (&[u8], &[u8]) {
     match below.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&below[..slash], &below[slash + 1..]),
@@ -132,14 +132,14 @@ pub(crate) fn split(below: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// As many as the kernel follows.
+/// Maximum number of links in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// The path below `root` that a path below it leads to. What is not there is taken for no link. It is the same path
-/// where no link is on the way.
+/// Resolves the links in a path below `root`. Missing parts are not links, so a path without links is returned
+/// unchanged.
 ///
 /// # Errors
-/// When a link leads out of the folder, links lead in a circle, or one cannot be read.
+/// If a link leads out of the folder, links form a circle, or a link cannot be read.
 pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
     let mut real = PathBuf::new();
     let mut left = Vec::new();
@@ -167,7 +167,7 @@ pub(super) fn follow(root: &Dir, path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// Puts the parts of a path before all that are left, which lie in reverse order: names, and none for a way up.
+/// Prepends the parts of a path to `left`, which is in reverse order. `None` is `..`.
 fn put_before(left: &mut Vec<Option<OsString>>, path: &Path) {
     let part = |part: Component<'_>| match part {
         Component::Normal(name) => Some(Some(name.to_owned())),
@@ -177,7 +177,7 @@ fn put_before(left: &mut Vec<Option<OsString>>, path: &Path) {
     left.extend(path.components().rev().filter_map(part));
 }
 
-/// Returns the target of the link, if it is one.
+/// Target of a link, or `None` if the path is not a link.
 fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     match root.read_link_contents(path) {
         Ok(target) => Ok(Some(target)),
@@ -188,7 +188,7 @@ fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Error of opening a path that leads out, which has no number of the system's.
+/// Error for a path that leads outside. Has no OS error code, which distinguishes it from others.
 fn leads_out() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the path leads out of its folder")
 }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn folders_are_made_where_they_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        // One below, so that nobody else makes what lies beside it.
+        // A subfolder, so that nothing else is created next to it.
         let base = folder.path().canonicalize().unwrap().join("base");
         fs::create_dir_all(base.join("real")).unwrap();
         symlink("real", base.join("link")).unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever links there are, what comes out is what the kernel finds, and has no link on the way.
+        /// With any links, the result is the path that the kernel finds, and goes through no link.
         #[test]
         fn what_comes_out_is_what_the_kernel_finds(
             links in proptest::collection::vec((0_usize..12, 0_usize..12, 0_usize..3), 0..8),
@@ -344,7 +344,7 @@ mod tests {
             let path: PathBuf = steps.into_iter().map(name).collect();
             let folder = opened(&root);
             if let (Ok(found), Ok(real)) = (root.join(&path).canonicalize(), follow(&folder, &path)) {
-                // Gathered part by part, an empty path adds nothing.
+                // Chained by components, because an empty path adds none.
                 let named: PathBuf = root.canonicalize().unwrap().components().chain(real.components()).collect();
                 prop_assert_eq!(named, found);
                 let exact = open_below(&folder, if real.as_os_str().is_empty() { Path::new(".") } else { &real }, OFlags::RDONLY);

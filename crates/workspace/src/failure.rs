@@ -1,5 +1,5 @@
-//! Failures of calls, as returned to the model: a stable code and one sentence that says how to do it right; and of folders,
-//! with a hint for the person.
+//! Failures of calls, returned to the model as a stable code and a sentence with a hint, and errors of workspace
+//! folders with a hint for the user.
 
 use std::io;
 
@@ -9,43 +9,43 @@ use agentd_core::{
     tool::{ToolErrorCode, ToolOutput},
 };
 
-/// A call that failed. It is data for the model, so it carries no source chain.
+/// Failed call. It is data for the model, so it has no source chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// Stable code, for programs.
+    /// Stable code for programs.
     pub code: ToolErrorCode,
-    /// Sentence for the model.
+    /// Message for the model.
     pub text: String,
 }
 
 impl Failure {
-    /// A failure with this code.
+    /// Creates a failure with this code.
     pub fn new(code: ToolErrorCode, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
 
-    /// Arguments that the tool cannot take.
+    /// Failure for invalid arguments.
     pub fn arguments(text: impl Into<String>) -> Self {
         Self::new(ToolErrorCode::InvalidArgs, text)
     }
 
-    /// A path that cannot be used.
+    /// Failure for an unusable path.
     pub fn path(text: impl Into<String>) -> Self {
         Self::new(ToolErrorCode::Path, text)
     }
 
-    /// A failure of the work itself.
+    /// Failure of the tool's own work.
     pub fn tool(text: impl Into<String>) -> Self {
         Self::new(ToolErrorCode::Tool, text)
     }
 
-    /// The end of the turn while the tool ran.
+    /// Failure of a call that was cancelled with its turn.
     pub fn cancelled() -> Self {
         Self::new(ToolErrorCode::Cancelled, "the turn ended while the tool ran")
     }
 
-    /// A failure of the file system while `doing` something such as `read uploads/a.txt`.
+    /// Failure of the file system. `doing` completes the sentence "could not …", such as `read uploads/a.txt`.
     pub fn io(doing: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -77,7 +77,7 @@ pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// A failure of the disk. `doing` completes the sentence "could not …".
+/// Error of the disk. `doing` completes the sentence "could not …".
 pub fn storage(doing: &str, error: io::Error) -> WorkspaceError {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; make room",
@@ -89,7 +89,7 @@ pub fn storage(doing: &str, error: io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
 }
 
-/// A wish that cannot be met as it is.
+/// Error for an invalid request.
 pub fn refused(message: String, hint: impl Into<String>) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint)
 }

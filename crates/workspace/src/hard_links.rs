@@ -1,12 +1,12 @@
-//! Files of a writable project that have other names outside of it (hard links, as package managers and `git clone` make
-//! them). A command that writes to one in place, or changes its mode, would change what is outside, where no undo looks.
-//! So each of them is replaced by a copy before a command that may write runs.
+//! Protects files outside of a writable project that have hard links in it, as package managers and `git clone` create
+//! them. A command that writes to such a file in place, or changes its mode, would change the file outside, which undo
+//! does not cover. Each such file is therefore replaced by a copy before a command that may write runs.
 //!
-//! The number of its names says whether all names of a file lie in the project. The count is no property of the folders
-//! that hold the names, so every file is looked at each time. No file is left out for its mode or its folder: a command
-//! runs as the owner of the files, and can change the mode of what git and package managers made read-only.
+//! The link count shows whether all names of a file are in the project. No property of a folder reveals hard links, so
+//! every file is checked each time. Neither its mode nor its folder exempts a file: a command runs as the owner of the
+//! files, and can change the mode of those that git and package managers made read-only.
 //!
-//! A link that another program makes while a command runs is not seen before the next command.
+//! A link created by another program while a command runs is only noticed before the next command.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,38 +29,38 @@ use rustix::fs::{
 
 use crate::{drafts::Draft, exact, failure::Failure, text};
 
-/// Number of files that are copied for one command at most, and their bytes where the file system cannot share them
-/// between copies.
+/// Maximum number of files copied for one command, and of their bytes if the file system cannot share them between
+/// copies.
 const MAX_FILES: usize = 100_000;
 const MAX_BYTES: u64 = 1 << 30;
-/// Number of folders that a refusal names.
+/// Maximum number of folders named in an error.
 const NAMED: usize = 3;
-/// Number of times that a file is copied which others change meanwhile.
+/// Attempts to copy a file that other programs are changing.
 const TRIES: usize = 3;
-/// Room for the names of extended attributes, and for the value of one: the most that Linux has of each.
+/// Buffer size for the names of extended attributes, and for one value: the maximum of Linux for each.
 const XATTR_BYTES: usize = 64 * 1024;
 
-/// Treatment of files of a writable project that have other names outside of it, before a command that may write.
+/// Treatment of files with hard links outside of a writable project, before a command that may write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HardLinks {
-    /// They are replaced by copies. Where they are too many or too large, the command is refused.
+    /// Replaces the files by copies. Rejects the command if they are too many or too large.
     #[default]
     Split,
-    /// The command is refused.
+    /// The command does not run.
     Refuse,
-    /// They stay, and the command may change what is outside.
+    /// Leaves the files. The command may change files outside.
     Allow,
 }
 
-/// One look and what comes of it at a time: two at once would both copy the same files.
+/// Serialises checks: two at once would both copy the same files.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Makes sure that a command can change no file outside of a folder of the person through a name in it. It may take a while.
-/// `shown` is the folder's path for tools, `session` that of the session's own tree.
+/// Ensures that a command can change no file outside of a user's folder through a hard link in it. May take a while.
+/// `shown` is the folder's path for tools, `session` the path of the session's own tree.
 ///
 /// # Errors
-/// When it cannot, with a sentence that says what a person can do.
+/// If a file cannot be protected, with a hint for the user.
 pub fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> Result<(), Failure> {
     if how == HardLinks::Allow {
         return Ok(());
@@ -91,7 +91,7 @@ pub fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> R
     Ok(())
 }
 
-/// A file with several names, and those that lie in the project.
+/// File with several names, and those of them that are in the project.
 #[derive(Debug)]
 struct LinkedFile {
     device: u64,
@@ -112,7 +112,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// The files below a folder that have names elsewhere and that a command could change, in the order of their names.
+/// Files below a folder that have names elsewhere and that a command could change, sorted by name.
 fn look(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
     let mut found: HashMap<(u64, u64), LinkedFile> = HashMap::new();
     let mut folders = vec![Vec::new()];
@@ -120,9 +120,9 @@ fn look(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
         let listed = open_folder(top, &path).and_then(|folder| list(&folder, &path, &mut folders, &mut found));
         match listed {
             Ok(()) => {}
-            // A link or a file may have taken the place of a folder.
+            // The folder may have been removed or replaced meanwhile.
             Err(error) if exact::is_missing(&error) => {}
-            // Of somebody else's folder, a command cannot open what the daemon cannot.
+            // If the daemon cannot open another user's folder, a command cannot either.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_own(top, &path) => {}
             Err(error) => {
                 return Err(Failure::tool(format!(
@@ -142,7 +142,7 @@ fn look(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
     Ok(leading_out)
 }
 
-/// Adds what lies in one folder.
+/// Adds the entries of one folder.
 #[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
 fn list(
     folder: &OwnedFd,
@@ -178,8 +178,8 @@ fn list(
     Ok(())
 }
 
-/// Returns whether a command, which runs as the daemon's user, could write to a file or change its mode. An access list
-/// shows in the bits of the group.
+/// Returns true if a command, which runs as the daemon's user, could write to a file or change its mode. Access lists
+/// are visible in the group bits.
 fn can_be_changed(stat: &Stat) -> bool {
     is_mine(stat) || Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH)
 }
@@ -195,7 +195,7 @@ fn is_own(top: &OwnedFd, path: &[u8]) -> bool {
         .is_ok_and(|stat| is_mine(&stat))
 }
 
-/// Replaces all names of a file in a project by those of one copy.
+/// Replaces all names of a file in a project by names of one copy.
 fn part(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> io::Result<()> {
     let Some((first, others)) = file.names.split_first() else { return Ok(()) };
     let (folder, name) = exact::split(first);
@@ -213,13 +213,13 @@ fn part(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> io:
         put(&folder, draft.name(), name, file)
     });
     if parted.is_err() {
-        // It may never have been made; what matters is that none stays.
+        // The draft may never have been created.
         let _ = unlinkat(&folder, draft.name(), AtFlags::empty());
     }
     parted
 }
 
-/// Gives a draft a name that the file has. A name that is another file's by now stays that.
+/// Renames a draft over a name of the file. If the name belongs to another file by now, only removes the draft.
 fn put(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Result<()> {
     let is_it = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is(&stat));
     let put = if is_it { renameat(folder, draft, folder, name) } else { unlinkat(folder, draft, AtFlags::empty()) };
@@ -229,8 +229,8 @@ fn put(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Re
     Ok(put?)
 }
 
-/// Copies a file, with its mode, its times and its extended attributes where they can be had. What it holds is not forced
-/// onto the disk: the other names still hold it.
+/// Copies a file with its mode, times and, where possible, extended attributes. The copy is not synced, because the
+/// other names still have the content.
 fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy: bool) -> io::Result<()> {
     let reading = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let writing = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -242,7 +242,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
             break;
         }
         let mut to = File::from(openat(folder, draft, writing, Mode::RUSR | Mode::WUSR)?);
-        // Where the file system can, it shares what the file holds until one of them is written to.
+        // Shares the content copy-on-write if the file system can.
         if ioctl_ficlone(&to, &from).is_err() {
             if !may_copy {
                 return Err(io::ErrorKind::FileTooLarge.into());
@@ -250,7 +250,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
             io::copy(&mut from, &mut to)?;
         }
         copy_attributes(from.as_fd(), to.as_fd());
-        // The copy is the daemon's user's: a program that runs as its owner must not become another's.
+        // The copy belongs to the daemon's user, so the set-user-id bit of another owner's program must not be copied.
         let kept = if is_mine(&before) { 0o7777 } else { 0o0777 };
         fchmod(&to, Mode::from_raw_mode(before.st_mode & kept))?;
         to.set_times(FileTimes::new().set_accessed(read.accessed()?).set_modified(read.modified()?))?;
@@ -261,9 +261,9 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
     Err(io::Error::other("another program changes it just now; try again"))
 }
 
-/// Copies those that the user may set; others belong to the system.
+/// Copies the attributes that the user may set; the others belong to the system.
 fn copy_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
-    // Few files have any.
+    // Few files have attributes.
     if !flistxattr_query(from).is_ok_and(|length| length > 0) {
         return;
     }
@@ -293,7 +293,7 @@ fn text_of(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 
-/// Says which files they are and what a person can do.
+/// Error with the affected files and a hint for the user.
 fn refused(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
     for name in files.iter().filter_map(|file| file.names.first()) {

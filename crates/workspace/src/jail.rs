@@ -1,15 +1,14 @@
-//! Opens what a path names, and nothing else.
+//! Opens the file or folder that a path names, and nothing else.
 //!
-//! Each call opens the workspace root afresh, and resolves the whole path beneath it in one step of the kernel, and through
-//! no link: what is opened is what was named, since the rules have judged the name, and neither a link nor a rename under way can lead outside.
-//! [`Jail::follow`] resolves links beforehand, and the resolved path is named then. What was opened
-//! is looked at, not its name: only regular files and folders pass.
+//! Each call opens the workspace root again. The kernel resolves the whole path beneath it in one step and follows no
+//! link, so the opened file is the one that the rules have judged, and neither a link nor a concurrent rename can lead
+//! outside. [`Jail::follow`] resolves links beforehand; the resolved path is then opened by name. Checks apply to the
+//! opened file, not to its name: only regular files and folders pass.
 //!
-//! Hard links cannot be told from the file they share. In the session's own tree nothing needs them, so they are
-//! refused there; in a folder of the person they can be read, because package managers make them, but never written. The count
-//! of links is all that tells them, so a link that is removed in the instant between the opening and the look passes
-//! as an ordinary file. Only a command can make and remove links so fast, and what a command may reach is for its
-//! sandbox to say.
+//! Hard links cannot be distinguished from the file that they share. The session's own tree needs none, so they are
+//! rejected there. In a folder of the user they can be read, because package managers create them, but never written.
+//! The link count is the only evidence, so a link that is removed between the opening and the check passes as an
+//! ordinary file. Only a command is fast enough for that, and the access of commands is limited by their sandbox.
 
 use std::{
     fs, io,
@@ -33,34 +32,34 @@ use crate::{
     path::{FolderName, PathPlace, ToolPath},
 };
 
-/// The purpose of a path.
+/// Purpose of opening a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
-    /// To look at what is there.
+    /// Reads or lists existing entries.
     Read,
-    /// To change or make it.
+    /// Creates, changes or removes entries.
     Write,
 }
 
-/// The way into one workspace.
+/// Access to the files of one workspace.
 #[derive(Debug, Clone)]
 pub struct Jail {
     workspace: Arc<Workspace>,
 }
 
 impl Jail {
-    /// The way into this workspace.
+    /// Creates the access to a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
         Self { workspace }
     }
 
-    /// The folders of the workspace.
+    /// Folders of the workspace.
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
     }
 
-    /// Reads a path that is written from the root of the tree. Besides the forms of [`ToolPath::parse`] it takes the
-    /// real paths of the workspace and the project, because commands print them.
+    /// Parses a path relative to the root of the tree. Besides the forms of [`ToolPath::parse`] it accepts the real
+    /// paths of the workspace and the mounted folders, because commands print them.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
         let memories = self.workspace.memories.as_deref().map(|path| (PathPlace::Memories, path));
         let real = self.mounts().chain(memories).map(|(place, path)| (format!("{place}/"), path));
@@ -80,7 +79,7 @@ impl Jail {
         }
     }
 
-    /// The folders of the person, with their real paths.
+    /// Folders of the user, with their real paths.
     fn mounts(&self) -> impl Iterator<Item = (PathPlace, &Path)> {
         let project = self.workspace.project.iter().map(|mount| (PathPlace::Project, mount.path.as_path()));
         let folder = |folder: &'_ AddedFolder| FolderName::new(folder.name()).map(PathPlace::Folder);
@@ -88,17 +87,17 @@ impl Jail {
         project.chain(folders.filter_map(move |added| Some((folder(added)?, added.path.as_path()))))
     }
 
-    /// Reads a path as a call writes it. Where a project is mounted, a path without a slash in front means the project,
-    /// as in what compilers and people say; one that begins with a name of the session's tree, such as `uploads/`,
-    /// means that tree. Where the project has an entry of that name too, it means whichever of both is there, and to
-    /// write, neither.
+    /// Parses a path from a call. With a mounted project, a path without a leading slash is relative to the project, as
+    /// in the output of compilers and in messages of users. One that begins with a name of the session's tree, such as
+    /// `uploads/`, is in that tree. If the project has an entry of that name too, a read uses whichever of the two
+    /// exists, and a write is rejected.
     ///
     /// # Errors
-    /// `E_PATH`, saying how to write it.
+    /// `E_PATH` with a hint about the correct form.
     pub fn meant(&self, written: &str, aim: Aim) -> Result<ToolPath, Failure> {
         let Ok(project) = self.project() else { return self.locate(written) };
         if written.is_empty() || written.starts_with('/') {
-            // An absolute path that was refused may mean a file of the project.
+            // A rejected absolute path may mean a file of the project.
             return self.locate(written).map_err(|failure| {
                 let in_project = ToolPath::parse(&format!("/project/{written}")).ok();
                 match in_project.filter(|path| !path.is_root() && self.is_there(path)) {
@@ -108,7 +107,7 @@ impl Jail {
             });
         }
         let named = self.locate(written)?;
-        // Diffs name files behind `a/` and `b/`, so that one of an added folder has lost its slash.
+        // Diffs put `a/` and `b/` before names, so the path of an added folder has lost its slash.
         let in_folder = ToolPath::parse(&format!("/{written}")).ok().filter(|path| match path.place() {
             PathPlace::Folder(name) => self.workspace.folder(name.as_str()).is_some(),
             _ => false,
@@ -138,19 +137,19 @@ impl Jail {
         self.root(path.place()).is_ok_and(|root| root.symlink_metadata(path.below_place()).is_ok())
     }
 
-    /// Places searched from `start`: the root of the workspace includes the folders of the person, which come first, so
-    /// that clutter in the workspace does not use up what a search may show.
+    /// Roots of a search from `start`. The root of the workspace includes the folders of the user. They come first, so
+    /// that clutter in the workspace does not use up the limit of results.
     pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
         let is_top = *start == ToolPath::root(PathPlace::Own);
         let mounts = self.mounts().filter(|_| is_top).map(|(place, _)| ToolPath::root(place));
         mounts.chain([start.clone()]).collect()
     }
 
-    /// Resolves a path: the path itself, or another if links in the same tree are on the way. A missing path is no
-    /// link. It may change afterwards: opening the result opens that name, and no link in its place.
+    /// Resolves links of the same tree in a path. A missing path is returned unchanged. The path may change afterwards:
+    /// opening the result opens that name and follows no link.
     ///
     /// # Errors
-    /// `E_PATH` for a link that leads out, in a circle, or to what no call can name.
+    /// `E_PATH` for a link that leads outside, in a circle, or to a name that a call cannot express.
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         let root = self.root(path.place())?;
         let real = exact::follow(&root, path.below_place()).map_err(|error| self.told(path, &error))?;
@@ -173,7 +172,7 @@ impl Jail {
         Ok((file, metadata))
     }
 
-    /// Returns whether nothing is there, in a folder that is.
+    /// Returns true if the path is missing and its parent folder exists.
     pub(super) fn is_missing(&self, path: &ToolPath) -> bool {
         let Ok(root) = self.root(path.place()) else { return false };
         let parent = path.below_place().parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -182,7 +181,7 @@ impl Jail {
         is_missing && open_exact(&root, parent.unwrap_or(Path::new("."))).is_ok()
     }
 
-    /// Opens a file with settings that may well be missing, such as an ignore file; it may be a link in the tree.
+    /// Opens an optional settings file, such as an ignore file. Follows links within the tree.
     pub(super) fn open_linked(&self, path: &ToolPath) -> Option<fs::File> {
         let root = self.root(path.place()).ok()?;
         let file = match open_exact(&root, path.below_place()) {
@@ -194,7 +193,7 @@ impl Jail {
         (metadata.is_file() && is_own).then_some(file)
     }
 
-    /// Opens a folder.
+    /// Opens a folder for listing.
     pub fn open_folder(&self, path: &ToolPath) -> Result<Dir, Failure> {
         let (file, metadata) = self.open(path)?;
         if !metadata.is_dir() {
@@ -203,7 +202,7 @@ impl Jail {
         Ok(Dir::from_std_file(file))
     }
 
-    /// Opens a file or a folder, whichever is there.
+    /// Opens a file or a folder.
     pub(super) fn open(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
         let file = open_exact(&self.root(path.place())?, path.below_place());
         let file = file.map_err(|error| self.refused(path, &error, |real| format!("read {real} itself")))?;
@@ -215,7 +214,7 @@ impl Jail {
         }
     }
 
-    /// The folder that a path is resolved beneath when it is read.
+    /// Folder beneath which a path is resolved for reading.
     pub(crate) fn root(&self, place: PathPlace) -> Result<Dir, Failure> {
         let (folder, what) = match place {
             PathPlace::Own => {
@@ -239,8 +238,9 @@ impl Jail {
         own_root(folder).map_err(|error| Failure::path(format!("{what} cannot be opened: {error}")))
     }
 
-    /// The folder that a path is resolved beneath when it is written, and the path below it: one of the writable areas,
-    /// the project or what all sessions share, so that no link leads from a writable folder into one that is not.
+    /// Folder beneath which a path is resolved for writing, and the path below it. The folder is one of the writable
+    /// areas, the project, an added folder or the memories, so that no link leads from a writable folder into a
+    /// read-only one.
     pub(super) fn writable_root<'p>(&self, path: &'p ToolPath) -> Result<(Dir, &'p Path), Failure> {
         if path.place() == PathPlace::Project && !self.project()?.writable {
             return Err(Failure::path(format!(
@@ -280,10 +280,10 @@ impl Jail {
         Ok((folder, Path::new(below)))
     }
 
-    /// The mounted project.
+    /// Mounted project.
     ///
     /// # Errors
-    /// `E_PATH` where none is mounted.
+    /// `E_PATH` if no project is mounted.
     pub fn project(&self) -> Result<&Mount, Failure> {
         self.workspace.project.as_ref().ok_or_else(|| {
             Failure::path("no project folder is mounted in this session; use uploads/, outputs/ and temp/")
@@ -296,7 +296,7 @@ impl Jail {
             .ok_or_else(|| self.no_folder(&format!("there is no folder {}", PathPlace::Folder(name))))
     }
 
-    /// Says which folders there are, in place of one that is not.
+    /// Error for a missing folder, listing the existing ones.
     fn no_folder(&self, problem: &str) -> Failure {
         let names: Vec<&str> = self.workspace.folders.iter().map(|folder| folder.at.as_str()).collect();
         Failure::path(if names.is_empty() {
@@ -306,8 +306,8 @@ impl Jail {
         })
     }
 
-    /// Explains to the model why a path could not be opened; if it leads through a link, with what to do about the path
-    /// that it leads to.
+    /// Explains to the model why a path could not be opened. For a path through a link, `instead` suggests what to do
+    /// with the link's target.
     pub(super) fn refused(&self, path: &ToolPath, error: &io::Error, instead: impl Fn(&ToolPath) -> String) -> Failure {
         if !is_link(error) {
             return self.told(path, error);
@@ -354,8 +354,8 @@ impl Jail {
     }
 }
 
-/// Returns whether it may have been a link that was not followed. One on the way is no folder, where it is gone step by
-/// step.
+/// Returns true if the path may contain a link that was not followed. A link on the way gives `ENOTDIR` if the path is
+/// walked step by step.
 fn is_link(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ELOOP | Errno::ENOTDIR))
 }
@@ -377,26 +377,26 @@ pub(super) fn not_regular(path: &ToolPath, kind: fs::FileType) -> Failure {
     Failure::path(format!("{path} is {what}; only regular files can be used"))
 }
 
-/// Opens for reading what a path below a folder names, and no link, without waiting for the other end of a pipe and
-/// without taking a terminal.
+/// Opens a path below a folder for reading, following no link. Neither blocks on a pipe nor acquires a controlling
+/// terminal.
 pub fn open_exact(folder: &Dir, path: &Path) -> io::Result<fs::File> {
     Ok(exact::open_below(folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.into())
 }
 
-/// Opens the root of a workspace or project, refusing a link in its place and on the way to it.
+/// Opens the root of a workspace or project. Rejects links in the whole path.
 pub fn own_root(root: &Path) -> io::Result<Dir> {
     Ok(Dir::from_std_file(exact::open_folder(root)?.into()))
 }
 
-/// The same of a session's own folder, which only the daemon has any business to close: a command that did so would end
-/// the session for good.
+/// Opens a session's own folder like [`own_root`], after restoring the daemon's access to it. Otherwise a command that
+/// removed the permissions would end the session for good.
 pub fn session_root(root: &Path) -> io::Result<Dir> {
-    // An administrator gets in without, and the commands of a session do not.
+    // Also needed if the daemon runs as root: it has access anyway, but the commands of a session do not.
     exact::let_in(root)?;
     own_root(root)
 }
 
-/// Opens a folder, refusing a link in its place.
+/// Opens a folder, rejecting a link in its place.
 pub fn open_real_folder(parent: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits());

@@ -1,4 +1,4 @@
-//! One call at work on a thread that may block.
+//! State of a call that runs on a blocking thread.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,33 +12,33 @@ use crate::{
     path::{ToolPath, within_project},
 };
 
-/// Stand-in for text that a failure may not quote.
+/// Placeholder for text that an error may not quote.
 pub const UNQUOTED: &str = "the file may not be read without asking, so nothing of it is shown";
 
-/// Everything a tool needs while it runs.
+/// Context of a running file tool.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The only way to files.
+    /// All file access goes through this.
     pub files: Files,
-    /// Limits on what it may read, write, visit and return.
+    /// Limits on reading, writing, visiting and returning.
     pub limits: Limits,
-    /// When it has to stop looking.
+    /// Deadline of searches and long reads.
     pub(crate) deadline: Instant,
-    /// Rules about files that it comes upon.
+    /// Rules for files found on the way.
     pub reading: ReadRules,
-    /// Where the client is in the project.
+    /// Folder of the client, if it is in the project.
     pub here: Option<ToolPath>,
     cancel: CancellationToken,
 }
 
 impl Job {
-    /// A job without rules on what it reads.
+    /// Creates a job without rules on reading.
     pub fn new(files: Files, limits: Limits, cancel: CancellationToken) -> Self {
         let deadline = Instant::now() + limits.search_time;
         Self { files, limits, deadline, reading: ReadRules::default(), here: None, cancel }
     }
 
-    /// The job of a call, with its rules, its folder and the files that its client holds.
+    /// Creates the job of a call, with its rules, its folder and its client's files.
     pub fn of(context: &ToolContext, limits: &Limits, cancel: CancellationToken) -> Self {
         let files = Files::new(Arc::clone(&context.workspace), &context.state_files, context.now);
         let files = files.held_by(FileClient::of(context, cancel.clone()));
@@ -46,23 +46,23 @@ impl Job {
         Self { reading: context.reading.clone(), here, ..Self::new(files, limits.clone(), cancel) }
     }
 
-    /// Fails once the turn is cancelled; asked between files.
+    /// Fails if the turn was cancelled. Called between files.
     pub fn check(&self) -> Result<(), Failure> {
         if self.cancel.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }
     }
 
-    /// Returns whether a failure may quote the file, or say where in it something stands. A file that the rules do not
-    /// let be read without asking is not told of by a call that goes wrong either: nobody was asked about that.
+    /// Returns true if an error may quote the file or name a position in it. A failing call must not reveal a file that
+    /// the rules do not allow to be read without asking, since the user was not asked.
     pub fn may_quote(&self, path: &ToolPath) -> bool {
         self.reading.allow(&path.to_string())
     }
 
-    /// Returns true once the turn is cancelled.
+    /// Returns true if the turn was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Returns true once the time for looking is over.
+    /// Returns true after the deadline.
     pub fn is_late(&self) -> bool {
         Instant::now() >= self.deadline
     }

@@ -1,5 +1,5 @@
-//! The folders of one session on the disk, made where they are missing; and locks on their files: any number add or read some, or
-//! one removes. They are held while a blocking thread works, and never longer.
+//! Creates the folders of a session on the disk, and locks their files. The locks are shared for adding and reading,
+//! exclusive for removing, and held only while a blocking thread works.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use crate::{exact, jail, path::AREAS, private};
 
 const METADATA: &str = ".metadata.json";
 
-/// Makes a session's folders where they are missing, and returns its root.
+/// Creates the missing folders of a session, and returns its root.
 pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     let root = make_shared(base)?.join(session.to_string());
     match fs::DirBuilder::new().mode(0o700).create(&root) {
@@ -31,13 +31,13 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     for area in AREAS {
         match private::folder_in(&folder, area) {
             Ok(()) => {}
-            // What is no folder any more is told by whoever opens it.
+            // If it is not a folder any more, opening it fails later with a proper error.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::let_in(&root.join(area))),
             Err(error) => return Err(error),
         }
     }
     let mut metadata = serde_json::json!({ "session_id": session });
-    // The id is made when the session is, and says when.
+    // The session id is a time-based UUID from the session's creation.
     if let Some((seconds, nanos)) = session.as_uuid().get_timestamp().map(|timestamp| timestamp.to_unix())
         && let Ok(born) = jiff::Timestamp::try_from(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos))
     {
@@ -50,8 +50,8 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Creates a folder of all sessions, and returns its real path, because commands print it and the jail recognises it.
-/// Its parent is not created: if that is gone, it was moved, and anything put in its place would be lost.
+/// Creates a folder of all sessions and returns its real path, because commands print that path and the jail recognises
+/// it. Does not create the parent: if it is missing, it was moved, and files written in its place would be lost.
 pub fn make_shared(path: &Path) -> io::Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -62,13 +62,13 @@ pub fn make_shared(path: &Path) -> io::Result<PathBuf> {
 /// Number of locks above which unused ones are dropped.
 const SWEEP_AT: usize = 64;
 
-/// One lock for each session in use, by the name of its folder.
+/// Locks of the sessions in use, by the name of their folders.
 #[derive(Debug, Clone, Default)]
 pub struct SessionLocks(Arc<Mutex<HashMap<OsString, Weak<RwLock<()>>>>>);
 
 impl SessionLocks {
-    /// Work on files of the session: none are removed meanwhile. Work that removes some is `alone`: no other work uses them
-    /// meanwhile.
+    /// Wraps work on files of a session so that it runs under the session's lock. With `alone` the lock is exclusive,
+    /// as removals require.
     pub fn held<T, W>(&self, folder: OsString, alone: bool, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
     where
         W: FnOnce(&Path) -> T + Send,

@@ -1,26 +1,27 @@
-//! The folders of sessions, and the one way into them.
+//! Files of sessions: path parsing, access confined to a session's folders, snapshots and undo.
+//! Every path from a model is parsed by `path` and opened by `jail`, which lets the kernel enforce the confinement.
 //!
-//! - `backend`: the interface of tools to stored files; the disk is one backend, the session's own state another. Its `client`: files
-//!   of the project that a client of the turn holds, with text that is not saved.
-//! - `browse`: the same files for a person, who lists, reads and writes them by the same paths.
-//! - `documents`: documents among them, and the files that a model's arguments are held to.
-//! - `layout`: the folders of one session on the disk, and locks on them: one that is cleaned takes no uploads.
-//! - `path`: paths from a model, parsed without touching the disk, and the folders of a session.
-//! - `exact`: opens a path as it is written, and through no link; resolves paths that go through links.
-//! - `jail`: opens what a path names. Every check is made at open time by the kernel (`openat2` beneath a folder)
-//!   or on the opened file, never on a name beforehand.
-//! - `near`: paths that could be meant by one that names nothing.
-//! - `hard_links`: keeps commands from what is outside of a project and has another name in it.
-//! - `target`: a file about to be written: replaced whole or not at all. `drafts`: files that are not whole yet.
-//! - `walk`: visits files below a folder, through the jail, within bounds.
-//! - `stored`: uploads from people, and files that the daemon stores in a session's tree for tools to read.
-//! - `transport`: files that leave with their session, come with one, or are copied for another.
-//! - `remove`: removes unused files, and empties a folder whatever it holds.
+//! - `backend`: storage interface of the file tools, backed by the disk or by the session's state in the journal. Its
+//!   `client` module reads and writes project files through a client of the turn, such as an editor with unsaved text.
+//! - `browse`: the same files for the user, listed, read and written by the same paths.
+//! - `documents`: documents among a session's files, and the files that a model's arguments may be restricted to.
+//! - `layout`: on-disk layout of a session, and its locks. Uploads wait while a session is being cleaned.
+//! - `path`: parses paths from a model without touching the disk, and names the folders of a session.
+//! - `exact`: opens a path as written, without following links, and resolves paths that go through links.
+//! - `jail`: opens paths. Every check is made at open time by the kernel (`openat2` beneath a folder) or on the opened
+//!   file, never on a name beforehand.
+//! - `near`: suggestions for paths that do not exist.
+//! - `hard_links`: protects files outside of a project that have hard links in it from commands.
+//! - `target`: atomic replacement of a file. `drafts`: temporary files of such replacements.
+//! - `walk`: bounded walk of a folder through the jail.
+//! - `stored`: uploads, and files that the daemon writes into a session's tree for tools to read.
+//! - `transport`: export, import and copying of a session's files.
+//! - `remove`: removal of unused files, and of whole folders regardless of their contents.
 //! - [`snapshots`]: records the changes of calls, and reverts them.
-//! - `encoding`: text in whatever encoding its file has, edited byte by byte. `text`: text for models, bounded.
-//! - `diff`: what a person is shown before a file changes.
-//! - `job`, `limits`: one call at work, and how much it may do. `failure`: what it is told when it fails.
-//! - `private`: files and folders that only the daemon's user can use.
+//! - `encoding`: text in any encoding, edited without changing other bytes. `text`: bounded text for models.
+//! - `diff`: preview of a file change for the user.
+//! - `job`, `limits`: a running call and its limits. `failure`: its error.
+//! - `private`: files and folders that only the daemon's user can access.
 
 pub mod backend;
 pub mod browse;

@@ -1,27 +1,27 @@
-//! Limits of one call on files.
+//! Limits of the file tools, per call.
 
 use std::time::Duration;
 
 /// Limits on what a call may read, write, visit and return.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Files up to this many bytes are read whole.
+    /// Maximum size of a file that is read as a whole, in bytes.
     pub whole_file_bytes: u64,
-    /// Characters of a larger file that come at once; also bounds what `grep` returns, in bytes.
+    /// Page size of a larger file, in characters. Also limits the output of `grep`, in bytes.
     pub page_chars: usize,
-    /// The largest file that is written or edited, in bytes.
+    /// Maximum size of a file that is written or edited, in bytes.
     pub write_bytes: u64,
-    /// Number of folder entries that one call visits.
+    /// Maximum number of folder entries visited by a call.
     pub walk_entries: usize,
     /// Time limit of a search or a long read.
     pub search_time: Duration,
-    /// Number of entries that a listing shows.
+    /// Maximum number of entries in a listing.
     pub list_entries: usize,
-    /// Number of files that `find_files` shows.
+    /// Maximum number of files returned by `find_files`.
     pub found_files: usize,
-    /// Number of hits that `grep` shows.
+    /// Maximum number of hits returned by `grep`.
     pub grep_hits: usize,
-    /// Bytes of each stream of a command that are stored.
+    /// Maximum stored bytes of each output stream of a command.
     pub output_bytes: usize,
 }
 

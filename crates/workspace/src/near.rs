@@ -1,4 +1,4 @@
-//! Paths that could be meant by one that names nothing.
+//! Suggests existing paths for a path that does not exist.
 
 use agentd_core::path::{looks_like, spelled};
 use cap_std::fs::Dir;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Jail {
-    /// Says that nothing is there, and what could have been meant.
+    /// Error for a missing path, with a suggestion.
     pub(super) fn missing(&self, path: &ToolPath) -> Failure {
         let alike = self.alike(path);
         let hint = match &*alike {
@@ -31,7 +31,7 @@ impl Jail {
         Failure::path(format!("{path} is not there; {hint}"))
     }
 
-    /// Entries whose paths differ from this one in nothing that is seen.
+    /// Entries whose paths look the same as this one.
     fn alike(&self, path: &ToolPath) -> Vec<ToolPath> {
         const MAX_FOUND: usize = 8;
         let Ok(root) = self.root(path.place()) else { return Vec::new() };
@@ -44,8 +44,8 @@ impl Jail {
         })
     }
 
-    /// An entry of the same folder, of the project's root, or an upload or output of the same name, that could be
-    /// meant; or the one file of that name somewhere in the project.
+    /// Entry with a similar name in the same folder, in the project's root, or among the session's own files. Otherwise
+    /// the only file of that name in the project.
     fn near(&self, path: &ToolPath) -> Option<ToolPath> {
         let project = self.project().ok().map(|_| ToolPath::root(PathPlace::Project));
         let areas = crate::path::WRITABLE.iter().map(|area| ToolPath::root(PathPlace::Own).entry(area));
@@ -60,7 +60,7 @@ impl Jail {
         beside.or_else(|| self.only_one(&project?, path.name()))
     }
 
-    /// The only file of a name below a folder, as far as a short look shows.
+    /// Only file of this name below a folder. `None` if there are several, or too many entries.
     fn only_one(&self, folder: &ToolPath, name: &str) -> Option<ToolPath> {
         const MAX_ENTRIES: usize = 5000;
         let root = self.root(folder.place()).ok()?;
@@ -83,13 +83,13 @@ impl Jail {
     }
 }
 
-/// A path as it is, and with its blanks written out where they are not what they seem.
+/// Path with unusual blanks spelled out.
 fn unmistakable(path: &ToolPath) -> String {
     let spelled = spelled(&path.whole()).map(|spelled| format!(" (also read as {spelled})"));
     format!("{path}{}", spelled.unwrap_or_default())
 }
 
-/// The first names in a folder; none where it cannot be looked at.
+/// First names in a folder; empty if the folder cannot be read.
 fn names(root: &Dir, folder: &ToolPath) -> Vec<String> {
     const MAX_NAMES: usize = 2000;
     let entries = root.read_dir(folder.below_place()).into_iter().flatten().take(MAX_NAMES);

@@ -1,9 +1,9 @@
-//! Paths from a model, parsed without touching the disk: the real folder that one is in, and what is below it.
+//! Parses paths from a model, without touching the disk, into a real folder and the path below it.
 //!
-//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and,
-//! where folders are mounted, `/project` and `/folders/NAME`. A leading slash is optional, since that tree has its own root:
-//! `/uploads/a.txt` is `uploads/a.txt`. Everything else that is absolute is refused, as is whatever has two meanings:
-//! `..`, `~`, backslashes, control characters. A name that has such a character is written, and shown, with it escaped
+//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, the folders that the daemon writes, `/memories`,
+//! `/state` and, if folders are mounted, `/project` and `/folders/NAME`. The tree has its own root, so a leading slash
+//! is optional: `/uploads/a.txt` is `uploads/a.txt`. All other absolute paths are rejected, as is anything ambiguous:
+//! `..`, `~`, backslashes and control characters. A name with such a character is written and shown escaped
 //! ([`agentd_core::path`]).
 
 use std::{
@@ -22,7 +22,7 @@ use crate::{failure::Failure, text};
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// A path that names something in the workspace, if it is there at all. It has no `..`, no empty and no `.` parts.
+/// Path of an entry of the workspace, which may be missing. Has no `..`, empty or `.` parts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ToolPath {
     place: PathPlace,
@@ -31,10 +31,10 @@ pub struct ToolPath {
 }
 
 impl ToolPath {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
-    /// `E_PATH`, saying how to write it.
+    /// `E_PATH` with a hint about the correct form.
     pub fn parse(written: &str) -> Result<Self, Failure> {
         refuse_ambiguous(written)?;
         let named = path::read(written).filter(|named| !named.contains('\0'));
@@ -72,24 +72,24 @@ impl ToolPath {
         }
     }
 
-    /// Path that a link leads to. None where no call could name it: a name that is no plain text.
+    /// Path of a link's target. `None` if no call could name it, because the name is not plain text.
     pub(super) fn found(place: PathPlace, below: &Path) -> Option<Self> {
         let found = Self { place, rest: below.to_str()?.to_owned() };
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
     }
 
-    /// Returns whether a first part is a name of the tree, also without a slash.
+    /// Returns true if `first` is the first part of a path in the tree, also without a leading slash.
     pub(super) fn is_name(first: &str) -> bool {
         AREAS.contains(&first) || PathPlace::of(&[first], false).is_some()
     }
 
-    /// Returns whether a path begins with such a name and no slash.
+    /// Returns true if a path begins with such a name and no slash.
     pub fn begins_with_name(written: &str) -> bool {
         let first = written.split('/').find(|part| !part.is_empty() && *part != ".");
         !written.starts_with('/') && first.is_some_and(Self::is_name)
     }
 
-    /// The path as a call can name it, whatever there is besides.
+    /// Unambiguous form of the path, for use in a call.
     pub fn written(&self) -> String {
         let shown = self.to_string();
         if self.place == PathPlace::Own && AREAS.contains(&shown.split('/').next().unwrap_or_default()) {
@@ -98,18 +98,18 @@ impl ToolPath {
         if shown.starts_with('~') { format!("./{shown}") } else { shown }
     }
 
-    /// The root of a place.
+    /// Root of a place.
     pub fn root(place: PathPlace) -> Self {
         Self { place, rest: String::new() }
     }
 
-    /// An entry of this folder. The name comes from the file system, not from a model.
+    /// Path of an entry of this folder. The name comes from the file system, not from a model.
     pub fn entry(&self, name: &str) -> Self {
         let rest = if self.rest.is_empty() { name.to_owned() } else { format!("{}/{name}", self.rest) };
         Self { place: self.place, rest }
     }
 
-    /// Real folder that it is in.
+    /// Real folder that contains the path.
     pub fn place(&self) -> PathPlace {
         self.place
     }
@@ -119,22 +119,22 @@ impl ToolPath {
         self.rest.is_empty()
     }
 
-    /// Returns whether it is a folder in which the daemon keeps what it writes itself.
+    /// Returns true for the folders that the daemon writes itself.
     pub(crate) fn is_kept_area(&self) -> bool {
         self.place == PathPlace::Own && KEPT.contains(&self.rest.as_str())
     }
 
-    /// The path below its place, `.` for the place itself.
+    /// Path below its place, `.` for the place itself.
     pub(crate) fn below_place(&self) -> &Path {
         Path::new(if self.rest.is_empty() { "." } else { &self.rest })
     }
 
-    /// The path below its place as text, empty for the place itself.
+    /// Path below its place as text, empty for the place itself.
     pub fn rest(&self) -> &str {
         &self.rest
     }
 
-    /// The folder that holds it, if it is not a root.
+    /// Parent folder, or `None` for a root.
     pub(crate) fn parent(&self) -> Option<Self> {
         if self.rest.is_empty() {
             return None;
@@ -143,17 +143,17 @@ impl ToolPath {
         Some(Self { place: self.place, rest })
     }
 
-    /// The last part, empty for a root.
+    /// Last part, empty for a root.
     pub fn name(&self) -> &str {
         self.rest.rsplit('/').next().unwrap_or("")
     }
 
-    /// The path without a leading slash, so that globs meet own and project files alike.
+    /// Path without a leading slash, so that globs match own and project files alike.
     pub fn flat(&self) -> String {
         self.whole().trim_start_matches('/').to_owned()
     }
 
-    /// The path as the file system has it.
+    /// Unescaped path, with the names of the file system.
     pub(super) fn whole(&self) -> String {
         match (self.place, self.rest.is_empty()) {
             (PathPlace::Own, true) => ".".to_owned(),
@@ -164,14 +164,14 @@ impl ToolPath {
     }
 }
 
-/// The path as models read it.
+/// Shows the path to models, escaped.
 impl std::fmt::Display for ToolPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&path::shown(&self.whole()))
     }
 }
 
-/// A folder of the machine as tools name it, where it is in the project.
+/// Path of a real folder as seen by tools, or `None` if it is outside the project.
 pub fn within_project(workspace: &Workspace, folder: &Path) -> Option<ToolPath> {
     let below = folder.strip_prefix(&workspace.project.as_ref()?.path).ok()?;
     let names = below.components().map(|part| match part {
@@ -205,38 +205,38 @@ fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The folders of a workspace, in the order in which they are shown.
+/// Folders of a workspace, in display order.
 pub const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", KEPT[0], KEPT[1]];
 
-/// Those that tools may write to.
+/// Folders that tools may write to.
 pub const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
 
-/// Those in which the daemon keeps what it writes itself. They are searched only where they are named: what was said or
-/// returned before would otherwise be found twice.
+/// Folders that the daemon writes itself. They are searched only if they are named, because their content repeats
+/// earlier messages and results.
 pub(crate) const KEPT: [&str; 2] = [ArtifactDir::LargeToolResults.as_str(), ArtifactDir::ConversationHistory.as_str()];
 
-/// Those that sessions may read and nothing that runs for them may change.
+/// Folders that sessions may read, and that nothing running for them may change.
 pub fn read_only() -> impl Iterator<Item = &'static str> {
     AREAS.into_iter().filter(|area| !WRITABLE.contains(area))
 }
 
-/// Real folder that a path is in.
+/// Real folder of a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathPlace {
-    /// The session's own tree.
+    /// Tree of the session itself.
     #[default]
     Own,
-    /// The mounted project.
+    /// Project mounted at `/project`.
     Project,
-    /// A folder that was added to the session. It may be none that the session has.
+    /// Folder added to a session, not necessarily to this one.
     Folder(FolderName),
-    /// Folder that all sessions share.
+    /// Folder shared by all sessions.
     Memories,
-    /// The session's own state, which is in the journal and not on the disk.
+    /// Session's own state, stored in the journal and not on the disk.
     State,
 }
 
-/// The name of an added folder. It is held in place, so that a path can be copied as it is compared.
+/// Name of an added folder, stored inline so that [`PathPlace`] is `Copy`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FolderName {
     bytes: [u8; MAX_FOLDER_NAME],
@@ -244,16 +244,16 @@ pub struct FolderName {
 }
 
 impl FolderName {
-    /// None for what no added folder can be called.
+    /// Returns `None` if an added folder cannot have this name.
     pub(crate) fn new(name: &str) -> Option<Self> {
         let mut bytes = [0; MAX_FOLDER_NAME];
         bytes.get_mut(..name.len()).filter(|_| AddedFolder::is_name(name))?.copy_from_slice(name.as_bytes());
         Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
     }
 
-    /// The name as text.
+    /// Name of the place as text.
     pub fn as_str(&self) -> &str {
-        // It was text.
+        // Always valid UTF-8: the bytes were copied from a `str`.
         self.bytes.get(..usize::from(self.length)).and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()
     }
 }
@@ -264,7 +264,7 @@ impl fmt::Debug for FolderName {
     }
 }
 
-/// Shows the name that paths in it begin with; nothing for the session's own tree.
+/// Shows the prefix of paths in this place; empty for the session's own tree.
 impl fmt::Display for PathPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -278,9 +278,10 @@ impl fmt::Display for PathPlace {
 }
 
 impl PathPlace {
-    /// The place that a path with these parts begins with, and the parts below it; none for one in the session's own tree.
-    /// Many a project has a folder `state` or `folders`, and who leaves out where that is must not write here instead,
-    /// unasked: so these need their slash.
+    /// Place of a path with these parts, and the parts below it. `None` for the session's own tree.
+    ///
+    /// `state` and `folders` require the leading slash, because many projects have folders of these names. A relative
+    /// path meant for one of those must not silently write here instead.
     pub(super) fn of<'a, 'p>(parts: &'a [&'p str], absolute: bool) -> Option<(Self, &'a [&'p str])> {
         match parts {
             ["project", below @ ..] => Some((Self::Project, below)),
@@ -291,7 +292,7 @@ impl PathPlace {
         }
     }
 
-    /// Returns whether it is a folder of the person, which other programs change as well.
+    /// Returns true for folders of the user, which other programs change as well.
     pub(crate) fn is_mounted(self) -> bool {
         matches!(self, Self::Project | Self::Folder(_))
     }
@@ -357,11 +358,11 @@ mod tests {
             let found = ToolPath::found(PathPlace::Project, Path::new(OsStr::from_bytes(below)));
             assert_eq!(found.is_some(), named, "{below:?}");
         }
-        // In the session's own tree that name means the other one.
+        // In the session's own tree this name means the mounted project.
         assert_eq!(ToolPath::found(PathPlace::Own, Path::new("project/a")), None);
     }
 
-    /// Text made of the pieces that matter, so that the generator meets them often.
+    /// Text of the relevant pieces, so that the generator produces them often.
     fn hostile() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             Just("..".to_owned()),
@@ -400,7 +401,7 @@ mod tests {
                 prop_assert!(path.below_place().is_relative());
                 prop_assert_eq!(path.below_place().components().count(), depth.max(1));
                 prop_assert!(!written.contains('\0'));
-                // What is written names the same thing again.
+                // The written form parses to the same path.
                 prop_assert_eq!(ToolPath::parse(&path.written()), Ok(path.clone()));
                 let found = ToolPath::found(path.place(), Path::new(path.rest()));
                 prop_assert_eq!(found, Some(path));

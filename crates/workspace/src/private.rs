@@ -1,4 +1,4 @@
-//! Files and folders that only the daemon's user can use, and records among them.
+//! Files, folders and JSON records that only the daemon's user can access.
 
 use std::{fs, io, io::Write as _, os::unix::fs as unix, path::Path};
 
@@ -11,7 +11,7 @@ const MAX_RECORD: u64 = 64 << 20;
 /// Reads a record.
 ///
 /// # Errors
-/// When there is none, or it cannot be read.
+/// If the record is missing or cannot be read.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_file() || metadata.len() > MAX_RECORD {
@@ -20,10 +20,10 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// Stores a record in its folder: durable when it returns, and never half of it.
+/// Stores a record in its folder. The write is atomic, and durable once this returns.
 ///
 /// # Errors
-/// When the disk does not take it.
+/// If writing fails.
 pub fn store(folder: &Path, name: &str, record: &impl Serialize) -> io::Result<()> {
     self::folder(folder)?;
     let draft = folder.join(format!(".draft-{}", uuid::Uuid::new_v4().simple()));
@@ -31,29 +31,29 @@ pub fn store(folder: &Path, name: &str, record: &impl Serialize) -> io::Result<(
         .and_then(|()| fs::rename(&draft, folder.join(name)))
         .and_then(|()| fs::File::open(folder)?.sync_all());
     if written.is_err() {
-        // Nobody reads it.
+        // Leftover drafts are never read.
         let _ = fs::remove_file(&draft);
     }
     written
 }
 
-/// Makes a folder that only its owner can use.
+/// Creates a folder, and its parents, that only its owner can access.
 pub fn folder(path: &Path) -> io::Result<()> {
     unix::DirBuilderExt::mode(fs::DirBuilder::new().recursive(true), 0o700).create(path)
 }
 
-/// Makes a folder in an open one, which only its owner can use.
+/// Creates a folder in an open one, which only its owner can access.
 pub fn folder_in(parent: &Dir, name: impl AsRef<Path>) -> io::Result<()> {
     parent.create_dir_with(name, DirBuilder::new().mode(0o700))
 }
 
-/// Makes a file in an open folder, to be written.
+/// Creates a file in an open folder for writing.
 pub fn file_in(folder: &Dir, name: impl AsRef<Path>, mode: u32) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     Ok(folder.open_with(name, options.write(true).create_new(true).mode(mode))?.into_std())
 }
 
-/// Writes a new file that only its owner can use.
+/// Writes a new file that only its owner can access; `runs` makes it executable.
 pub fn write(path: &Path, content: &[u8], runs: bool) -> io::Result<()> {
     let mode = if runs { 0o700 } else { 0o600 };
     let mut options = fs::OpenOptions::new();

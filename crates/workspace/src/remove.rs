@@ -1,5 +1,5 @@
-//! Removal of files: of unused ones from a workspace, folder by folder, and only if all in a folder is old; and of folders
-//! whatever they hold: folders without permissions, trees deeper than any stack, links to elsewhere.
+//! Removes unused files from a workspace, and whole folders. An area is cleaned only if everything in it is old.
+//! Removal handles folders without permissions, trees deeper than any stack, and links to elsewhere.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,10 +13,11 @@ use cap_std::fs::{Dir, Permissions, PermissionsExt as _};
 
 use crate::{failure::if_there, jail, path::AREAS};
 
-/// Prefix of folders that are being removed.
+/// Name prefix of folders that are being removed.
 pub(crate) const REMOVED: &str = ".removed-";
 
-/// Cleans a session's folders, and reports what each held. No files may be added meanwhile.
+/// Cleans a session's folders and reports the removed content of each. No files may be added meanwhile. With `trial`,
+/// only reports.
 pub fn clean(
     base: &Path,
     session: SessionId,
@@ -42,7 +43,7 @@ pub fn clean(
     Ok(cleaned)
 }
 
-/// Takes the session's name away first, so that half a removal is never seen, then removes what it held.
+/// Removes a session's folder. It is renamed first, so that a partial removal is never visible.
 pub fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
     let base = open_base(base)?;
     let doomed = format!("{}{session}-{}", REMOVED, uuid::Uuid::new_v4().simple());
@@ -50,7 +51,7 @@ pub fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
     folder(&base, doomed.as_ref())
 }
 
-/// Removes what a removal that was cut off had already taken the name from.
+/// Completes interrupted removals. With `trial`, only reports them.
 pub fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
     let mut left = FilesRemoved::default();
     for entry in if_there(fs::read_dir(base))?.into_iter().flatten() {
@@ -63,22 +64,22 @@ pub fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
             left.bytes += content.removed.bytes;
         }
         if !trial {
-            // Whoever began to remove it may be at it still.
+            // The removal may still be running elsewhere.
             folder_at(base, &entry.file_name())?;
         }
     }
     Ok(left)
 }
 
-/// Content of a folder.
+/// Size and age of a folder's content.
 struct Content {
     removed: FilesRemoved,
-    /// When something in it last changed.
+    /// Time of the last change of any entry.
     changed: SystemTime,
 }
 
 impl Content {
-    /// None where it holds nothing, or is no folder.
+    /// Measures a folder. `None` if it is empty or not a folder.
     fn of(folder: &Path) -> io::Result<Option<Self>> {
         if !fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir()) {
             return Ok(None);
@@ -87,7 +88,7 @@ impl Content {
         let mut is_empty = true;
         let mut folders: Vec<PathBuf> = vec![folder.to_path_buf()];
         while let Some(folder) = folders.pop() {
-            // What cannot be looked into, as it lies too deep or is closed, is removed without being counted.
+            // Folders that are too deep or unreadable are removed without being counted.
             let Ok(entries) = fs::read_dir(&folder) else { continue };
             for entry in entries {
                 let entry = entry?;
@@ -106,7 +107,7 @@ impl Content {
     }
 }
 
-/// Returns whether none of the folders of a workspace holds anything.
+/// Returns true if all folders of a workspace are empty.
 fn is_empty(root: &Dir) -> io::Result<bool> {
     for area in AREAS {
         let folder = if_there(jail::open_real_folder(root, area))?;
@@ -119,8 +120,8 @@ fn is_empty(root: &Dir) -> io::Result<bool> {
 
 /// Removes all entries of a folder, following no link.
 ///
-/// Each folder met is first moved up to the top, so that depth costs neither stack nor open files, and a command
-/// that still runs cannot lead the removal elsewhere.
+/// Each subfolder is first moved to the top, so that depth costs neither stack nor open files, and a command that is
+/// still running cannot redirect the removal.
 pub fn empty(top: &Dir) -> io::Result<()> {
     let mut folders: Vec<OsString> = Vec::new();
     for entry in top.entries()? {
@@ -151,14 +152,14 @@ pub fn empty(top: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder with all that it holds.
+/// Removes a folder with its contents.
 pub fn folder(parent: &Dir, name: &OsStr) -> io::Result<()> {
     own(parent, name)?;
     empty(&jail::open_real_folder(parent, name)?)?;
     parent.remove_dir(name)
 }
 
-/// The same below a path, if both are there.
+/// Removes a folder below a path, if both exist.
 pub fn folder_at(parent: &Path, name: &OsStr) -> io::Result<()> {
     let parent = if_there(open_base(parent))?;
     gone(parent.map_or(Ok(()), |parent| folder(&parent, name)))
@@ -168,7 +169,7 @@ fn open_base(path: &Path) -> io::Result<Dir> {
     Dir::open_ambient_dir(path, cap_std::ambient_authority())
 }
 
-/// Read-only folders, as package caches make them, can be emptied only once they are writable.
+/// Makes a folder writable, because read-only folders, as in package caches, cannot be emptied.
 fn own(parent: &Dir, name: &OsStr) -> io::Result<()> {
     if parent.symlink_metadata(name)?.permissions().mode() & 0o700 == 0o700 {
         return Ok(());
@@ -176,7 +177,7 @@ fn own(parent: &Dir, name: &OsStr) -> io::Result<()> {
     parent.set_permissions(name, Permissions::from_mode(0o700))
 }
 
-/// Treats something that was removed meanwhile as gone.
+/// Accepts the error for an entry that was already removed.
 pub fn gone(result: io::Result<()>) -> io::Result<()> {
     if_there(result).map(drop)
 }

@@ -1,8 +1,8 @@
-//! Files that are put into a session's tree: uploads from people, under a plain and free name, and what the daemon stores for
-//! tools to read: results too large for the window, and history.
+//! Files added to a session's tree: uploads of the user, stored under a plain and free name, and large results and
+//! history that the daemon stores for tools to read.
 //!
-//! Tools cannot write where the daemon stores, and the sandbox lets no command do it. Without the sandbox a command could: so nothing that
-//! stands there is trusted. No link is followed, and no file that has another name is added to.
+//! Tools cannot write to the daemon's areas, and the sandbox forbids it to commands. Without a sandbox a command could,
+//! so existing entries are not trusted: links are not followed, and a file with another name is not appended to.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,7 +16,7 @@ use nix::{errno::Errno, fcntl::OFlag};
 
 use crate::{drafts::Draft, jail, layout::make, private, remove::gone, target};
 
-/// Keeps a text of the daemon's own in a session's tree.
+/// Stores a text of the daemon in a session's tree.
 pub fn keep(base: &Path, session: SessionId, area: ArtifactDir, name: &str, content: &[u8]) -> io::Result<()> {
     let root = make(base, session)?;
     let folder = open(&jail::own_root(&root)?, area)?;
@@ -24,7 +24,7 @@ pub fn keep(base: &Path, session: SessionId, area: ArtifactDir, name: &str, cont
     target::sync(&folder)
 }
 
-/// Adds to such a text after its first bytes, and returns its length.
+/// Appends to such a text, after truncating it to `from` bytes, and returns its length.
 pub fn keep_on(
     base: &Path,
     session: SessionId,
@@ -39,7 +39,7 @@ pub fn keep_on(
     Ok(bytes)
 }
 
-/// Opens the folder of an area. Nothing else belongs in its place, so anything found there is removed.
+/// Opens the folder of an area. Nothing else belongs in its place, so any other entry there is removed.
 fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     match jail::open_real_folder(root, area.as_str()) {
         Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP)) => {
@@ -52,7 +52,7 @@ fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
     jail::open_real_folder(root, area.as_str())
 }
 
-/// Atomic for readers: they find the old text or the new one, whole.
+/// Atomic for readers, which find either the old or the new text.
 fn replace(session: &Path, folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     let draft = Draft::new(session, folder);
     let written = private::file_in(folder, draft.name(), 0o600).and_then(|mut file| {
@@ -61,13 +61,13 @@ fn replace(session: &Path, folder: &Dir, name: &str, content: &[u8]) -> io::Resu
         folder.rename(draft.name(), folder, name)
     });
     if written.is_err() {
-        // The draft may never have been made; what matters is that none stays.
+        // The draft may never have been created.
         let _ = folder.remove_file(draft.name());
     }
     written
 }
 
-/// Appends to a file. Its earlier content is never written again, so that it costs the same however long it is.
+/// Appends to a file. Earlier content is not rewritten, so the cost does not grow with the file.
 fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
@@ -77,7 +77,7 @@ fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Re
     if !metadata.is_file() || metadata.nlink() > 1 {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else has that name"));
     }
-    // One that is shorter has lost what nobody can bring back.
+    // A shorter file has lost content that cannot be recovered.
     if let Some(from) = from.filter(|from| *from < metadata.len()) {
         file.set_len(from)?;
     }
@@ -88,7 +88,7 @@ fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Re
 
 const MAX_UPLOAD_NAME: usize = 200;
 
-/// The last part of the name, as a visible file name of bearable length.
+/// Last part of the name, as a visible file name of limited length.
 pub fn upload_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("");
     let clean: String = last.chars().filter(|character| !path::is_written(*character)).collect();
@@ -102,7 +102,7 @@ pub fn upload_name(name: &str) -> String {
     format!("{}{extension}", &stem[..end])
 }
 
-/// `("report", ".pdf")`; an extension longer than any real one belongs to the name.
+/// Splits into `("report", ".pdf")`. An extension of more than 20 bytes belongs to the name.
 fn split_extension(name: &str) -> (&str, &str) {
     match name.rfind('.') {
         Some(dot) if dot > 0 && name.len() - dot <= 20 => name.split_at(dot),
@@ -110,12 +110,12 @@ fn split_extension(name: &str) -> (&str, &str) {
     }
 }
 
-/// The folder of a session's uploads.
+/// Opens the folder of a session's uploads.
 fn uploads(base: &Path, session: SessionId) -> io::Result<Dir> {
     jail::open_real_folder(&jail::own_root(&make(base, session)?)?, "uploads")
 }
 
-/// Removes an upload. One that is not there is no error.
+/// Removes an upload. A missing one is not an error.
 pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<()> {
     let name = path.strip_prefix("uploads/").unwrap_or_default();
     if matches!(name, "" | "." | "..") || name.contains('/') {
@@ -124,8 +124,8 @@ pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<
     gone(uploads(base, session)?.remove_file(name))
 }
 
-/// Puts a new upload under the first free name, and returns its path. With `once`, a file of that name, or of one of its
-/// numbered names, that holds the same bytes is taken for it.
+/// Stores a new upload under the first free name, and returns its path. With `once`, an existing file with the same
+/// bytes under that name, or a numbered variant of it, counts as the upload.
 pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], once: bool) -> io::Result<String> {
     const MAX_TRIES: usize = 10_000;
     let folder = uploads(base, session)?;
@@ -143,7 +143,7 @@ pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], o
         };
         let written = file.write_all(content).and_then(|()| file.sync_all());
         if let Err(error) = written {
-            // Half an upload must not look like a whole one.
+            // A partial upload must not look complete.
             let _ = folder.remove_file(&candidate);
             return Err(error);
         }
@@ -153,9 +153,9 @@ pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], o
     Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many uploads are named {name}")))
 }
 
-/// True if a plain file holds these bytes. They are on the disk then.
+/// Returns true if a regular file has this content, after syncing it to the disk.
 fn holds(folder: &Dir, name: &str, content: &[u8]) -> io::Result<bool> {
-    // What cannot be read is another one's.
+    // An unreadable file cannot be the same upload.
     let Ok(file) = jail::open_exact(folder, name.as_ref()) else { return Ok(false) };
     let about = file.metadata()?;
     if !about.is_file() || about.len() != content.len() as u64 {

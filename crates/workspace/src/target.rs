@@ -1,12 +1,11 @@
-//! A file about to be written: replaced whole or not at all. How that is done is for its backend: a [`WriteSlot`] is
-//! the place of a file as one holds it.
+//! Atomic replacement of a file. The steps depend on the backend, whose [`WriteSlot`] is the place of the file.
 //!
-//! On the disk the new content goes to a hidden file in the same folder, to the disk, and takes the name in one step.
-//! The mode is kept; owner, access lists and extended attributes are those of a new file.
+//! On the disk the new content is written to a hidden file in the same folder, synced, and renamed over the target. The
+//! mode is preserved; owner, access lists and extended attributes are those of a new file.
 //!
-//! Nothing is written through a link, at the end of the path or on the way: the rules have judged the name that was
-//! given, and a link would make that another file. That is seen where the file and its folder are opened, so that a
-//! link which is put there since the rules were asked is seen too.
+//! Links are never followed, neither at the end of the path nor on the way: the rules have judged the given name, and a
+//! link would redirect it to another file. Links are checked when the file and its folder are opened, so a link created
+//! since the rules were asked is found too.
 
 use std::{
     ffi::OsStr,
@@ -30,63 +29,63 @@ use crate::{
     text,
 };
 
-/// File that was there when the target was opened.
+/// File that existed when the target was opened.
 #[derive(Debug)]
 pub struct Existing {
-    /// Its content, unless it is larger than was asked for.
+    /// Content, or `None` if larger than the requested limit.
     pub content: Option<Vec<u8>>,
-    /// Its size in bytes.
+    /// Size of the file, in bytes.
     pub size: u64,
-    /// When its content was last changed, as far as anybody can tell.
+    /// Time of the last change of the content, if known.
     pub changed: Option<Timestamp>,
-    /// Identity by which two names are known to be of one file, where a file can have two.
+    /// Device and inode, by which two names of one file are recognised.
     pub(super) identity: Option<(u64, u64)>,
-    /// Its permissions, where it has any.
+    /// Permissions, if the backend has any.
     pub(super) mode: Option<u32>,
 }
 
-/// A file that may be written.
+/// File about to be written.
 #[derive(Debug)]
 pub struct Target {
     path: ToolPath,
-    /// The permissions that it gets, if not those of any new file.
+    /// Permissions of the new file; `None` for the default ones.
     mode: Option<u32>,
     pub(super) slot: Box<dyn WriteSlot>,
-    /// The file that it replaces.
+    /// File about to be replaced.
     pub existing: Option<Existing>,
 }
 
-/// The place of a file, as its backend holds it.
+/// Backend's side of a [`Target`].
 pub(crate) trait WriteSlot: std::fmt::Debug + Send {
-    /// Puts `content` there whole, with these permissions where there are such, making missing folders.
+    /// Writes `content` atomically with these permissions, if any, and creates missing folders.
     ///
     /// # Errors
-    /// When something else was put there since it was opened, or it cannot be written.
+    /// If the file was changed since it was opened, or cannot be written.
     fn replace(&self, content: &[u8], mode: Option<u32>) -> Result<(), Failure>;
 
-    /// Removes the file that is there. A removal cannot be seen half done, and lasts once this returns.
+    /// Removes the file. The removal is atomic, and durable once this returns.
     ///
     /// # Errors
-    /// When something else was put there since it was opened, or it cannot be removed.
+    /// If the file was changed since it was opened, or cannot be removed.
     fn remove(&self) -> Result<(), Failure>;
 
     /// Error for reading a missing file.
     fn missing(&self) -> Failure;
 
-    /// Refuses to go on where something else was put there since it was opened.
+    /// Checks that the file was not changed since it was opened.
     ///
     /// # Errors
-    /// When something was.
+    /// If it was changed.
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// The folders above the file that are not there yet, the outer ones first, where folders are something to make.
+    /// Missing folders above the file, outermost first. Empty for backends without real folders.
     fn missing_folders(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Removes the folders above the file that are empty and were not there before, as `made` tells.
+    /// Removes the empty folders above the file that are in `made`, an earlier result of [`Self::missing_folders`].
     fn remove_empty_folders(&self, _made: &[PathBuf]) {}
 }
 
@@ -96,7 +95,7 @@ impl Target {
         Self { path, mode, slot, existing }
     }
 
-    /// The text that is there. `most` is the size up to which content was asked for.
+    /// Current text of the file. `most` is the size limit that was requested for its content.
     pub fn document(&self, most: u64) -> Result<Document, Failure> {
         let path = &self.path;
         let Some(existing) = &self.existing else { return Err(self.slot.missing()) };
@@ -112,7 +111,7 @@ impl Target {
         })
     }
 
-    /// Returns whether both are one file, under one name or two.
+    /// Returns true if both are the same file, under one name or two.
     pub fn is_file_of(&self, other: &Self) -> bool {
         let identity = |target: &Self| target.existing.as_ref().and_then(|existing| existing.identity);
         match (identity(self), identity(other)) {
@@ -121,53 +120,53 @@ impl Target {
         }
     }
 
-    /// Lets a new file have the permissions of another, as one that is moved does.
+    /// Gives a new file the permissions of another one, as for a moved file.
     pub fn with_mode_of(mut self, other: &Self) -> Self {
         self.mode = other.existing.as_ref().and_then(|existing| existing.mode);
         self
     }
 
-    /// Puts `content` in its place, making missing folders.
+    /// Replaces the content and creates missing folders.
     pub fn replace(&self, content: &[u8]) -> Result<(), Failure> {
         self.slot.replace(content, self.mode)
     }
 
-    /// Removes the file that is there.
+    /// Removes the existing file.
     pub fn remove(&self) -> Result<(), Failure> {
         self.slot.remove()
     }
 
-    /// The folders above the file that are not there yet, the outer ones first.
+    /// Missing folders above the file, outermost first.
     pub fn missing_folders(&self) -> Vec<PathBuf> {
         self.slot.missing_folders()
     }
 
-    /// Removes the folders above the file that are empty and were not there before, as `made` tells.
+    /// Removes the empty folders above the file that are in `made`, an earlier result of [`Self::missing_folders`].
     pub fn remove_empty_folders(&self, made: &[PathBuf]) {
         self.slot.remove_empty_folders(made);
     }
 }
 
-/// Shows whether a file is still the one that was read: its identity, its size, and when it was changed.
+/// Identity, size and modification time, which show whether a file was changed.
 type Stamp = ((u64, u64), u64, (i64, i64));
 
 fn stamp_of(metadata: &impl MetadataExt) -> Stamp {
     ((metadata.dev(), metadata.ino()), metadata.size(), (metadata.mtime(), metadata.mtime_nsec()))
 }
 
-/// The place of a file on the disk.
+/// Place of a file on the disk.
 #[derive(Debug)]
 struct DiskSlot {
     jail: Jail,
     path: ToolPath,
     root: Dir,
-    /// Path below `root`.
+    /// Path of the file below `root`.
     below: PathBuf,
-    /// Stamp of the file that was there.
+    /// Stamp of the file when it was opened.
     stamp: Option<Stamp>,
 }
 
-/// Opens the place of a file on the disk, and the file that is there.
+/// Opens the place of a file on the disk, and the existing file.
 pub(super) fn on_disk(jail: &Jail, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
     let (root, below) = jail.writable_root(path)?;
     if below == Path::new(".") {
@@ -181,7 +180,7 @@ pub(super) fn on_disk(jail: &Jail, path: &ToolPath, max_content: u64) -> Result<
 
 impl WriteSlot for DiskSlot {
     fn missing(&self) -> Failure {
-        // The jail knows what could have been meant.
+        // The jail suggests similar paths.
         self.jail.open_regular(&self.path).err().unwrap_or_else(|| {
             Failure::tool(format!("{} was made by something else just now; read it and repeat the call", self.path))
         })
@@ -208,7 +207,7 @@ impl WriteSlot for DiskSlot {
                     .map_err(|error| Failure::io(&format!("replace {}", self.path), &error))
             });
         if written.is_err() {
-            // The draft may never have been made; what matters is that none stays.
+            // The draft may never have been created.
             let _ = folder.remove_file(draft.name());
         }
         written?;
@@ -227,7 +226,7 @@ impl WriteSlot for DiskSlot {
         for folder in made.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            // One that is in use by now stays.
+            // Fails for folders that are in use by now, which stay.
             let _ = self.open_parent(parent).map(|parent| parent.remove_dir(name));
         }
     }
@@ -269,8 +268,8 @@ impl DiskSlot {
         file.sync_all()
     }
 
-    /// A folder that was moved away while the draft was written must not take the file with it, and a change made
-    /// by someone else meanwhile must not be lost.
+    /// Checks that the folder was not moved away while the draft was written, which would take the file with it, and
+    /// that no change by another program would be lost.
     fn check_unchanged(&self, parent: &Path, folder: &Dir, name: &Path) -> Result<(), Failure> {
         let identity = |folder: &Dir| {
             folder.dir_metadata().map(|metadata| {
@@ -331,13 +330,13 @@ fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp,
         size,
         changed,
         identity: Some(identity),
-        // Set-user-id and the like are dropped: the content is no longer what was trusted with them.
+        // Set-user-id and similar bits are dropped: the content that was trusted with them is replaced.
         mode: Some(metadata.permissions().mode() & 0o777),
     };
     Ok((stamp, existing))
 }
 
-/// Makes a rename in this folder last.
+/// Makes a rename in this folder durable.
 pub(super) fn sync(folder: &Dir) -> io::Result<()> {
     jail::open_real_folder(folder, ".")?.into_std_file().sync_all()
 }

@@ -1,11 +1,11 @@
-//! Text for models: bounded, without NUL, sizes and names as a person would write them.
+//! Text for models: bounded, without NUL, with readable sizes and counts.
 
 use std::fmt::Write as _;
 
-/// The known name that is nearest to `wanted`, if one is near enough to be meant.
+/// Known name most similar to `wanted`, if one is similar enough.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const NEAR_ENOUGH: f64 = 0.75;
-    // Names far longer than any of ours are no slips of the pen, and comparing them costs their length.
+    // Longer names are not typing errors, and the cost of comparing grows with the length.
     if wanted.len() > 300 {
         return None;
     }
@@ -18,7 +18,7 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Op
         .map(|(_, name)| name)
 }
 
-/// A number of bytes, such as `1.2 KB`.
+/// Formats a number of bytes, such as `1.2 KB`.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KB", "MB", "GB", "TB"];
     if bytes < 1024 {
@@ -33,7 +33,7 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// `1 file`, `2 matches`, `3 entries`.
+/// Formats a count, such as `1 file`, `2 matches` or `3 entries`.
 pub fn count(number: usize, noun: &str) -> String {
     match (number, noun.strip_suffix('y')) {
         (1, _) => format!("1 {noun}"),
@@ -43,7 +43,7 @@ pub fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// The first `max` characters, and whether there were more.
+/// First `max` characters, and true if there were more.
 pub fn first_chars(text: &str, max: usize) -> (&str, bool) {
     match text.char_indices().nth(max) {
         Some((end, _)) => (&text[..end], true),
@@ -51,18 +51,18 @@ pub fn first_chars(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
-/// Text of a model, short enough to be quoted back to it.
+/// Quotes text of a model, shortened to 120 characters.
 pub fn quoted(text: &str) -> String {
     let (start, more) = first_chars(text, 120);
     format!("{start:?}{}", if more { "…" } else { "" })
 }
 
-/// Replaces NUL, which several providers refuse and no reader needs.
+/// Replaces NUL characters, which several providers reject.
 pub fn without_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-/// Bytes in hexadecimal digits.
+/// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
         // Writing to a string cannot fail.

@@ -1,10 +1,10 @@
-//! Files of sessions that leave for another machine, that come from one, or that are copied for another session.
+//! Exports, imports and copies the files of sessions.
 //!
-//! Commands of the session may run meanwhile and change what is there, so nothing is trusted: every folder and file is
-//! opened as itself, through no link, and looked at once it is open. What has several names is left out, as the jail
-//! would not open it either. A copy is made by the kernel, which shares the data where the file system can. What comes is written
-//! into a folder that no session has, and moved to its name when it is whole; a mark beside it stays until its session is in
-//! the journal. So the next start knows what to remove.
+//! Commands of the session may run meanwhile and change files, so nothing is trusted: every folder and file is opened
+//! without following links, and checked once it is open. Files with several names are skipped, since the jail would not
+//! open them either. Copies are made by the kernel, which shares the data if the file system can. An import is written
+//! into a staging folder and renamed when it is complete. A mark beside it stays until its session is in the journal,
+//! so that the next start knows what to remove.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -32,22 +32,22 @@ use crate::{
     private, remove,
 };
 
-/// Prefix of folders that are being brought in, and of their marks.
+/// Name prefix of staging folders and their marks.
 const STAGED: &str = ".import-";
-/// End of the name of a mark.
+/// Name suffix of marks.
 const MARK: &str = ".mark";
 
-/// Takes a file that leaves.
+/// Receives an exported file.
 type TakeFile<'a> = dyn FnMut(TreeFile, &mut dyn Read) -> io::Result<()> + Send + 'a;
 
-/// The files of all sessions, below one folder.
+/// Files of all sessions, below one folder.
 #[derive(Debug, Clone)]
 pub struct SessionTrees {
     base: PathBuf,
 }
 
 impl SessionTrees {
-    /// The files below the folder of all workspaces.
+    /// Creates the transport for the folder of all workspaces.
     pub fn new(base: PathBuf) -> Self {
         Self { base }
     }
@@ -123,7 +123,7 @@ struct Leaving<'a, 'b> {
 
 impl Leaving<'_, '_> {
     fn folder(&mut self, folder: &Dir, path: &str, depth: usize) -> io::Result<()> {
-        // One that cannot be looked into keeps nothing else from leaving.
+        // An unreadable folder does not stop the export.
         let Ok(entries) = folder.entries() else { return leave_out(&mut self.done) };
         let mut entries = entries.flatten();
         let mut names: Vec<OsString> = entries
@@ -168,7 +168,7 @@ impl Leaving<'_, '_> {
     }
 }
 
-/// Opens a file that has no other name.
+/// Opens a regular file without other names.
 fn open_own(folder: &Dir, name: &OsStr) -> Option<(fs::File, fs::Metadata)> {
     let file = jail::open_exact(folder, name.as_ref()).ok()?;
     let about = file.metadata().ok().filter(|about| about.is_file() && about.nlink() == 1)?;
@@ -187,9 +187,9 @@ struct Arriving {
     place: PathBuf,
     root: Dir,
     done: FilesCopied,
-    /// Folders that were made. There are never more than files may be.
+    /// Number of created folders, limited like the number of files.
     folders: u64,
-    /// The tree that goes again unless it is revealed.
+    /// Tree to remove on drop, unless it was revealed.
     left: Option<PathBuf>,
 }
 
@@ -231,7 +231,7 @@ impl StagedTree for Arriving {
 }
 
 impl Arriving {
-    /// The folder of that path, made where it is missing.
+    /// Opens a folder by path, creating missing parts.
     fn folder(&mut self, path: &str) -> io::Result<Dir> {
         let mut folder = self.root.try_clone()?;
         for name in path.split('/') {
@@ -257,7 +257,7 @@ fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> i
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than it says"));
     }
     let modified = file.modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
-    // A time that the file system cannot hold is not worth the file.
+    // An invalid time is no reason to reject the file.
     modified.map_or(Ok(()), |modified| target.set_modified(modified).or(Ok(())))
 }
 
@@ -276,14 +276,13 @@ fn mark(base: &Path, session: SessionId) -> PathBuf {
     base.join(format!("{STAGED}{session}{MARK}"))
 }
 
-/// Prefix of files that the daemon is writing.
+/// Name prefix of drafts.
 pub(super) const DRAFT: &str = ".agentd-";
 
-/// Copies files that tools may have made and those stored for them to read. `temp/` is dropped, and skills are linked
-/// anew.
+/// Copies uploads, outputs and files stored for tools to read. `temp/` is skipped, and skills are linked again later.
 pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<FilesCopied> {
     let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
-    // What the history leads to comes first, so that nothing else takes its room.
+    // History first, so that other files do not use up its share of the limits.
     if let Some(history) = history
         && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.as_str())?
     {
@@ -294,12 +293,12 @@ pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<F
             copying.folder(&from, &to, 0)?;
         }
     }
-    // One wait for the disk, however many files there are.
+    // A single sync, regardless of the number of files.
     rustix::fs::syncfs(to)?;
     Ok(copying.done)
 }
 
-/// A folder here and there, unless something else is in its place.
+/// Opens a folder of both trees. `None` if the source has none.
 fn both(from: &Dir, to: &Dir, name: impl AsRef<Path>) -> io::Result<Option<(Dir, Dir)>> {
     let Ok(from) = jail::open_real_folder(from, &name) else { return Ok(None) };
     Ok(Some((from, jail::open_real_folder(to, &name)?)))
@@ -307,13 +306,13 @@ fn both(from: &Dir, to: &Dir, name: impl AsRef<Path>) -> io::Result<Option<(Dir,
 
 struct Copying {
     done: FilesCopied,
-    /// Folders that were made. There are never more than files may be.
+    /// Number of created folders, limited like the number of files.
     folders: u64,
 }
 
 impl Copying {
     fn folder(&mut self, from: &Dir, to: &Dir, depth: usize) -> io::Result<()> {
-        // One that cannot be looked into keeps nothing else from being copied.
+        // An unreadable folder does not stop the copy.
         let Ok(entries) = from.entries() else { return leave_out(&mut self.done) };
         for entry in entries {
             let entry = entry?;
@@ -321,7 +320,7 @@ impl Copying {
             if name.to_string_lossy().starts_with(DRAFT) {
                 continue;
             }
-            // What the entry says may be different a moment later; what is opened decides.
+            // The entry may change in between, so the type of the opened file decides.
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && depth < MAX_TREE_DEPTH && self.folders < MAX_TREE_FILES => {
                     self.folders += 1;
@@ -338,7 +337,7 @@ impl Copying {
         Ok(())
     }
 
-    /// Copies one file, or its first bytes.
+    /// Copies a file, or its first `most` bytes.
     fn file(&mut self, from: &Dir, to: &Dir, name: &OsStr, most: Option<u64>) -> io::Result<()> {
         let Some((source, metadata)) = open_own(from, name) else { return leave_out(&mut self.done) };
         let size = metadata.len().min(most.unwrap_or(u64::MAX));

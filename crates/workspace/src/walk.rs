@@ -1,7 +1,7 @@
-//! Visits what is below a folder: through the jail, sorted by name, hidden entries left out, links not followed.
+//! Walks a folder through the jail, sorted by name. Skips hidden entries and does not follow links.
 //!
-//! Every folder is opened beneath the root again, so that nothing swapped under way leads outside; ignore files are
-//! read through the jail too, since a pipe of that name would stop a reader for ever.
+//! Every folder is opened beneath the root again, so that a concurrent swap cannot lead outside. Ignore files are read
+//! through the jail too, since a pipe of that name would block a reader forever.
 
 use std::{io::Read as _, ops::ControlFlow, rc::Rc, time::SystemTime};
 
@@ -19,51 +19,51 @@ const MAX_DEPTH: usize = 64;
 const MAX_IGNORE_FILE: u64 = 256 * 1024;
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// An entry.
+/// Entry found by a walk.
 #[derive(Debug, Clone)]
 pub struct WalkEntry {
     /// Path from the root of the tree.
     pub path: ToolPath,
-    /// File, folder, or something else.
+    /// Type of the entry.
     pub kind: Kind,
-    /// In bytes; 0 for folders.
+    /// Size in bytes; 0 for folders.
     pub size: u64,
-    /// When it was last changed.
+    /// Time of the last change.
     pub modified: Option<SystemTime>,
-    /// 1 for the entries of the folder that the walk began at.
+    /// Depth of the entry; 1 directly in the start folder.
     pub(crate) depth: usize,
 }
 
 /// Settings of a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Walk {
-    /// Entries deeper than this are not visited.
+    /// Maximum depth of visited entries.
     pub max_depth: usize,
-    /// Set if entries that ignore files exclude are visited.
+    /// True to visit entries that ignore files exclude.
     pub include_ignored: bool,
-    /// Set if a walk from the workspace root visits what the daemon keeps there.
+    /// True to visit the daemon's own areas in a walk from the workspace root.
     pub include_kept: bool,
 }
 
-/// Entries that a walk could not show.
+/// Entries skipped by a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnreadEntries {
-    /// It ended early, and why.
+    /// Reason why the walk ended early.
     pub cut: Option<&'static str>,
-    /// Entries that ignore files exclude.
+    /// Number of entries excluded by ignore files.
     pub ignored: usize,
-    /// Names that are no text, folders that may not be opened.
+    /// Number of names that are not text and folders that cannot be opened.
     pub unreadable: usize,
-    /// Hidden entries of the person's folders, without those of git.
+    /// Number of hidden entries in the user's folders, except those of git.
     pub hidden: usize,
-    /// The first of them, as paths.
+    /// Paths of the first hidden entries.
     pub hidden_names: Vec<String>,
 }
 
 impl UnreadEntries {
     fn add_hidden(&mut self, path: &ToolPath) {
         const NAMED: usize = 3;
-        // In the session's own tree only the daemon has such.
+        // Only the daemon has hidden files in the session's own tree.
         if !path.place().is_mounted() || path.name() == ".git" || IGNORE_FILES.contains(&path.name()) {
             return;
         }
@@ -75,12 +75,12 @@ impl UnreadEntries {
 }
 
 impl Walk {
-    /// A walk as deep as any goes.
+    /// A walk with the maximum depth.
     pub fn whole(include_ignored: bool) -> Self {
         Self { max_depth: MAX_DEPTH, include_ignored, include_kept: false }
     }
 
-    /// Visits everything below `start`, until `visit` breaks or a bound is met. What could not be shown is added to
+    /// Visits everything below `start`, until `visit` breaks or a limit is reached. Skipped entries are added to
     /// `left`.
     pub fn run(
         self,
@@ -105,7 +105,7 @@ impl Walk {
             if found.kind == Kind::Folder && found.depth < self.max_depth && !aside {
                 match job.files.entries(&found.path) {
                     Ok(folder) => stack.extend(walker.children(&found.path, folder, found.depth + 1, &ignores)),
-                    // Folders without permission, or gone since they were seen, are no reason to end the walk.
+                    // Folders that are unreadable or were removed meanwhile do not end the walk.
                     Err(_) => walker.left.unreadable += 1,
                 }
             }
@@ -114,7 +114,7 @@ impl Walk {
     }
 }
 
-/// An entry that was seen and not visited yet, with the ignore files that speak of what is below it.
+/// Entry to be visited, with the ignore files that apply to it.
 struct Pending {
     found: WalkEntry,
     ignores: Rc<Vec<Gitignore>>,
@@ -124,12 +124,12 @@ struct Walker<'a> {
     walk: Walk,
     job: &'a Job,
     left: &'a mut UnreadEntries,
-    /// Number of entries that may still be looked at.
+    /// Number of entries that may still be read.
     budget: usize,
 }
 
 impl Walker<'_> {
-    /// The entries of a folder, last first, as the stack wants them.
+    /// Entries of a folder in reverse order, for the stack.
     fn children(
         &mut self,
         folder: &ToolPath,
@@ -169,7 +169,7 @@ impl Walker<'_> {
     }
 }
 
-/// Ignore files think in absolute paths; the place is their root.
+/// Absolute path for ignore files, whose root is the place.
 fn absolute(path: &ToolPath) -> String {
     format!("/{}", path.rest())
 }
@@ -184,7 +184,7 @@ fn with_ignores_of(job: &Job, folder: &ToolPath, above: &Rc<Vec<Gitignore>>) -> 
             continue;
         }
         for line in String::from_utf8_lossy(&content).lines() {
-            // A line that makes no sense excludes nothing, as in git.
+            // Invalid lines are ignored, as in git.
             if builder.add_line(None, line).is_ok() {
                 lines += 1;
             }
@@ -200,7 +200,7 @@ fn with_ignores_of(job: &Job, folder: &ToolPath, above: &Rc<Vec<Gitignore>>) -> 
     }
 }
 
-/// The ignore file that is nearest decides.
+/// Returns true if a path is ignored. The nearest ignore file with a matching rule decides.
 fn is_ignored(ignores: &[Gitignore], path: &ToolPath, is_folder: bool) -> bool {
     let path = absolute(path);
     let mut said = ignores.iter().rev().map(|ignore| ignore.matched(&path, is_folder));

@@ -1,8 +1,7 @@
-//! Brings the changes of a worktree into the main tree: all of them, or nothing.
+//! Merges the changes of a worktree into the main tree, all or nothing.
 //!
-//! What is not committed becomes a commit of the worktree's branch. The result of the merge is computed without a file being
-//! touched; only where it is whole, and touches no file that is changed in the main tree, does the main tree go there, in one
-//! step forward.
+//! Uncommitted changes are committed to the worktree's branch. The merge is computed without touching a file. The main
+//! tree is fast-forwarded to it only if it is complete and touches no file with uncommitted changes in the main tree.
 
 use std::{
     collections::BTreeSet,
@@ -49,8 +48,8 @@ impl Inner {
         self.merged(record, &tip, message).await
     }
 
-    /// A repository inside of the worktree would come along as a mere reference to one of its commits, which goes with it. One
-    /// of a submodule may do so where the main tree has the commit.
+    /// Rejects repositories inside the worktree, which would be merged as mere references to commits that are removed
+    /// with the worktree. A submodule is allowed if the main tree has its commit.
     async fn refuse_inner_repositories(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
         let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];
         let args: Vec<&str> = args.into_iter().chain([state.base.as_str(), &state.tree]).collect();
@@ -77,9 +76,10 @@ impl Inner {
         Err(conflict(message, hint))
     }
 
-    /// Files go through no filter here, so those that a filter has to see, such as one that encrypts, are not committed.
+    /// Rejects files with required filters, such as encryption. Filters are not run here, so such files must not be
+    /// committed.
     async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<()> {
-        // Without these the repository wants no file committed.
+        // These filters are required by the repository for committing.
         let names = state.place.settings.iter().map(|(name, _)| name);
         let required: Vec<&str> =
             names.filter_map(|name| name.strip_prefix("filter.")?.strip_suffix(git::REQUIRED)).collect();
@@ -88,7 +88,7 @@ impl Inner {
         }
         let mut filtered = BTreeSet::new();
         let files = self.between(&state.place, &state.base, &state.tree).await?;
-        // What a session has made of the attributes counts, and so does what they were.
+        // Both the attributes changed by a session and the original ones count.
         for place in [&state.place, &GitPlace::main(&record.repository)] {
             for some in files.chunks(FILES_AT_ONCE) {
                 let mut args: Vec<&OsStr> = ["check-attr", "-z", "filter", "--"].map(OsStr::new).into();
@@ -112,7 +112,7 @@ impl Inner {
         Err(conflict(message, hint))
     }
 
-    /// The commit of the branch with all that is in the worktree.
+    /// Commits everything in the worktree to its branch, and returns the commit.
     async fn committed(&self, mut record: WorktreeRecord, state: WorktreeState, message: &str) -> Result<String> {
         if !state.is_dirty {
             return Ok(state.head);
@@ -122,9 +122,9 @@ impl Inner {
         let place = state.place.by(author);
         let args = ["commit-tree", "-p", &state.head, "-m", message, &state.tree];
         let commit = git.succeeds(&place, &args, "commit the changes").await?.line();
-        // No command of the session runs now: this one was ended in the middle.
+        // No command of the session is running, so this lock is a leftover.
         let _ = fs::remove_file(record.admin()?.join("index.lock"));
-        // Only where its own branch and its own index are: what they lead to elsewhere is not changed.
+        // Only the worktree's own branch and index may be written, wherever links in them lead.
         let common = &record.repository.common;
         own_folders(common).map_err(|error| storage("make the folders of branches", error))?;
         let top = self.real_top(&record)?;
@@ -132,13 +132,13 @@ impl Inner {
         let [branches, logs] = own_branches(common);
         let place = place.writing(&[record.admin()?, &branches, &logs]);
         let moved = async {
-            // The index first: until the branch follows, it says what is to be committed, which is so.
+            // The index first: until the branch follows, the index correctly lists the commit's files as staged.
             git.succeeds(&place, &["read-tree", "--end-of-options", &commit], "write the index of the worktree")
                 .await?;
             let args = ["update-ref", "--no-deref", "-m", "agentd: apply", &record.reference(), &commit, &state.head];
             git.succeeds(&place, &args, "move the branch of the worktree").await
         };
-        // What is cut off there leaves locks.
+        // An interruption from here on leaves locks behind.
         self.records.store(&WorktreeRecord { stage: Stage::Committing { at: now() }, ..record.clone() })?;
         let moved = moved.await;
         record.stage = Stage::Ready;
@@ -190,7 +190,7 @@ impl Inner {
         Ok(WorktreeApplied { name, commit: to, onto, files })
     }
 
-    /// Takes the main tree forward to a commit. Git looks at all files before it changes one.
+    /// Fast-forwards the main tree to a commit. Git checks all files before it changes one.
     pub(super) async fn go_forward(&self, record: &WorktreeRecord, main: &GitPlace, to: &str) -> Result<()> {
         let repository = &record.repository;
         let place = self.writing_main(main, repository);
@@ -206,8 +206,8 @@ impl Inner {
         Err(conflict(message, "see what `git status` says there, and which settings change what `git merge` does"))
     }
 
-    /// The main tree, to be changed. Where that is a worktree of a session itself, its index and branch are a model's to lead
-    /// elsewhere, so no other branch and no setting can be changed.
+    /// Main tree with write access. If it is itself the worktree of a session, a model may have redirected its index
+    /// and branch, so other branches and the settings stay read-only.
     pub(super) fn writing_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
         let Repository { top, git_dir, common } = repository;
         let is_of_session = self.records.real_base().is_ok_and(|base| top.starts_with(base));
@@ -218,7 +218,7 @@ impl Inner {
         main.clone().writing(&[top, git_dir, &common.join("objects"), &branches, &logs])
     }
 
-    /// The commit of a merge, of which nothing is to be seen yet.
+    /// Creates a merge commit that is not visible anywhere yet.
     async fn merge_commit(
         &self,
         record: &WorktreeRecord,
@@ -230,7 +230,7 @@ impl Inner {
         const CONFLICTS: i32 = 1;
         let git = &self.git;
         let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", from, tip];
-        // A driver writes into the tree that it is in.
+        // A merge driver would write into the current folder.
         let merged = git.run(&main.clone().apart_in(git.merge_folder(&record.name)?), &args).await?;
         let mut parts = merged.paths()?;
         if merged.code == CONFLICTS && !parts.is_empty() {
@@ -261,12 +261,12 @@ impl Inner {
     }
 }
 
-/// The time, as records have it.
+/// Current time for records, in seconds since the epoch.
 pub(super) fn now() -> i64 {
     Timestamp::now().as_second()
 }
 
-/// Folders of the branches of worktrees, and of what they were.
+/// Folders for the branches of worktrees, and for their logs.
 fn own_branches(common: &Path) -> [PathBuf; 2] {
     ["refs/heads", "logs/refs/heads"].map(|folder| common.join(folder).join(BRANCHES.trim_end_matches('/')))
 }

@@ -1,6 +1,6 @@
-//! Changes in a worktree: its commits, and files that differ from the last one, new ones among them. They are found with an index
-//! of the daemon's own, so that nothing that is marked in the session's hides a change. The folders of a worktree are surveyed
-//! before git walks through them, and so are objects of the repository that commands in worktrees can write.
+//! Changes in a worktree: its commits, and uncommitted and new files. They are found with the daemon's own index, so
+//! that flags in the session's index cannot hide a change. The folders of a worktree are scanned before git walks them,
+//! and loose objects of the repository, which commands in worktrees can write, are verified.
 
 use std::{
     ffi::OsStr,
@@ -21,43 +21,43 @@ use crate::{
     record::{GitPlace, Result, Stage, WorktreeRecord, conflict, missing},
 };
 
-/// Files that are told to one call at the most.
+/// Maximum number of files passed to one call of git.
 pub(super) const FILES_AT_ONCE: usize = 100;
-/// Bytes of a patch that are told at the most.
+/// Maximum size of a returned patch, in bytes.
 const MAX_PATCH: usize = 8 << 20;
 
 /// State of a worktree's files and branch.
 #[derive(Debug)]
 pub(super) struct WorktreeState {
-    /// A place in which the tree below can be read.
+    /// Place in which the tree below can be read.
     pub(super) place: GitPlace,
-    /// The commit that is checked out.
+    /// Commit that is checked out.
     pub(super) head: String,
-    /// The branch that is checked out; empty where there is none.
+    /// Full name of the branch that is checked out; empty for a detached `HEAD`.
     pub(super) on: String,
-    /// The commit of the worktree's own branch, where that is there.
+    /// Commit of the worktree's own branch, if it exists.
     pub(super) tip: Option<String>,
-    /// All files as they are, as a tree.
+    /// Tree of all files in their current state.
     pub(super) tree: String,
-    /// True if they differ from the commit.
+    /// True if the files differ from the commit.
     pub(super) is_dirty: bool,
-    /// Folders of other repositories, such as submodules: the tree tells nothing of what is in them.
+    /// Folders of other repositories, such as submodules, whose contents are not part of the tree.
     pub(super) inner: Vec<PathBuf>,
-    /// The commit to compare with: the newest one that the main tree has as well.
+    /// Commit to compare with: the newest one that the main tree has as well.
     pub(super) base: String,
 }
 
-/// Use of the objects that a look makes.
+/// Destination of new objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Objects {
-    /// They are for a commit.
+    /// The repository, for a commit.
     Kept,
-    /// They are in a folder that goes.
+    /// A temporary folder, for comparisons.
     Dropped,
 }
 
 impl Inner {
-    /// The record of a worktree that is whole.
+    /// Record of a worktree without a pending operation.
     pub(super) fn ready(&self, name: &str) -> Result<WorktreeRecord> {
         let record = self.records.get(name)?;
         if record.stage == Stage::Ready {
@@ -67,7 +67,7 @@ impl Inner {
         Err(conflict(message, "the daemon's log says what is in its way"))
     }
 
-    /// The top of a worktree, by its real path.
+    /// Real path of a worktree's top folder.
     pub(super) fn real_top(&self, record: &WorktreeRecord) -> Result<PathBuf> {
         let top = self.records.real_base()?.join(&record.name);
         if top.symlink_metadata().is_ok_and(|found| found.is_dir()) && record.repository.common.is_dir() {
@@ -78,13 +78,13 @@ impl Inner {
         Err(missing(message, "put it back, or remove what is left: agentctl worktree remove --force"))
     }
 
-    /// Looks at the files and the branch.
+    /// Determines the state of the files and the branch.
     pub(super) async fn look(&self, record: &WorktreeRecord, objects: Objects) -> Result<WorktreeState> {
         let top = self.real_top(record)?;
         let index = self.git.scratch_file(&index_name(&record.name))?;
-        // Nobody else has it, so a lock is what an earlier end has left.
+        // Only the daemon uses this index, so the lock is a leftover.
         let _ = fs::remove_file(self.git.scratch_file(&(index_name(&record.name) + ".lock"))?);
-        // A command may have put a pipe there, for which git would wait.
+        // A command may have replaced `HEAD` by a pipe, on which git would block.
         if repository::pointer(&record.admin()?.join("HEAD")).is_none() {
             let message = format!("git knows no commit of the worktree {}: its HEAD is damaged", record.name);
             return Err(refused(message, "remove the worktree with --force, after a copy of what is to be kept"));
@@ -108,7 +108,7 @@ impl Inner {
         })?;
         let tip = git.commit(&place, &record.reference()).await?;
         let on = git.run(&place, &["symbolic-ref", "--quiet", "HEAD"]).await?.line();
-        // Of a file that is as it was, the index knows so; one that was damaged is made anew.
+        // The index knows unchanged files. A damaged index is recreated.
         let read = ["read-tree", "-m", &head];
         if git.run(&place, &read).await?.code != 0 {
             let _ = fs::remove_file(&index);
@@ -123,7 +123,7 @@ impl Inner {
         Ok(WorktreeState { place, head, on, tip, tree, is_dirty, inner, base })
     }
 
-    /// Those of the folders that the index has as repositories of their own, and not as files that are ignored.
+    /// Folders that the index has as repositories, and not as ignored files.
     async fn tracked(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
         let mut tracked = Vec::new();
         for some in folders.chunks(FILES_AT_ONCE) {
@@ -138,7 +138,7 @@ impl Inner {
         Ok(tracked)
     }
 
-    /// The newest commit that a worktree and its main tree have in common, unless the one that it began from is newer.
+    /// Newest common commit of a worktree and its main tree, unless the commit that the worktree started from is newer.
     async fn common_base(&self, record: &WorktreeRecord, place: &GitPlace, head: &str) -> Result<String> {
         let repository = &record.repository;
         if !repository.is_whole() {
@@ -151,7 +151,7 @@ impl Inner {
         Ok(if is_newer { found.line() } else { record.base.clone() })
     }
 
-    /// Removes the objects of a look.
+    /// Removes the temporary objects.
     pub(super) fn drop_objects(&self, name: &str) {
         if let Ok(folder) = self.git.scratch_file(&format!("{name}.objects")) {
             let _ = fs::remove_dir_all(folder);
@@ -164,7 +164,7 @@ impl Inner {
         self.git.succeeds(place, &args, "compare files").await?.paths()
     }
 
-    /// Files of a worktree that differ from the commit that it is compared with, and repositories of their own in it.
+    /// Files of a worktree that differ from its base, and repositories inside it.
     async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>> {
         let mut files = self.between(&state.place, &state.base, &state.tree).await?;
         files.extend(state.inner.iter().cloned());
@@ -173,7 +173,7 @@ impl Inner {
         Ok(files)
     }
 
-    /// Files of the main tree that differ from its commit, and new ones.
+    /// Uncommitted and new files of the main tree.
     pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>> {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
@@ -181,7 +181,7 @@ impl Inner {
         Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(git::path)).collect())
     }
 
-    /// True if nothing is lost with the worktree and its branch.
+    /// Returns true if removing the worktree and its branch loses nothing.
     pub(super) async fn is_merged(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<bool> {
         if state.is_dirty || !state.inner.is_empty() {
             return Ok(false);
@@ -194,8 +194,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// True if the branch that the main tree has checked out, or another one, has a commit. A commit without a branch is soon gone,
-    /// a name that stands for a branch is none, and branches of worktrees are those of sessions.
+    /// Returns true if a commit is in the checked-out branch of the main tree, or in another branch. A detached commit
+    /// would soon be lost, symbolic names do not count, and branches of worktrees belong to sessions.
     async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool> {
         let repository = &record.repository;
         if repository.is_whole() {
@@ -207,7 +207,7 @@ impl Inner {
             }
         }
         let contains = format!("--contains={commit}");
-        // Nothing for a name that stands for another.
+        // Prints nothing for symbolic references.
         let format = "--format=%(if)%(symref)%(then)%(else)%(refname)%(end)";
         let args = ["for-each-ref", &contains, format, "refs/heads", "refs/tags", "refs/remotes"];
         let holders = self.git.succeeds(&GitPlace::branches(repository), &args, "look for branches").await?;
@@ -215,7 +215,7 @@ impl Inner {
         Ok(holders.bytes.split(|byte| *byte == b'\n').any(|holder| !holder.is_empty() && !holder.starts_with(&own)))
     }
 
-    /// Number of commits since the one that a worktree is compared with.
+    /// Number of commits since the base of a worktree.
     async fn ahead(&self, state: &WorktreeState) -> Result<u64> {
         let range = format!("{}..{}", state.base, state.head);
         let args = ["rev-list", "--count", "--end-of-options", &range];
@@ -271,7 +271,7 @@ impl Inner {
         let (name, is_cut) = (record.name.clone(), patch.is_cut || patch.bytes.len() > MAX_PATCH);
         let (mut text, is_lossy) = match String::from_utf8(patch.bytes) {
             Ok(text) => (text, false),
-            // What is cut may end in the middle of a character.
+            // Truncated text may end in the middle of a character.
             Err(error) => {
                 let is_lossy = !is_cut || error.utf8_error().error_len().is_some();
                 (String::from_utf8_lossy(error.as_bytes()).into_owned(), is_lossy)
@@ -283,18 +283,18 @@ impl Inner {
     }
 }
 
-/// True if one of the paths is the other, or a folder around it.
+/// Returns true if the paths are equal, or one contains the other.
 pub(super) fn overlap(left: &Path, right: &Path) -> bool {
     left.starts_with(right) || right.starts_with(left)
 }
 
-/// Files that git opens wherever they are; on a pipe it would wait for good.
+/// Files that git opens in any folder; on a pipe it would block forever.
 const OPENED: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 
-/// Finds the folders below a top that hold a repository of their own, following no link.
+/// Finds the folders below a top folder that contain a repository, without following links.
 ///
 /// # Errors
-/// When git would wait for what is in place of one of its files.
+/// If git would block on one of its files.
 fn look_over(top: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(folder) = open.pop() {
@@ -318,7 +318,7 @@ fn look_over(top: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Refuses a repository in which a person is in the middle of something that ends with another commit.
+/// Rejects a repository in which the user has an unfinished operation that ends with another commit.
 pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     const UNFINISHED: [(&str, &str); 6] = [
         ("rebase-merge", "rebase"),
@@ -335,14 +335,14 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     Err(conflict(message, hint))
 }
 
-/// Words of git for an object that has not the content of its name.
+/// Messages of git for an object whose content does not match its name.
 const REPLACED: [&str; 2] = ["hash-path mismatch", "object corrupt"];
 
 impl Inner {
-    /// Refuses a repository in which an object that is not packed was replaced. Git believes its name, so no difference shows it,
-    /// and what is checked out later has the content.
+    /// Rejects a repository in which a loose object was replaced. Git trusts its name, so no diff shows the change, but
+    /// later checkouts have the content.
     pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<()> {
-        // What is packed is left out, and nothing is walked through but what is not.
+        // Skips packed objects, and walks only over loose ones.
         let args =
             ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];
         let checked = self.git.run(&GitPlace::branches(&record.repository), &args).await?;

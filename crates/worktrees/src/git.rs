@@ -1,6 +1,6 @@
-//! Runs git. It sees no settings but the repository's own, of which none that names a program counts, and reaches only the
-//! folders that the call needs, in the sandbox of commands. Programs that a repository's settings name are found, and turned off.
-//! Its answers are bytes: nothing is guessed of them.
+//! Runs git in the sandbox of commands. It uses only the repository's own settings, without those that name a program,
+//! and can access only the folders that a call needs. Settings that name programs are detected and overridden. Output
+//! is treated as bytes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,21 +28,21 @@ use crate::record::{GitPlace, Result, conflict, missing, reached, storage};
 
 /// Time limit of a call.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Time limit of a call that writes a tree. A large one takes a while.
+/// Time limit of a call that writes a tree, which takes a while for a large one.
 const TREE_PATIENCE: Duration = Duration::from_secs(600);
 /// Commands that write a tree.
 const OF_TREES: [&str; 3] = ["worktree", "merge", "checkout-index"];
-/// The oldest git that has all that is used here.
+/// Oldest version of git with all features used here.
 const OLDEST: (u32, u32) = (2, 38);
-/// Bytes of output that are read.
+/// Maximum number of output bytes that are read.
 pub(super) const MAX_OUTPUT: usize = 16 << 20;
-/// Folder in which git is started; it is told where everything is.
+/// Folder in which git is started. All paths are passed explicitly.
 const START: &str = "/usr";
-/// Folder for files of git's work, in that of the scratch.
+/// Subfolder for git's temporary files.
 const TEMP: &str = "temp";
 
-/// Settings that stand above those of the repository. All that names a program is turned off; where names are free, as of filters,
-/// they are looked for (see [`Git::own_programs`]).
+/// Settings that override those of the repository. All settings that name a program are disabled. Those with free
+/// names, such as filters, are detected by [`Git::own_programs`].
 const SETTINGS: [&str; 24] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -70,19 +70,19 @@ const SETTINGS: [&str; 24] = [
     "maintenance.auto=false",
 ];
 
-/// Runs git.
+/// Runs git with restricted settings.
 #[derive(Debug)]
 pub(super) struct Git {
     pub(super) scratch: PathBuf,
     pub(super) sandbox: Option<Arc<Sandbox>>,
-    /// Folders of programs.
+    /// Folders of programs, as in `PATH`.
     pub(super) path: OsString,
-    /// The person's own settings, of which only name and address are read.
+    /// User's own settings, of which only name and address are read.
     pub(super) config: Option<PathBuf>,
 }
 
 impl Git {
-    /// Refuses where git is not installed.
+    /// Checks that git is installed.
     pub(super) fn check(&self) -> Result<()> {
         let is_program = |path: PathBuf| {
             fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
@@ -96,7 +96,7 @@ impl Git {
         ))
     }
 
-    /// Refuses a git that is too old to merge without a tree.
+    /// Checks that git is new enough to merge without a work tree.
     pub(super) async fn check_version(&self, place: &GitPlace) -> Result<()> {
         let said = self.run(place, &["version"]).await?.line();
         let mut numbers = said.split(|letter: char| !letter.is_ascii_digit()).filter(|part| !part.is_empty());
@@ -110,17 +110,17 @@ impl Git {
         }
     }
 
-    /// A file for git's work.
+    /// Path of a temporary file.
     pub(super) fn scratch_file(&self, name: &str) -> Result<PathBuf> {
         Ok(self.scratch_folder().map_err(broken)?.join(TEMP).join(name))
     }
 
-    /// A folder in which a merge of the worktree of that name has its files.
+    /// Folder for the files of a merge of the named worktree.
     pub(super) fn merge_folder(&self, name: &str) -> Result<PathBuf> {
         self.fresh_folder(&format!("{name}.merge"), broken)
     }
 
-    /// A folder in which a look at the worktree of that name puts new objects.
+    /// Folder for temporary objects of the named worktree.
     pub(super) fn objects_folder(&self, name: &str) -> Result<PathBuf> {
         self.fresh_folder(&format!("{name}.objects"), |error| storage("make a folder for git's work", error))
     }
@@ -137,7 +137,7 @@ impl Git {
         self.scratch.canonicalize()
     }
 
-    /// Runs git, which has to succeed.
+    /// Runs git, and fails if git does.
     pub(super) async fn succeeds<A: AsRef<OsStr> + Sync>(
         &self,
         place: &GitPlace,
@@ -152,7 +152,7 @@ impl Git {
         Err(conflict(message, "see what `git status` says in the repository, and try again"))
     }
 
-    /// The commit that a name stands for; none where there is none.
+    /// Commit of a name, or `None` if there is none.
     pub(super) async fn commit(&self, place: &GitPlace, name: &str) -> Result<Option<String>> {
         let found = self.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
         Ok(Some(found.line()).filter(|_| found.code == 0))
@@ -162,7 +162,7 @@ impl Git {
         Ok(self.run(main, &["merge-base", "--is-ancestor", of, commit]).await?.code == 0)
     }
 
-    /// Runs git, whatever comes of it.
+    /// Runs git, with any exit code.
     pub(super) async fn run<A: AsRef<OsStr> + Sync>(&self, place: &GitPlace, args: &[A]) -> Result<GitOutput> {
         self.check()?;
         let scratch = self.scratch_folder().map_err(broken)?;
@@ -238,7 +238,7 @@ impl Git {
             set("GIT_OBJECT_DIRECTORY", objects);
             set("GIT_ALTERNATE_OBJECT_DIRECTORIES", &place.common.join("objects"));
         }
-        // In the environment, where a name may hold any sign.
+        // Passed in the environment, where names may contain any character.
         set("GIT_CONFIG_COUNT", &place.settings.len().to_string());
         for (number, (name, value)) in place.settings.iter().enumerate() {
             set(&format!("GIT_CONFIG_KEY_{number}"), name);
@@ -253,7 +253,7 @@ impl Git {
         all
     }
 
-    /// Name and address for commits: those of the repository, or of the person, or the daemon's.
+    /// Author of commits: from the repository, the user's settings, or the daemon's default.
     pub(super) async fn author(&self, place: &GitPlace) -> Result<(String, String)> {
         let mut found = Vec::new();
         for (key, otherwise) in [("user.name", "agentd"), ("user.email", "agentd@localhost")] {
@@ -278,31 +278,31 @@ fn broken(error: io::Error) -> WorkspaceError {
         .with_source(error)
 }
 
-/// Settings with a free name in the middle that name a program, or have one be needed, and what stands in their place.
+/// Settings with a variable name part that name or require a program, and their replacements.
 const FREE: [(&str, &[&str], &str); 7] = [
     ("filter.", &[".clean", ".smudge", ".process"], ""),
     ("filter.", &[REQUIRED], "false"),
-    // A driver without a command is an error where it is needed: the usual way of merging takes its place.
+    // A driver without a command is an error, so the default merge takes its place.
     ("merge.", &[".driver"], "git merge-file --quiet %A %O %B"),
     ("diff.", &[".command", ".textconv"], ""),
     ("remote.", &[".uploadpack", ".receivepack", ".promisor", ".vcs"], ""),
     ("hook.", &[".command", ".event"], "false"),
-    // They are no program, and would make another kind of merge.
+    // Not programs, but options that would change the kind of merge.
     ("branch.", &[".mergeoptions"], ""),
 ];
 pub(super) const REQUIRED: &str = ".required";
 
 impl Git {
-    /// The same place, in which no program runs that the repository names.
+    /// Place with overrides for all programs that the repository names.
     ///
     /// # Errors
-    /// When its settings cannot be read, or may be others in the next call.
+    /// If its settings cannot be read, or could differ in the next call.
     pub(super) async fn own_programs(&self, place: GitPlace) -> Result<GitPlace> {
         let listed = self.succeeds(&place, &["config", "--list", "--name-only", "-z"], "read the settings").await?;
         let mut settings = BTreeSet::new();
         for name in listed.parts()? {
             let shown = String::from_utf8_lossy(name);
-            // These depend on the branch and the folder, which may be others when git asks again.
+            // These depend on the branch and folder, which may change before the next call.
             if shown.starts_with("includeif.") {
                 return Err(unsafe_settings(&place, &shown));
             }
@@ -316,7 +316,7 @@ impl Git {
     }
 }
 
-/// The setting that turns off what one of this name would run.
+/// Override for a setting of this name, if it names a program.
 fn replaced(name: &str) -> Option<(String, &'static str)> {
     let is_meant = |(start, ends, _): &&(&str, &[&str], &str)| {
         name.starts_with(start) && ends.iter().any(|end| name.ends_with(end)) && name.matches('.').count() > 1
@@ -334,29 +334,29 @@ fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
     refused(message, "worktrees are only made where such settings cannot bring in programs: remove it from .git/config")
 }
 
-/// Lines of git's own words that are told.
+/// Maximum number of lines of git's messages in an error.
 const TOLD_LINES: usize = 6;
 
-/// Outcome of a call.
+/// Result of a call.
 #[derive(Debug)]
 pub(super) struct GitOutput {
     pub(super) code: i32,
     pub(super) bytes: Vec<u8>,
-    /// True if the bytes are the beginning only.
+    /// True if the output was truncated.
     pub(super) is_cut: bool,
     pub(super) said: String,
 }
 
 impl GitOutput {
-    /// The only line.
+    /// Output as a single line.
     pub(super) fn line(&self) -> String {
         String::from_utf8_lossy(&self.bytes).trim().to_owned()
     }
 
-    /// The parts of an output that zeros end.
+    /// Parts of a NUL-separated output.
     ///
     /// # Errors
-    /// When it was too long: what is missing would be taken for what is not there.
+    /// If the output was truncated, because missing parts would look like missing files.
     pub(super) fn parts(&self) -> Result<Vec<&[u8]>> {
         if self.is_cut {
             let hint = "the repository has too many files or settings for worktrees here: work in a clone";
@@ -365,18 +365,18 @@ impl GitOutput {
         Ok(self.bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).collect())
     }
 
-    /// The same, where they are paths.
+    /// Parts of the output as paths.
     pub(super) fn paths(&self) -> Result<Vec<PathBuf>> {
         Ok(self.parts()?.into_iter().map(path).collect())
     }
 
-    /// The lines among git's own words with one of these in it, of which a few are told.
+    /// First lines of git's messages that contain one of these texts.
     pub(super) fn complaints(&self, words: &[&str]) -> String {
         let lines = self.said.lines().filter(|line| words.iter().any(|word| line.contains(word)));
         lines.take(TOLD_LINES).collect::<Vec<_>>().join("; ")
     }
 
-    /// The last words of git.
+    /// Last lines of git's messages.
     pub(super) fn told(&self) -> String {
         let lines: Vec<&str> = self.said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
@@ -384,12 +384,12 @@ impl GitOutput {
     }
 }
 
-/// A path as git writes it, in whatever encoding.
+/// Path in git's output, in any encoding.
 pub(super) fn path(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
 }
 
-/// One file of a comparison of two trees.
+/// Changed file between two trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileChange {
     pub(super) path: PathBuf,
@@ -397,7 +397,7 @@ pub(super) struct FileChange {
     pub(super) wanted: TreeEntry,
 }
 
-/// A file as a tree has it.
+/// File in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TreeEntry {
     mode: String,
@@ -405,18 +405,18 @@ pub(super) struct TreeEntry {
 }
 
 impl TreeEntry {
-    /// True if the tree has no such file.
+    /// Returns true if the tree has no such file.
     pub(super) fn is_none(&self) -> bool {
         self.mode == "000000"
     }
 
-    /// True for a reference to a commit of another repository.
+    /// Returns true for a reference to a commit of another repository.
     pub(super) fn is_repository(&self) -> bool {
         self.mode == "160000"
     }
 }
 
-/// The files of `diff-tree --raw -z`.
+/// Parses the output of `diff-tree --raw -z`.
 pub(super) fn changes(output: &GitOutput) -> Result<Vec<FileChange>> {
     let parts = output.parts()?;
     let read = |pair: &[&[u8]]| {

@@ -1,14 +1,14 @@
-//! Git worktrees of sessions: made, shown, merged into the main tree, and removed.
+//! Git worktrees of sessions: created, shown, merged into the main tree, and removed.
 //!
-//! - `record`: what is known of each, on the disk before the worktree is; and what git reaches.
-//! - `git`: runs git, in the sandbox of commands, with settings of which none comes from elsewhere, and without the
-//!   programs that a repository names; and its answers.
-//! - `making`, `changes`, `applying`, `removing`: one operation each. `changes` has what git would stumble over, too, and
-//!   `removing` what a stop of the daemon cut off.
+//! - `record`: record of each worktree, on the disk before the worktree itself; and the folders that git can access.
+//! - `git`: runs git in the sandbox of commands, without external settings and without programs named by a repository;
+//!   parses its output.
+//! - `making`, `changes`, `applying`, `removing`: one operation each. `changes` also detects obstacles for git, and
+//!   `removing` finishes operations interrupted by a stop of the daemon.
 //!
-//! Models write what is in worktrees, and commands in them may write to a part of the repository. So nothing of that says
-//! where anything is or what is run: folders are those of the record, the index is the daemon's own, hooks, filters and drivers
-//! of merges are never run, and git itself reaches only the folders that an operation needs.
+//! Models write the files of worktrees, and their commands may write to a part of the repository. Nothing of that
+//! decides which folders are used or what is run: the folders come from the record, the index is the daemon's own,
+//! hooks, filters and merge drivers are never run, and git can access only the folders that an operation needs.
 
 mod applying;
 mod changes;
@@ -44,7 +44,7 @@ use self::{
     record::{Records, Result, WorktreeRecord},
 };
 
-/// The worktrees of all sessions, below one folder. Cloneable; all clones are one.
+/// Worktrees of all sessions, below one folder. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct WorktreeFolders(Arc<Inner>);
 
@@ -52,17 +52,17 @@ pub struct WorktreeFolders(Arc<Inner>);
 struct Inner {
     records: Records,
     git: Git,
-    /// One operation at a time in each repository, by its folder.
+    /// Serialises operations in each repository, by its folder.
     turns: Mutex<BTreeMap<PathBuf, Arc<Turn<()>>>>,
-    /// One new name at a time, in whatever repository.
+    /// Serialises the choice of new names, across repositories.
     naming: Mutex<()>,
-    /// Start of this life: what an earlier one has left is older.
+    /// Start of this process. Leftovers of previous runs are older.
     began: SystemTime,
 }
 
 impl WorktreeFolders {
-    /// Worktrees below `base`, which is made with the first. Git runs in this sandbox, with the variables of this
-    /// environment that say where programs are, and takes the author of commits from this file.
+    /// Creates the store for worktrees below `base`, which is created with the first one. Git runs in this sandbox with
+    /// the `PATH` of this environment, and takes the author of commits from the file `config`.
     pub fn new(
         base: PathBuf,
         sandbox: Option<Arc<Sandbox>>,
@@ -80,12 +80,12 @@ impl WorktreeFolders {
         }))
     }
 
-    /// The folder of all worktrees.
+    /// Folder of all worktrees.
     pub fn base(&self) -> &Path {
         &self.0.records.base
     }
 
-    /// The worktree that a folder is in, by real paths. It reads a record.
+    /// Worktree that contains a folder, by real paths. Reads a record.
     pub fn of_folder(&self, folder: &Path) -> Option<WorktreeAccess> {
         self.0.records.of_folder(folder)
     }
@@ -138,7 +138,8 @@ impl Worktrees for WorktreeFolders {
                 inner.records.all()?.into_iter().map(|record| record.repository.common).collect();
             repositories.sort();
             repositories.dedup();
-            // Each operation does so first. A turn ends at once: the next one of its repository would wait for it.
+            // Every operation does this first. The lock is released at once, so that the next operation of a repository
+            // is not blocked by the others.
             let settled = |repository: PathBuf| async move { inner.turn(&repository).await.map(drop) };
             join_all(repositories.into_iter().map(settled)).await.into_iter().collect()
         }
@@ -147,7 +148,7 @@ impl Worktrees for WorktreeFolders {
 }
 
 impl Inner {
-    /// Runs an operation on a worktree with no other beside it in its repository, behind what an earlier one left undone.
+    /// Runs an operation on a worktree, exclusively in its repository, after finishing interrupted ones.
     fn alone<'a, T: Send + 'a>(
         &'a self,
         name: String,
@@ -161,7 +162,7 @@ impl Inner {
         .boxed()
     }
 
-    /// Waits for the end of the operation in a repository, and finishes what an earlier one left undone.
+    /// Locks a repository, and finishes interrupted operations in it.
     async fn turn(&self, repository: &Path) -> Result<OwnedMutexGuard<()>> {
         let turn = {
             let mut turns = lock(&self.turns);
@@ -173,7 +174,7 @@ impl Inner {
     }
 }
 
-/// A few names of files, and how many more there are.
+/// First names of some files, and the number of further ones.
 fn named(files: &[PathBuf]) -> String {
     const NAMED: usize = 10;
     let shown = files.iter().take(NAMED).map(|file| file.to_string_lossy()).collect::<Vec<_>>().join(", ");

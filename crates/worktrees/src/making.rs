@@ -1,4 +1,4 @@
-//! Makes a worktree: a record first, then a checkout and a branch of its own, from the last commit of a repository.
+//! Creates worktrees: first a record, then a branch and a checkout of the repository's last commit.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     record::{GitPlace, Result, Stage, WorktreeRecord, conflict, storage},
 };
 
-/// Letters of a session's id that name its worktree, the fewest first.
+/// Number of characters of a session's id used as the name of its worktree, shortest first.
 const OF_SESSION: [usize; 3] = [8, 12, 32];
 
 impl Inner {
@@ -66,7 +66,7 @@ impl Inner {
             stage: Stage::Making,
         };
         {
-            // Another repository may just have taken the name.
+            // Another repository may have taken the name meanwhile.
             let _naming = lock(&self.naming);
             if self.records.find(&name)?.is_some() {
                 return Err(conflict(format!("the name {name} was taken just now"), "try again"));
@@ -87,7 +87,7 @@ impl Inner {
         }
     }
 
-    /// Has git make the worktree, and returns the folder in it that is the session's project.
+    /// Lets git create the worktree, and returns the folder in it that corresponds to the session's project.
     async fn check_out(&self, mut record: WorktreeRecord, main: &GitPlace, top: &Path) -> Result<PathBuf> {
         let Repository { top: main_top, common, .. } = record.repository.clone();
         fs::DirBuilder::new()
@@ -101,9 +101,9 @@ impl Inner {
             WorkspaceError::new(ErrorKind::Internal, "git has made a worktree that is not where it belongs")
                 .with_hint("look at `git worktree list` in the repository")
         })?;
-        // What it is now is the daemon's word; later it is the session's.
+        // At this point the index is trusted; later the session can change it.
         let _ = fs::copy(admin.join("index"), self.git.scratch_file(&index_name(&record.name))?);
-        // Settings of this worktree alone, which a command could make where there are none.
+        // Creates the worktree's own settings, since a command could create a missing file.
         let settings = fs::OpenOptions::new().append(true).create(true).open(admin.join("config.worktree"));
         settings.map_err(|error| storage("make the settings of a worktree", error))?;
         record.admin = Some(admin);
@@ -119,7 +119,7 @@ impl Inner {
         Ok(folder)
     }
 
-    /// The wanted name, or one of the session's that is free.
+    /// Requested name, or a free one derived from the session's id.
     async fn free_name(&self, new: &NewWorktree, main: &GitPlace) -> Result<String> {
         let id = new.session.to_string().replace('-', "");
         let of_session = || OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned());
@@ -146,7 +146,7 @@ impl Inner {
             return Ok(Some(format!("there is a folder {}", self.records.top(name).display())));
         }
         let branch = format!("{BRANCHES}{name}");
-        // A branch above or below it is in the way as well.
+        // Branches above or below this name conflict as well.
         let above = BRANCHES.trim_end_matches('/');
         let found =
             self.git.run(main, &["show-ref", "--verify", "--quiet", "--", &format!("refs/heads/{above}")]).await?;
@@ -164,7 +164,8 @@ pub(super) fn index_name(name: &str) -> String {
     format!("{name}.index")
 }
 
-/// Refuses a repository that has objects elsewhere, as a clone with `--shared` or `--reference` does: git reaches no other folders.
+/// Rejects a repository that borrows objects, as after a clone with `--shared` or `--reference`, because git cannot
+/// access other folders here.
 fn refuse_borrowed(repository: &Repository) -> Result<()> {
     let alternates = repository.common.join("objects/info/alternates");
     if !fs::metadata(&alternates).is_ok_and(|found| found.len() > 0) {

@@ -1,5 +1,5 @@
-//! Records of worktrees: one file each, written before the worktree is made, and removed after it; and the places that git works
-//! in: explicit folders, of which it reaches no others.
+//! Records of worktrees, one file each, written before a worktree is created and removed after it. Also the places that
+//! git works in: explicit folders, besides which it can access none.
 
 use std::{
     fs, io,
@@ -21,51 +21,51 @@ use serde::{Deserialize, Serialize};
 /// Result of an operation on a worktree.
 pub(super) type Result<T> = std::result::Result<T, WorkspaceError>;
 
-/// Folder of the records. No worktree has a name that begins with a dot.
+/// Folder of the records. Names of worktrees never start with a dot.
 const RECORDS: &str = ".records";
-/// Folder for files of git's work: indexes, and objects that nobody keeps.
+/// Folder for git's temporary files: indexes and objects.
 pub(super) const SCRATCH: &str = ".scratch";
 
-/// A worktree as it is known.
+/// Record of a worktree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorktreeRecord {
     pub(super) name: String,
     pub(super) session: SessionId,
-    /// The project of the main tree that it stands for.
+    /// Corresponding project folder in the main tree.
     pub(super) project: PathBuf,
     pub(super) repository: Repository,
-    /// The worktree's own folder in the repository; none until git has made it.
+    /// Administrative folder in the repository; `None` until git has created it.
     pub(super) admin: Option<PathBuf>,
-    /// The commit that it began from.
+    /// Commit that it started from.
     pub(super) base: String,
     pub(super) at: Timestamp,
     pub(super) stage: Stage,
 }
 
-/// State of an operation that is not to be lost.
+/// State of an operation, for recovery after a crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stage {
-    /// It is being made: nobody has seen it.
+    /// Being created, and not visible to users yet.
     Making,
-    /// It is there.
+    /// Without a pending operation.
     Ready,
-    /// Its changes become a commit.
+    /// Its changes are being committed.
     Committing {
-        /// Start of this, in seconds since the epoch.
+        /// Start in seconds since the epoch.
         at: i64,
     },
-    /// The main tree is being taken from one commit to another.
+    /// The main tree is being moved from one commit to another.
     Applying {
         from: String,
         to: String,
-        /// Start of this, in seconds since the epoch.
+        /// Start in seconds since the epoch.
         at: i64,
     },
-    /// It is being removed, with a branch that is at this commit, where there is one.
+    /// Being removed, together with its branch if that is at the commit `tip`.
     Removing {
         tip: Option<String>,
-        /// Start of this, in seconds since the epoch.
+        /// Start in seconds since the epoch.
         at: i64,
     },
 }
@@ -75,12 +75,12 @@ impl WorktreeRecord {
         format!("{BRANCHES}{}", self.name)
     }
 
-    /// The branch by its full name.
+    /// Full name of the branch.
     pub(super) fn reference(&self) -> String {
         format!("refs/heads/{}", self.branch())
     }
 
-    /// The folder that git has made of it in the repository.
+    /// Administrative folder in the repository.
     pub(super) fn admin(&self) -> Result<&Path> {
         self.admin.as_deref().ok_or_else(|| {
             conflict(format!("the worktree {} is only half made", self.name), "try again, and it is cleared")
@@ -88,26 +88,26 @@ impl WorktreeRecord {
     }
 }
 
-/// All records.
+/// All records of worktrees on disk.
 #[derive(Debug)]
 pub(super) struct Records {
     pub(super) base: PathBuf,
 }
 
 impl Records {
-    /// The top of a worktree.
+    /// Top folder of a worktree.
     pub(super) fn top(&self, name: &str) -> PathBuf {
         self.base.join(name)
     }
 
-    /// Makes the folder of all worktrees where it is missing, and returns its real path, which git writes down.
+    /// Creates the folder of all worktrees if it is missing, and returns its real path, which git records.
     pub(super) fn real_base(&self) -> Result<PathBuf> {
         private::folder(&self.base.join(RECORDS))
             .and_then(|()| self.base.canonicalize())
             .map_err(|error| storage("make the folder of worktrees", error))
     }
 
-    /// All records, sorted by name. One that is damaged is logged and left where it is.
+    /// All records, sorted by name. Damaged ones are logged and left in place.
     pub(super) fn all(&self) -> Result<Vec<WorktreeRecord>> {
         let folder = self.base.join(RECORDS);
         let entries = if_there(fs::read_dir(&folder)).map_err(|error| storage("list the worktrees", error))?;
@@ -136,13 +136,13 @@ impl Records {
         self.base.join(RECORDS).join(format!("{name}.json"))
     }
 
-    /// The record of a worktree; none where there is none of that name.
+    /// Record of a worktree, or `None` if there is no such worktree.
     pub(super) fn find(&self, name: &str) -> Result<Option<WorktreeRecord>> {
         check_name(name)?;
         self.read(name).map_err(|error| storage(&format!("read the record of the worktree {name}"), error))
     }
 
-    /// The record of a worktree that is there.
+    /// Record of an existing worktree.
     pub(super) fn get(&self, name: &str) -> Result<WorktreeRecord> {
         self.find(name)?
             .ok_or_else(|| missing(format!("there is no worktree {name}"), "`agentctl worktree list` shows all"))
@@ -164,14 +164,14 @@ impl Records {
             .map_err(|error| storage(&format!("remove the record of the worktree {name}"), error))
     }
 
-    /// The worktree that a folder is in.
+    /// Worktree that contains a folder.
     pub(super) fn of_folder(&self, folder: &Path) -> Option<WorktreeAccess> {
         let base = self.base.canonicalize().ok()?;
         let name = folder.strip_prefix(&base).ok()?.components().next()?.as_os_str().to_str()?;
         let record = self.find(name).ok()??;
         let ready = !matches!(record.stage, Stage::Making | Stage::Removing { .. });
         let top = base.join(name);
-        // A subfolder stands for that of the main tree.
+        // A subfolder corresponds to the same one of the main tree.
         let below = folder.strip_prefix(&top).ok()?;
         let main = record.repository.top;
         let project = if below.as_os_str().is_empty() { main } else { main.join(below) };
@@ -188,44 +188,44 @@ pub(super) fn missing(message: impl Into<String>, hint: impl Into<String>) -> Wo
     WorkspaceError::new(ErrorKind::NotFound, message).with_hint(hint)
 }
 
-/// A failure of the disk. `doing` completes the sentence "could not …".
+/// Error of the disk. `doing` completes the sentence "could not …".
 pub(super) fn storage(doing: &str, error: std::io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("look at the folder `worktrees` in the daemon's data folder")
         .with_source(error)
 }
 
-/// The folders and settings of a call.
+/// Folders and settings of a call of git.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GitPlace {
     pub(super) git_dir: PathBuf,
     pub(super) common: PathBuf,
     pub(super) work_tree: PathBuf,
     pub(super) index: Option<PathBuf>,
-    /// New objects go there, and are not kept.
+    /// Folder for temporary objects, if new objects are not stored in the repository.
     pub(super) objects: Option<PathBuf>,
-    /// Folders that it may change.
+    /// Folders that may be changed.
     pub(super) writes: Vec<PathBuf>,
     /// Name and address of the author of a commit.
     pub(super) author: Option<(String, String)>,
-    /// Settings that turn programs off which the repository names.
+    /// Settings that override programs named by the repository.
     pub(super) settings: Vec<(String, &'static str)>,
 }
 
 impl GitPlace {
-    /// The main tree. Nothing of it may be changed.
+    /// Place of the main tree, read-only.
     pub(super) fn main(repository: &Repository) -> Self {
         let Repository { top: work_tree, git_dir, common } = repository.clone();
         Self { git_dir, common, work_tree, ..Self::default() }
     }
 
-    /// The branches and commits, without a tree: whatever has become of that.
+    /// Branches and commits only, independent of any work tree.
     pub(super) fn branches(repository: &Repository) -> Self {
         let common = repository.common.clone();
         Self { git_dir: common.clone(), work_tree: common, ..Self::main(repository) }
     }
 
-    /// A worktree. Nothing of it may be changed.
+    /// Place of a worktree, read-only.
     pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self> {
         let (git_dir, work_tree) = (record.admin()?.to_owned(), top.to_owned());
         Ok(Self { git_dir, work_tree, ..Self::main(&record.repository) })
@@ -236,7 +236,7 @@ impl GitPlace {
         self
     }
 
-    /// Files of git's work are in this folder, and none of the tree is seen.
+    /// Uses this folder for git's files instead of the work tree.
     pub(super) fn apart_in(self, folder: PathBuf) -> Self {
         Self { work_tree: folder.clone(), ..self }.writing(&[&folder])
     }
@@ -246,7 +246,7 @@ impl GitPlace {
     }
 }
 
-/// The folders that a call reaches, as those of a workspace.
+/// Folders that a call can access, in the form of a workspace.
 pub(super) fn reached(place: &GitPlace, scratch: PathBuf) -> Workspace {
     let mut folders: Vec<(PathBuf, bool)> = Vec::new();
     for folder in [&place.work_tree, &place.common, &place.git_dir].into_iter().chain(&place.writes) {

@@ -1,5 +1,6 @@
-//! Removes worktrees: the folder, what git knows of it, its branch, and the record last, so that a removal that is cut off goes on.
-//! Operations that a stop of the daemon cut off are finished, or cleared, before the next one begins.
+//! Removes worktrees: the folder, git's data about it, its branch, and finally the record, so that an interrupted
+//! removal is continued. Operations interrupted by a stop of the daemon are finished or cleared before the next one
+//! starts.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -41,7 +42,7 @@ impl Inner {
         self.take_away(record).await
     }
 
-    /// Removes a worktree that has nothing to be lost, and says whether it did.
+    /// Removes a worktree if nothing is lost. Returns true if it was removed.
     pub(super) async fn left(&self, name: &str) -> Result<bool> {
         let Some(record) = self.records.find(name)? else { return Ok(true) };
         if !self.children(&record)?.is_empty() || !self.is_spare(&record).await? {
@@ -57,7 +58,7 @@ impl Inner {
         Ok(self.records.all()?.into_iter().filter(is_child).map(|other| other.name).collect())
     }
 
-    /// True if nothing is lost with a worktree.
+    /// Returns true if removing a worktree loses nothing.
     async fn is_spare(&self, record: &WorktreeRecord) -> Result<bool> {
         let record = self.ready(&record.name)?;
         let found = async {
@@ -80,11 +81,11 @@ impl Inner {
         self.finish_removal(&record).await
     }
 
-    /// Removes what is left of a worktree.
+    /// Removes the remains of a worktree.
     pub(super) async fn finish_removal(&self, record: &WorktreeRecord) -> Result<()> {
         let Stage::Removing { tip, .. } = &record.stage else { return Ok(()) };
         self.remove_files(record)?;
-        // Of locks, only its own go: in the main tree a person may be at work.
+        // Only its own lock is removed, because the user may be working in the main tree.
         let _ = fs::remove_file(record.repository.common.join(record.reference() + ".lock"));
         if let Some(tip) = tip
             && record.repository.common.is_dir()
@@ -94,7 +95,7 @@ impl Inner {
         self.records.forget(&record.name)
     }
 
-    /// Removes a worktree that was only half made; nobody has seen it.
+    /// Removes an incomplete worktree, which users have not seen.
     pub(super) async fn clear(&self, name: &str) -> Result<()> {
         let Some(mut record) = self.records.find(name)? else { return Ok(()) };
         record.stage = Stage::Removing { tip: Some(record.base.clone()), at: record.at.as_second() };
@@ -106,13 +107,13 @@ impl Inner {
         let (base, common) = (self.records.real_base()?, &record.repository.common);
         let top = base.join(&record.name);
         let failed = |error| storage(&format!("remove the worktree {}", record.name), error);
-        // Found before the folder goes which it names.
+        // Found before the folder that it refers to is removed.
         let admin = record.admin.clone().or_else(|| repository::admin_for(&top, common));
         folder_at(&base, record.name.as_ref()).map_err(failed)?;
         let all = common.join("worktrees");
         if let Some(admin) = admin.filter(|admin| admin.parent() == Some(all.as_path())) {
             folder_at(&all, admin.file_name().unwrap_or_default()).map_err(failed)?;
-            // As git does with the last one.
+            // Removed if empty, as git does.
             let _ = fs::remove_dir(&all);
         }
         if let Ok(index) = self.git.scratch_file(&index_name(&record.name)) {
@@ -124,7 +125,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the branch, unless somebody has moved it.
+    /// Removes the branch, unless it was moved.
     async fn remove_branch(&self, record: &WorktreeRecord, tip: &str) {
         let removed = async {
             let place = self.git.own_programs(GitPlace::branches(&record.repository)).await?;
@@ -141,7 +142,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Finishes or clears all of them in a repository. What cannot be is logged, and tried again later.
+    /// Finishes or clears all interrupted operations in a repository. Failures are logged, and retried later.
     pub(super) async fn finish_all(&self, common: &Path) -> Result<()> {
         let all = self.records.all()?;
         for record in all.into_iter().filter(|record| record.repository.common == common) {
@@ -149,7 +150,7 @@ impl Inner {
                 Stage::Ready => continue,
                 Stage::Making => self.clear(&record.name).await,
                 Stage::Committing { at } => {
-                    // Locks that an operation on the worktree itself leaves where it is cut off.
+                    // Locks left by an interrupted operation on the worktree itself.
                     let of_branch = common.join(record.reference() + ".lock");
                     let of_folder = record.admin.iter().flat_map(|admin| LOCKS.map(|lock| admin.join(lock)));
                     self.remove_stale(of_folder.chain([of_branch]).collect(), *at);
@@ -168,8 +169,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes the main tree on to where it was going. Files that are there already are told to the index first, so that git
-    /// takes them for what they are; files that were cut off are made whole.
+    /// Continues moving the main tree to its target. Files that are complete are added to the index first, so that git
+    /// recognises them. Partial files are checked out again.
     async fn finish_applying(&self, record: &WorktreeRecord, from: &str, to: &str, at: i64) -> Result<()> {
         let ready = || self.records.change(&record.name, |record| record.stage = Stage::Ready);
         let repository = &record.repository;
@@ -180,7 +181,7 @@ impl Inner {
         let head = self.git.commit(&main, "HEAD").await?;
         self.remove_stale(main_locks(record), at);
         if head.as_deref() != Some(from) {
-            // It has arrived, or a person has gone elsewhere since.
+            // The target was reached, or the user has moved elsewhere since.
             return ready();
         }
         let writing = self.writing_main(&main, repository);
@@ -195,7 +196,7 @@ impl Inner {
                 Some(FileProgress::CutOff) => again.push(change.path.into_os_string()),
                 None if self.is_beginning(&main, &path, &change.wanted.object).await? => {
                     if change.had.is_none() {
-                        // Its beginning is what git had written.
+                        // A partial file written by git.
                         let _ = fs::remove_file(path);
                     } else {
                         again.push(change.path.into_os_string());
@@ -212,7 +213,7 @@ impl Inner {
         ready()
     }
 
-    /// The object that each file of a comparison would be, as it lies in the main tree; none where there is no file.
+    /// Object id of each changed file, as it is in the main tree. `None` if there is no file.
     async fn on_disk(
         &self,
         record: &WorktreeRecord,
@@ -226,7 +227,7 @@ impl Inner {
                 _ if change.had.is_repository() || change.wanted.is_repository() => {}
                 Ok(kind) if kind.is_file() => files.push(change),
                 Ok(kind) if kind.is_symlink() => {
-                    // Git keeps the path that it leads to as if that were a file.
+                    // Git stores the target of a link like the content of a file.
                     let leads_to = fs::read_link(&path).map_err(|error| storage("read a link", error))?;
                     let copy = self.git.scratch_file(&format!("{}.link", record.name))?;
                     fs::write(&copy, leads_to.as_os_str().as_bytes()).map_err(|error| storage("copy a link", error))?;
@@ -241,7 +242,7 @@ impl Inner {
             }
         }
         for some in files.chunks(FILES_AT_ONCE) {
-            // As it would be committed: with the ends of lines that the repository wants.
+            // As it would be committed, with normalised line ends.
             let mut args: Vec<&OsStr> = ["hash-object", "--"].map(OsStr::new).into();
             args.extend(some.iter().map(|change| change.path.as_os_str()));
             let objects = self.git.succeeds(main, &args, "read the files of a merge").await?.line();
@@ -251,7 +252,7 @@ impl Inner {
         Ok(found)
     }
 
-    /// True if a file is the beginning of an object. What is longer than what is read of a call is taken for a person's.
+    /// Returns true if a file is a prefix of an object. A file longer than the output limit counts as the user's.
     async fn is_beginning(&self, main: &GitPlace, path: &Path, object: &str) -> Result<bool> {
         let wanted = self.git.run(main, &["cat-file", "blob", object]).await?;
         let is_file =
@@ -260,7 +261,7 @@ impl Inner {
         Ok(wanted.code == 0 && content.is_some_and(|content| wanted.bytes.starts_with(&content)))
     }
 
-    /// Runs git on so many files.
+    /// Runs git on files, in batches.
     async fn on_files(&self, place: &GitPlace, start: &[&str], files: &[OsString]) -> Result<()> {
         for some in files.chunks(FILES_AT_ONCE) {
             let args: Vec<OsString> = start.iter().map(OsString::from).chain(some.iter().cloned()).collect();
@@ -269,8 +270,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the locks that git has left which ended with an earlier life of the daemon: those made between the start of the
-    /// operation and that of this life. Others are somebody else's.
+    /// Removes locks left by git at the end of a previous run: those created between the start of the operation and the
+    /// start of this process. Other locks belong to someone else.
     fn remove_stale(&self, locks: Vec<PathBuf>, at: i64) {
         const SLACK: Duration = Duration::from_secs(2);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(at).unwrap_or_default());
@@ -286,18 +287,18 @@ impl Inner {
     }
 }
 
-/// State of a file in the middle of its way.
+/// State of a file during an interrupted move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileProgress {
-    /// It is as it is to be.
+    /// The file is in its target state.
     Wanted,
-    /// It was begun: nothing is lost with it.
+    /// The file was started. Overwriting it loses nothing.
     CutOff,
-    /// It is as it was.
+    /// The file is in its initial state, or was changed by the user.
     Other,
 }
 
-/// Progress of a file by its object; none where its content has to tell.
+/// State of a file according to its object. `None` if its content has to be checked.
 fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
     let FileChange { had, wanted, .. } = change;
     match object {
@@ -312,12 +313,12 @@ fn progress(change: &FileChange, object: Option<&str>) -> Option<FileProgress> {
     }
 }
 
-/// Locks that a merge into the main tree leaves where it is cut off.
+/// Locks left by an interrupted merge into the main tree.
 fn main_locks(record: &WorktreeRecord) -> Vec<PathBuf> {
     let repository = &record.repository;
     let mut locks: Vec<PathBuf> = LOCKS.map(|lock| repository.git_dir.join(lock)).into();
     locks.push(repository.common.join("packed-refs.lock"));
-    // A session may have written it, where the main tree is another worktree.
+    // If the main tree is another worktree, a session may have written `HEAD`.
     let head = repository::pointer(&repository.git_dir.join("HEAD"));
     let is_plain = |branch: &&str| !branch.starts_with('/') && !branch.contains("//") && !branch.contains("..");
     if let Some(branch) = head.as_deref().and_then(|head| head.strip_prefix("ref: refs/heads/")).filter(is_plain) {
@@ -326,7 +327,7 @@ fn main_locks(record: &WorktreeRecord) -> Vec<PathBuf> {
     locks
 }
 
-/// Locks in the folder of a tree.
+/// Locks in the administrative folder of a tree.
 const LOCKS: [&str; 3] = ["index.lock", "HEAD.lock", "ORIG_HEAD.lock"];
 
 #[cfg(test)]

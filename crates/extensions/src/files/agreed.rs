@@ -1,5 +1,6 @@
-//! Folders of others that are used only as the person has agreed to them: the hash over their files, the record of what was
-//! agreed to, and what becomes of the daemon's copies. `trusted.json` and `installed.json` are such records; no tool sees them.
+//! Folders of others that are used only as the user agreed to them: the hash over their files, the stored agreements,
+//! and the cleanup of the daemon's copies. The agreements are in `trusted.json` and `installed.json`, which tools
+//! cannot see.
 
 use std::{fs, io, path::Path};
 
@@ -14,23 +15,23 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-/// Prefix of copies that are not whole yet.
+/// Name prefix of incomplete copies.
 pub(crate) const DRAFT: &str = ".draft-";
 
-/// Record of a person's consent to one folder.
+/// Record of the user's consent to one folder.
 pub(crate) trait Agreement: Clone + Serialize + DeserializeOwned {
-    /// Name of the file that lists all of them, and of its list.
+    /// Name of the file with all records, and of the list in it.
     const FILE: [&'static str; 2];
-    /// Type by which one is found.
+    /// Type of the key.
     type Key: PartialEq + ?Sized;
 
-    /// The path or name that it is about.
+    /// Path or name that identifies the record.
     fn key(&self) -> &Self::Key;
 
-    /// Name of the daemon's copy, beside the file.
+    /// Name of the daemon's copy, next to the file.
     fn folder(&self) -> &str;
 
-    /// The files as they were then.
+    /// Files at the time of the agreement.
     fn files(&self) -> &[ProjectFile];
 
     /// Differences of these files from the recorded ones, sorted by path.
@@ -50,7 +51,7 @@ pub(crate) trait Agreement: Clone + Serialize + DeserializeOwned {
     }
 }
 
-/// All agreements of one kind, in the order in which they were made.
+/// All agreements of one kind, oldest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Agreements<A>(pub(crate) Vec<A>);
 
@@ -61,10 +62,10 @@ impl<A> Default for Agreements<A> {
 }
 
 impl<A: Agreement> Agreements<A> {
-    /// Those that are stored in this folder.
+    /// Loads the agreements in this folder.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// If the file exists and cannot be read.
     pub(crate) fn load(folder: &Path) -> io::Result<Self> {
         let [file, list] = A::FILE;
         match private::read::<Map<String, Value>>(&folder.join(file)) {
@@ -73,12 +74,12 @@ impl<A: Agreement> Agreements<A> {
         }
     }
 
-    /// That about this path or name.
+    /// Agreement with this key.
     pub(crate) fn of(&self, key: &A::Key) -> Option<&A> {
         self.0.iter().find(|known| known.key() == key)
     }
 
-    /// These and another one, which takes the place of an earlier one.
+    /// Adds an agreement, replacing an earlier one with the same key.
     pub(crate) fn with(mut self, agreement: A) -> Self {
         match self.0.iter_mut().find(|known| known.key() == agreement.key()) {
             Some(known) => *known = agreement,
@@ -87,30 +88,30 @@ impl<A: Agreement> Agreements<A> {
         self
     }
 
-    /// These without one.
+    /// Removes the agreement with this key.
     pub(crate) fn without(mut self, key: &A::Key) -> Self {
         self.0.retain(|known| known.key() != key);
         self
     }
 
-    /// Returns whether any has this copy.
+    /// Returns true if an agreement uses this copy.
     pub(crate) fn need(&self, folder: &str) -> bool {
         self.0.iter().any(|known| known.folder() == folder)
     }
 
-    /// Stores them: durable when it returns, and never half of them.
+    /// Stores the agreements. The write is atomic, and durable once this returns.
     ///
     /// # Errors
-    /// When the disk does not take it.
+    /// If writing fails.
     pub(crate) fn store(&self, folder: &Path) -> io::Result<()> {
         let [file, list] = A::FILE;
         private::store(folder, file, &Map::from_iter([(list.to_owned(), serde_json::to_value(&self.0)?)]))
     }
 
-    /// Removes copies that none needs: what an end of the daemon cut off, and what was there before. What cannot be removed
-    /// only takes room.
+    /// Removes unneeded copies: leftovers of a crash, and copies of earlier versions. Failures are ignored, because
+    /// such copies only take up space.
     pub(crate) fn sweep(&self, folder: &Path) {
-        // A link on the way to the data folder is the person's own.
+        // A link on the way to the data folder was created by the user.
         let Ok(folder) = &folder.canonicalize() else { return };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -124,7 +125,7 @@ impl<A: Agreement> Agreements<A> {
     }
 }
 
-/// Removes a folder with all that is in it. What cannot be removed only takes room.
+/// Removes a folder with its contents. Failures are only logged, because leftovers only take up space.
 pub(crate) fn remove_below(parent: &Path, name: &str) {
     let Ok(opened) = exact::open_folder(parent) else { return };
     let parent = Dir::from_std_file(opened.into());
@@ -136,11 +137,11 @@ pub(crate) fn remove_below(parent: &Path, name: &str) {
     }
 }
 
-/// A file that is hashed: its path, whether its owner may run it, its size, and what stands for its content.
+/// File to be hashed: its path, whether its owner may execute it, its size, and its content or a digest of it.
 pub(crate) type HashedFile<'a> = (&'a str, bool, u64, &'a [u8]);
 
-/// Hash over files, in hexadecimal digits. Lengths stand before what varies, so that no two sets of files have the same input;
-/// the order in which the disk lists them makes no difference. `form` marks what is hashed.
+/// Hash over files, as hexadecimal digits. Variable parts are preceded by their lengths, so that no two sets of files
+/// have the same input. The order of the files does not matter. `form` identifies the format of the input.
 pub(crate) fn hash<'a>(form: &[u8], files: impl Iterator<Item = HashedFile<'a>>) -> String {
     let mut files: Vec<HashedFile<'_>> = files.collect();
     files.sort_by_key(|(path, ..)| *path);
@@ -161,12 +162,12 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Problems of the files of a folder.
+/// Problems with the files of a folder.
 pub(crate) trait ProblemList {
-    /// Adds one for which a part is not used.
+    /// Adds a problem because of which a part is not used.
     fn refuse(&mut self, file: &str, message: impl Into<String>);
 
-    /// Adds one that does no harm.
+    /// Adds a harmless problem.
     fn note(&mut self, file: &str, message: impl Into<String>);
 }
 
@@ -180,7 +181,7 @@ impl ProblemList for Vec<ProjectProblem> {
     }
 }
 
-/// A failure of the disk. `doing` completes the sentence "could not …".
+/// Error of the disk. `doing` completes the sentence "could not …".
 pub(crate) fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("look at the data folder of the daemon: agentctl doctor")

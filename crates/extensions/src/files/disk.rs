@@ -1,4 +1,4 @@
-//! Files and folders as the disk has them, waited for or not; and a cache of their content: what is unchanged is not read again.
+//! Access to files and folders, with or without blocking on the disk, and a cache of unchanged content.
 
 use std::{
     collections::HashMap,
@@ -29,14 +29,15 @@ const MAX_KNOWN: usize = 512;
 /// Maximum number of entries read of a folder.
 const MAX_ENTRIES: usize = 1000;
 
-/// Files that were read before, by path. No reader waits for another's disk: the lock is held only for a look.
+/// Cache of files and folders, by path. Locks are held only for lookups, so no reader waits for another one's disk
+/// access.
 #[derive(Debug, Default)]
 pub(crate) struct GuideCache {
     files: Mutex<KnownFiles<GuideText>>,
     folders: Mutex<KnownFiles<[Entry]>>,
 }
 
-/// By path, each as it was then, as far as so many bytes were wanted.
+/// Cached values by path, each with its stamp and the requested size limit.
 type KnownFiles<T> = HashMap<PathBuf, (Stamp, usize, Arc<T>)>;
 
 /// Entry of a folder.
@@ -47,7 +48,7 @@ pub(crate) struct Entry {
 }
 
 impl GuideCache {
-    /// The first `most` bytes of a plain file of this user. None where there is no such file.
+    /// First `most` bytes of a regular file of this user. `None` if there is no such file.
     pub(crate) fn read(
         &self,
         path: &Path,
@@ -80,7 +81,7 @@ impl GuideCache {
         Ok(read)
     }
 
-    /// Entries of a folder, sorted by name, without hidden ones. Nothing where there is no such folder.
+    /// Entries of a folder, sorted by name, without hidden ones. Empty if there is no such folder.
     pub(crate) fn entries(&self, folder: &Path, pace: Pace) -> Result<Arc<[Entry]>, NotAtHand> {
         let stamp = stamp(folder, true, pace);
         let stamp = if pace == Pace::AtOnce { stamp? } else { stamp.unwrap_or_default() };
@@ -122,18 +123,18 @@ fn remember<T: ?Sized>(known: &Mutex<KnownFiles<T>>, path: &Path, most: usize, s
     known.insert(path.to_path_buf(), (stamp, most, Arc::clone(what)));
 }
 
-/// Content of a file.
+/// Content of a text file.
 #[derive(Debug)]
 pub(crate) struct GuideText {
     pub(crate) text: String,
-    /// Its whole size, which is that of the text where all of it was read.
+    /// Size of the file in bytes; that of the text if all of it was read.
     pub(crate) bytes: u64,
     pub(crate) digest: String,
-    /// The same for the same file, whatever its name.
+    /// Device and inode, which are the same under every name of the file.
     pub(crate) identity: (u64, u64),
-    /// Its front matter, or why there is none, once it was asked for.
+    /// Parsed front matter, or the reason why it is invalid, once it was requested.
     pub(crate) front: OnceLock<Result<Front, Flaw>>,
-    /// Set once the files of the skill whose it is were found to be usable.
+    /// Set once the files of the skill were found to be usable.
     pub(crate) is_sound: OnceLock<()>,
 }
 
@@ -146,46 +147,46 @@ pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<GuideTex
     let charset = detect(&bytes, whole).map_err(|what| io::Error::other(format!("it is {what}")))?;
     let digest = hex(&Sha256::digest(&bytes)[..16]);
     let mut text = Document::decode(bytes, charset).text().to_owned();
-    // The last character may have been cut in two.
+    // The last character may be cut in the middle.
     while !whole && text.ends_with(char::REPLACEMENT_CHARACTER) {
         text.pop();
     }
     text.retain(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'));
-    // The text may be longer than the file: it has another encoding.
+    // The text can be longer than the file because of the file's encoding.
     let bytes = if whole { text.len() as u64 } else { stamp.size.max(text.len() as u64 + 1) };
     let (front, is_sound) = (OnceLock::new(), OnceLock::new());
     Ok(GuideText { text, bytes, digest, identity: stamp.identity, front, is_sound })
 }
 
-/// Age below which a change is not settled: a file that was changed less than this before it was looked at may be
-/// changed again without its time's telling.
+/// Minimum age of a settled change. A file changed more recently may change again without getting a different
+/// timestamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Patience of a look.
+/// Willingness to block on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// None: only what the system has cached is returned, so that it may be used where waiting is not allowed.
+    /// Never blocks: uses only what the system has cached.
     AtOnce,
-    /// As much as the disk takes.
+    /// Blocks as long as the disk takes.
     Patient,
 }
 
-/// Failure of a quick look: this needs a patient one.
+/// Error of a non-blocking read that needs the disk.
 #[derive(Debug)]
 pub struct NotAtHand;
 
-/// Properties that change when a file or a folder does.
+/// Properties that change with a file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// The same for the same file, whatever its name.
+    /// Device and inode, which are the same under every name of the file.
     pub(crate) identity: (u64, u64),
-    /// Bytes.
+    /// Size of the file, in bytes.
     pub(crate) size: u64,
     modified: (i64, u32),
     changed: (i64, u32),
     kind: FileType,
     owner: u32,
-    /// Set if what was read at that time is what is there as long as the stamp is the same.
+    /// True if the content cannot change as long as the stamp is the same.
     pub(crate) settled: bool,
 }
 
@@ -206,7 +207,7 @@ impl Stamp {
         })
     }
 
-    /// Returns whether it is a plain file of this user.
+    /// Checks that it is a regular file of this user.
     fn check_file(&self) -> io::Result<()> {
         if self.kind != FileType::RegularFile {
             return Err(io::Error::other("it is no plain file"));
@@ -218,8 +219,7 @@ impl Stamp {
     }
 }
 
-/// Opens a plain file of this user without waiting for anybody, as opening a pipe would. `follow` says whether links on
-/// the way are followed.
+/// Opens a regular file of this user, without blocking on a pipe. `follow` allows links on the way.
 pub(crate) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = if follow { openat(CWD, path, flags, Mode::empty())? } else { exact::open(path, flags)? };
@@ -228,7 +228,7 @@ pub(crate) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
     Ok((File::from(opened), stamp))
 }
 
-/// The stamp of what a path names; none where nothing is there.
+/// Stamp of a path, or `None` if it does not exist.
 pub(crate) fn stamp(path: &Path, follow: bool, pace: Pace) -> Result<Option<Stamp>, NotAtHand> {
     let opened = match pace {
         Pace::AtOnce => at_hand(path, follow),
@@ -245,8 +245,8 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Names a file if every folder on the way is cached by the system. No disk or remote machine is asked, and nothing is
-/// opened.
+/// Opens a path with `O_PATH`, only if every folder on the way is cached by the system. Accesses no disk or remote
+/// machine.
 #[cfg(target_os = "linux")]
 fn at_hand(path: &Path, follow: bool) -> io::Result<OwnedFd> {
     use rustix::fs::ResolveFlags;
@@ -260,7 +260,7 @@ fn at_hand(_: &Path, _: bool) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A path as people write it, in one line.
+/// Path as shown to the user, in one line.
 pub(crate) fn shown(path: &Path, home: Option<&Path>) -> String {
     let shown = match home.and_then(|home| path.strip_prefix(home).ok()) {
         Some(rest) => format!("~/{}", rest.display()),

@@ -1,48 +1,48 @@
-//! The front matter of a `SKILL.md`: what is known of a skill without reading on.
+//! Parses the front matter of a `SKILL.md`, which describes a skill without its instructions.
 //!
-//! Folders come from many systems, so what is not known is passed over, and what is written carelessly is understood
-//! where it can mean one thing only. Each problem says the line on which it stands.
+//! Skills come from many systems, so unknown keys are skipped, and sloppy values are accepted if they are unambiguous.
+//! Each problem has its line number.
 
 use agentd_core::guide::is_skill_name;
 use agentd_workspace::text::first_chars;
 use serde_json::{Map, Value};
 
-/// The file that makes a folder a skill.
+/// Name of the file that makes a folder a skill.
 pub(crate) const SKILL_FILE: &str = "SKILL.md";
-/// Bytes in which the front matter is looked for.
+/// Maximum size of front matter, in bytes.
 pub(crate) const MAX_FRONT: usize = 16 << 10;
-/// Maximum length of a description, in characters; models get the beginning.
+/// Usual maximum length of a description, in characters. Longer ones get a note.
 const MAX_DESCRIPTION: usize = 1024;
 /// Maximum length of a description passed to models, in characters.
 pub(crate) const TOLD_DESCRIPTION: usize = 300;
-/// Keys without which a skill is another one.
+/// Keys whose invalid YAML makes the whole skill invalid. Without them it would be another skill.
 const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
-/// Keys that other systems write and that change nothing here.
+/// Keys of other systems, which have no effect here.
 const PASSED_OVER: &str = "agent argument-hint author category compatibility context disable-model-invocation homepage hooks \
     metadata model tags user-invocable version";
-/// Packages that a skill can need.
+/// Maximum number of packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
 
-/// Front matter.
+/// Parsed front matter of a skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Front {
-    /// The skill's own name for itself; none where the folder's is meant.
+    /// Name in the front matter; `None` for the name of the folder.
     pub(crate) name: Option<String>,
-    /// Its purpose, in a line.
+    /// Purpose of the skill, in one line.
     pub(crate) description: String,
     pub(crate) license: Option<String>,
-    /// Tools that the skill says it uses. It is informational, and allows nothing.
+    /// Tools that the skill claims to use. Informational only; nothing is permitted by it.
     pub(crate) allowed_tools: Vec<String>,
     /// Python packages that its scripts need, as written.
     pub(crate) dependencies: Vec<String>,
-    /// Oddities that do no harm.
+    /// Problems that do not prevent its use.
     pub(crate) notes: Vec<Flaw>,
 }
 
-/// Something about a line of a file.
+/// Problem in a line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flaw {
-    /// From 1; 0 where no line is meant.
+    /// Line number from 1, or 0 if no line is meant.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
@@ -53,10 +53,10 @@ impl Flaw {
     }
 }
 
-/// Reads it from the beginning of a `SKILL.md`.
+/// Parses the front matter at the beginning of a `SKILL.md`.
 ///
 /// # Errors
-/// The reason why it is no valid skill.
+/// The reason why the skill is invalid.
 pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     let (yaml, _) = between_lines(text)?;
     let mut front = Front::default();
@@ -105,27 +105,27 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     Ok(front)
 }
 
-/// The name by which a skill goes: its own where that can be one, else its folder's.
+/// Name of a skill: that of its front matter if it is valid, otherwise that of its folder.
 pub(crate) fn name(front: &Front, entry: &str) -> Option<String> {
     let own = front.name.as_deref().filter(|name| is_skill_name(name));
     own.or_else(|| is_skill_name(entry).then_some(entry)).map(str::to_owned)
 }
 
-/// A Markdown file with front matter.
+/// Markdown file with front matter.
 #[derive(Debug)]
 pub(crate) struct MarkdownParts<'a> {
     pub(crate) fields: Map<String, Value>,
-    /// The text behind the front matter.
+    /// Text after the front matter.
     pub(crate) body: &'a str,
-    /// Oddities that do no harm.
+    /// Problems that do not prevent its use.
     pub(crate) notes: Vec<Flaw>,
 }
 
 impl<'a> MarkdownParts<'a> {
-    /// Reads them. Of keys that are not among these, what cannot be read is left out.
+    /// Parses the file. Invalid values of keys not among `keys` are skipped.
     ///
     /// # Errors
-    /// Where there is no front matter that can be read.
+    /// If there is no valid front matter.
     pub(crate) fn of(text: &'a str, keys: &[&str]) -> Result<Self, Flaw> {
         let (yaml, body) = between_lines(text)?;
         let mut notes = Vec::new();
@@ -134,7 +134,7 @@ impl<'a> MarkdownParts<'a> {
     }
 }
 
-/// Text between the first line and the next of `---`, and the text behind that.
+/// Text between the first two `---` lines, and the text after them.
 fn between_lines(text: &str) -> Result<(&str, &str), Flaw> {
     let missing = || {
         Flaw::new(1, "it does not begin with front matter: a line `---`, then `name:` and `description:`, then `---`")
@@ -160,7 +160,7 @@ fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String
         Ok(fields) => return Ok(fields),
         Err(flaw) => flaw,
     };
-    // Files are written carelessly: what is wrong with one key does not take along the others.
+    // Sloppy YAML: an error in one key must not discard the others.
     let mut fields = Map::new();
     let blocks = blocks(yaml);
     if blocks.is_empty() {
@@ -170,7 +170,7 @@ fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String
         let is_used = keys.contains(&key);
         let (found, flaw) = match parsed(block, line) {
             Ok(found) => (Some(found), None),
-            // Many a description has a colon in it and stands in no quotes.
+            // Many descriptions contain a colon and are not quoted.
             Err(flaw) => (parsed(&quoted(block), line).ok(), Some(flaw)),
         };
         match (found, flaw) {
@@ -186,7 +186,7 @@ fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String
     Ok(fields)
 }
 
-/// The fields of YAML that begins on this line of the file.
+/// Parses YAML that begins on this line of the file.
 fn parsed(yaml: &str, first: usize) -> Result<Map<String, Value>, Flaw> {
     serde_saphyr::from_str(yaml).map_err(|error: serde_saphyr::Error| {
         let at = error.location().and_then(|at| usize::try_from(at.line()).ok());
@@ -197,7 +197,7 @@ fn parsed(yaml: &str, first: usize) -> Result<Map<String, Value>, Flaw> {
     })
 }
 
-/// The keys at the left margin, each with the line on which it stands and all text up to the next.
+/// Top-level keys, each with its line number and its text up to the next key.
 fn blocks(yaml: &str) -> Vec<(usize, &str, &str)> {
     let mut starts = Vec::new();
     let mut at = 0;
@@ -212,7 +212,7 @@ fn blocks(yaml: &str) -> Vec<(usize, &str, &str)> {
     starts.iter().zip(ends).map(|((line, key, start), end)| (*line, *key, &yaml[*start..end])).collect()
 }
 
-/// The same with the text of a line's key quoted, if it is unquoted and on one line.
+/// Quotes the text of known keys if it is unquoted and on one line.
 fn quoted(yaml: &str) -> String {
     let mut out = String::with_capacity(yaml.len() + 8);
     for line in yaml.split_inclusive('\n') {
@@ -239,7 +239,7 @@ pub(crate) fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// A list, or a text with commas or spaces between its parts as people write them.
+/// Parses a list, or text separated by commas or line breaks.
 pub(crate) fn list(value: &Value) -> Vec<String> {
     let parts: Vec<String> = match value {
         Value::Array(values) => values.iter().filter_map(scalar).collect(),
@@ -254,7 +254,7 @@ pub(crate) fn list(value: &Value) -> Vec<String> {
     parts.iter().map(|part| words(part)).filter(|part| !part.is_empty()).collect()
 }
 
-/// The parts between commas and line ends; not those between brackets, as in `requests[socks,security]`.
+/// Splits at commas and line ends, but not inside brackets, as in `requests[socks,security]`.
 fn apart(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut depth = 0_u32;
@@ -281,7 +281,7 @@ fn cut(text: &str) -> &str {
     first_chars(text, 40).0
 }
 
-/// A text of others as it is quoted in a message.
+/// Quotes external text for a message.
 pub(crate) fn shown(text: &str) -> String {
     format!("{:?}", first_chars(text, 60).0)
 }
@@ -346,7 +346,7 @@ mod tests {
                 assert!(front.notes.iter().any(|note| note.message.contains("not valid YAML")), "{text}: {front:?}");
             }
         }
-        // What a skill needs is not guessed.
+        // The dependencies of a skill are not guessed.
         check("---\nname: a\ndependencies: [x] [y]\ndescription: x\n---\n", Err((3, "not valid YAML")));
         check("---\nname: a\nname: b\ncolor: [x] [y]\ndescription: x\n---\n", Err((3, "not valid YAML")));
     }

@@ -1,16 +1,17 @@
-//! Files and folders that people and projects bring along, as they are now.
+//! Files and folders of users and projects, in their current state.
 //!
-//! - `disk`: files and folders, opened safely, and without waiting where nobody may wait; what was read before and is as it was.
-//! - `front`: the front matter of a file.
-//! - `agreed`: folders that are used as the person agreed to them: hashes, records, copies.
-//! - `tree`: the files of a skill or a plugin, looked through and copied. `requirements`: the packages that a skill declares.
+//! - `disk`: safe access to files and folders, without blocking where that is not allowed, and a cache of unchanged
+//!   content.
+//! - `front`: front matter of a file.
+//! - `agreed`: folders that are used only as the user agreed to them: hashes, records and copies.
+//! - `tree`: scans and copies the files of a skill or plugin. `requirements`: packages declared by a skill.
 //!
-//! Before most turns nothing has changed, and to see that takes a few microseconds: less than waking a thread that may
-//! wait for a disk. So the first look is at what the system has at hand, and only where that does not tell is there a
-//! patient one.
+//! Before most turns nothing has changed. Finding that out takes a few microseconds, less than waking a thread that may
+//! block on a disk. The first attempt therefore uses only what the system has cached, and a blocking read follows only
+//! if that is not sufficient.
 //!
-//! A project may be untrusted, and so may the folders around it: anything but a plain file of this user, or reached
-//! through a link, is left out.
+//! A project, and the folders around it, may be untrusted. Anything except a regular file of this user, reached without
+//! links, is skipped.
 
 pub(crate) mod agreed;
 pub mod disk;

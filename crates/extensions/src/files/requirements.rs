@@ -1,26 +1,26 @@
-//! The Python packages that a skill declares. Names with versions are taken; addresses, paths and options are not: what
-//! is installed comes from the person's own index, and nothing that a skill writes decides from where.
+//! Parses the Python packages that a skill declares. Names with versions are accepted; URLs, paths and options are not.
+//! Packages come from the user's own index only, and a skill cannot choose another source.
 
 use super::front::{Flaw, Front, SKILL_FILE};
 
-/// The file that lists packages.
+/// Name of the file that lists packages.
 pub(crate) const PACKAGES_FILE: &str = "requirements.txt";
 /// Maximum size of a `requirements.txt`, in bytes.
 pub(crate) const MAX_FILE: usize = 64 << 10;
 /// Maximum number of packages.
 const MAX_PACKAGES: usize = 100;
-/// Bytes of one package, with the hashes of its wheels.
+/// Maximum length of one package with the hashes of its wheels, in bytes.
 const MAX_LINE: usize = 8 << 10;
 
-/// Refuses anything that is no package: the installer checks again, whatever the list went through.
+/// Rejects anything that is not a package. The installer checks again, whatever the list went through before.
 ///
 /// # Errors
-/// The first that is none.
+/// The first invalid entry.
 pub(crate) fn check(packages: &[String]) -> Result<(), Flaw> {
     packages.iter().try_for_each(|written| package(written).map(drop).map_err(|message| Flaw::new(0, message)))
 }
 
-/// The packages that a skill needs: those of its list, and those of its front matter.
+/// Packages that a skill needs: those of its front matter and of its `requirements.txt`.
 pub(crate) fn packages(front: &Front, listed: Option<&str>) -> Result<Vec<String>, (&'static str, Flaw)> {
     let mut found = of_list(&front.dependencies).map_err(|flaw| (SKILL_FILE, flaw))?;
     let listed = listed.map_or(Ok(Vec::new()), of_file).map_err(|flaw| (PACKAGES_FILE, flaw))?;
@@ -32,16 +32,16 @@ pub(crate) fn packages(front: &Front, listed: Option<&str>) -> Result<Vec<String
     Ok(found)
 }
 
-/// The packages of a `requirements.txt`, each as it is installed.
+/// Packages of a `requirements.txt`, each as passed to the installer.
 ///
 /// # Errors
-/// The first line that is none.
+/// The first invalid line.
 pub(crate) fn of_file(text: &str) -> Result<Vec<String>, Flaw> {
     let mut found: Vec<String> = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((index, line)) = lines.next() {
         let mut bare = without_comment(line).trim().to_owned();
-        // A list of hashes goes on in the next line.
+        // A list of hashes continues on the next line.
         while let Some(before) = bare.strip_suffix('\\') {
             let next = lines.next().map(|(_, next)| without_comment(next).trim()).unwrap_or_default();
             bare = format!("{} {next}", before.trim_end());
@@ -56,10 +56,10 @@ pub(crate) fn of_file(text: &str) -> Result<Vec<String>, Flaw> {
     Ok(found)
 }
 
-/// Those that the front matter lists. What it says of Python itself is no package.
+/// Packages of the front matter. A requirement of Python itself is dropped.
 ///
 /// # Errors
-/// The first that is none.
+/// The first invalid entry.
 pub(crate) fn of_list(listed: &[String]) -> Result<Vec<String>, Flaw> {
     let mut found = Vec::new();
     for written in listed {
@@ -89,8 +89,8 @@ fn without_comment(line: &str) -> &str {
     line.find(" #").map_or(line, |at| &line[..at])
 }
 
-/// One package: its name, extras, versions, the marker that says where it is needed, and hashes of its wheels. Nothing
-/// else is taken, for programs that install packages read options out of such lines.
+/// Parses one package: its name, extras, versions, environment marker and hashes of its wheels. Nothing else is
+/// accepted, because installers read options from such lines.
 fn package(written: &str) -> Result<String, String> {
     let shown = || written.chars().take(80).collect::<String>();
     if written.len() > MAX_LINE {
@@ -116,7 +116,7 @@ fn package(written: &str) -> Result<String, String> {
     Ok(words.into_iter().chain(hashes).collect::<Vec<_>>().join(" "))
 }
 
-/// `--hash=sha256:…` and its like.
+/// Returns true for options like `--hash=sha256:…`.
 fn is_hash(word: &str) -> bool {
     let Some((kind, digest)) = word.strip_prefix("--hash=").and_then(|hash| hash.split_once(':')) else { return false };
     let digits = match kind {
@@ -128,9 +128,9 @@ fn is_hash(word: &str) -> bool {
     digest.len() == digits && digest.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Comparisons, the longest first.
+/// Version comparisons, longest first.
 const COMPARISONS: [&str; 8] = ["===", "~=", "==", "!=", "<=", ">=", "<", ">"];
-/// Variables that a marker may ask for.
+/// Variables allowed in a marker.
 const VARIABLES: [&str; 12] = [
     "python_version",
     "python_full_version",
@@ -145,10 +145,10 @@ const VARIABLES: [&str; 12] = [
     "implementation_version",
     "extra",
 ];
-/// Parentheses of a marker within each other.
+/// Maximum nesting of parentheses in a marker.
 const MAX_DEPTH: usize = 8;
 
-/// Reads a requirement by the grammar of PEP 508, as far as that names no place. What does not fit is none.
+/// Parser for the grammar of PEP 508, without URLs. Anything that does not match is rejected.
 struct Reader<'a>(&'a str);
 
 impl<'a> Reader<'a> {
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         if self.takes(";") { self.marker(0) } else { Some(()) }
     }
 
-    /// One or more, with commas between them.
+    /// Parses one or more items, separated by commas.
     fn listed(&mut self, one: impl Fn(&mut Self) -> Option<&'a str>) -> Option<()> {
         one(self)?;
         while self.takes(",") {
@@ -212,7 +212,8 @@ impl<'a> Reader<'a> {
         self.any_of(&COMPARISONS).or_else(|| self.any_of(&["in "])).map(drop)
     }
 
-    /// A variable, or a text in quotation marks. No text has a blank: the part after one would be read as an option.
+    /// Parses a variable or a quoted text. Blanks in the text are rejected: the part after one would be read as an
+    /// option.
     fn value(&mut self) -> Option<()> {
         for mark in ["'", "\""] {
             if self.takes(mark) {
@@ -231,14 +232,14 @@ impl<'a> Reader<'a> {
         words.iter().copied().find(|word| self.takes(word))
     }
 
-    /// Takes a word, with blanks before it.
+    /// Consumes a word and blanks before it.
     fn takes(&mut self, word: &str) -> bool {
         let Some(rest) = self.0.trim_start_matches(' ').strip_prefix(word) else { return false };
         self.0 = rest;
         true
     }
 
-    /// Takes as many such letters as there are, with blanks before them.
+    /// Consumes all following letters that fit, and blanks before them.
     fn run(&mut self, fits: impl Fn(char) -> bool) -> Option<&'a str> {
         let rest = self.0.trim_start_matches(' ');
         let end = rest.find(|letter| !fits(letter)).unwrap_or(rest.len());

@@ -1,8 +1,8 @@
-//! The files of a skill: looked through as a whole before any of them is taken, and copied into a session.
+//! Scans the files of a skill or plugin as a whole before any of them is used, and copies them.
 //!
-//! A skill may be anybody's work. It is small, made of files and folders, and none of its links leads out of it; what
-//! is otherwise is refused with the name of the file. Its copy holds plain files only, so nothing of it changes under a
-//! session's eyes, and nothing that a session sees leads back to where it came from.
+//! A skill may be from anyone. It must be small, consist of files and folders, and have no link that leads outside.
+//! Anything else is rejected with the name of the file. A copy contains regular files only, so it does not change
+//! during a session, and does not lead back to its source.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -19,22 +19,22 @@ const MAX_DEPTH: usize = 16;
 /// Maximum number of reported problems.
 const MAX_TOLD: usize = 20;
 
-/// Limits of a tree, by what it is.
+/// Limits of a kind of tree.
 #[derive(Debug)]
 pub(crate) struct TreeKind {
-    /// Word for the whole, in messages.
+    /// Name of the kind, for messages.
     pub(crate) noun: &'static str,
-    /// Maximum size, in bytes.
+    /// Maximum total size, in bytes.
     pub(crate) max_bytes: u64,
     /// Maximum number of files and folders.
     pub(crate) max_entries: usize,
-    /// Names that are no part of it at any depth: leftovers of tools.
+    /// Names ignored at any depth: leftovers of tools.
     pub(crate) passed_over: &'static [&'static str],
-    /// Set if links to folders of it, and to nothing, are left out instead of spoiling the whole.
+    /// True to skip dangling links and links to folders inside the tree, instead of rejecting the tree.
     pub(crate) leaves_out_links: bool,
 }
 
-/// A skill.
+/// Limits of a skill.
 pub(crate) static SKILL_TREE: TreeKind = TreeKind {
     noun: "skill",
     max_bytes: 10 << 20,
@@ -43,18 +43,18 @@ pub(crate) static SKILL_TREE: TreeKind = TreeKind {
     leaves_out_links: false,
 };
 
-/// Files of a skill, or of a plugin.
+/// Files of a skill or plugin.
 #[derive(Debug)]
 pub(crate) struct Tree {
     kind: &'static TreeKind,
-    /// Sorted by path.
+    /// Files, sorted by path.
     files: Vec<TreeFile>,
-    /// Each before those in it.
+    /// Folders, parents before children.
     folders: Vec<PathBuf>,
     pub(crate) bytes: u64,
-    /// Obstacles to its use: a file, or none where the whole is meant, and a sentence.
+    /// Problems that prevent its use: the file, or an empty text for the whole tree, and a message.
     pub(crate) problems: Vec<(String, String)>,
-    /// Links that are no part of it, likewise.
+    /// Skipped links, in the same form.
     pub(crate) left_out: Vec<(String, String)>,
 }
 
@@ -67,18 +67,18 @@ struct TreeFile {
 }
 
 impl Tree {
-    /// Looks through the folder of a skill.
+    /// Scans the folder of a skill.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub(crate) fn of(folder: &Dir) -> io::Result<Self> {
         Self::of_kind(folder, &SKILL_TREE)
     }
 
-    /// Looks through a folder.
+    /// Scans a folder.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub(crate) fn of_kind(folder: &Dir, kind: &'static TreeKind) -> io::Result<Self> {
         let (files, folders, problems, left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut tree = Self { kind, files, folders, bytes: 0, problems, left_out };
@@ -94,12 +94,12 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Number of its files.
+    /// Number of files in it.
     pub(crate) fn count(&self) -> usize {
         self.files.len()
     }
 
-    /// The same as long as nothing of it has changed.
+    /// Digest of paths, sizes and times, which changes if a file does.
     pub(crate) fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for TreeFile { path, size, modified, runs } in &self.files {
@@ -144,7 +144,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A link is what it leads to, where that is a file of the skill.
+    /// Adds a link as a copy of its target, if that is a file of the tree.
     fn link(&mut self, root: &Dir, path: PathBuf) {
         let noun = self.kind.noun;
         match root.metadata(&path) {
@@ -180,15 +180,15 @@ impl Tree {
         }
     }
 
-    /// The paths of its folders and files.
+    /// Paths of all folders and files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(PathBuf::as_path).chain(self.files.iter().map(|file| file.path.as_path()))
     }
 
-    /// Reads all of its files: the path, the right to run and the content of each, sorted by path.
+    /// Reads all files: path, executable bit and content of each, sorted by path.
     ///
     /// # Errors
-    /// When something cannot be read, or is no longer as it was.
+    /// If a file cannot be read, or has changed since the scan.
     pub(crate) fn read(&self, from: &Dir) -> io::Result<Vec<(PathBuf, bool, Vec<u8>)>> {
         let mut files = Vec::new();
         self.each(from, |path, runs, content| {
@@ -198,10 +198,10 @@ impl Tree {
         Ok(files)
     }
 
-    /// Reads one of its files after the other, as [`Self::read`] does.
+    /// Reads the files one by one, like [`Self::read`].
     ///
     /// # Errors
-    /// When something cannot be read, or is no longer as it was; and those of `see`.
+    /// If a file cannot be read, or has changed since the scan; and errors of `see`.
     pub(crate) fn each(
         &self,
         from: &Dir,
@@ -211,7 +211,7 @@ impl Tree {
         for TreeFile { path, runs, .. } in &self.files {
             let mut content = Vec::new();
             open_file(from, path)?.take(left + 1).read_to_end(&mut content)?;
-            // It may have grown since it was looked at.
+            // It may have grown since the scan.
             let grown = || io::Error::other(format!("the {} has grown meanwhile", self.kind.noun));
             left = left.checked_sub(content.len() as u64).ok_or_else(grown)?;
             see(path, *runs, content)?;
@@ -219,10 +219,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Copies all of it into a folder that is empty.
+    /// Copies everything into an empty folder.
     ///
     /// # Errors
-    /// When something cannot be read or written, or is no longer as it was.
+    /// If a file cannot be read or written, or has changed since the scan.
     pub(crate) fn copy(&self, from: &Dir, to: &Dir) -> io::Result<()> {
         for folder in &self.folders {
             private::folder_in(to, folder)?;
@@ -237,7 +237,7 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().replace(char::is_control, "\u{fffd}")
 }
 
-/// Opens a file of it, without waiting for the other end of a pipe.
+/// Opens a file of the tree, without blocking on pipes.
 fn open_file(from: &Dir, path: &Path) -> io::Result<std::fs::File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());

@@ -1,6 +1,7 @@
-//! The files of a plugin, looked through as a whole before any of them is taken: what is hashed is what is used.
+//! Files of a plugin, scanned as a whole before any of them is used, so that exactly the hashed files are used.
 //!
-//! A plugin may be anybody's work. It is bounded, made of files and folders, and none of its links leads out of it.
+//! A plugin may be from anyone. It is limited in size, must consist of files and folders, and must have no link that
+//! leads outside.
 
 use std::{io, path::Path};
 
@@ -12,7 +13,7 @@ use crate::files::{
     tree::{Tree, TreeKind},
 };
 
-/// A plugin. What servers need to run may lie in `node_modules`.
+/// Limits of a plugin. Its servers may need files in `node_modules`.
 static PLUGIN_TREE: TreeKind = TreeKind {
     noun: "plugin",
     max_bytes: 32 << 20,
@@ -21,41 +22,41 @@ static PLUGIN_TREE: TreeKind = TreeKind {
     leaves_out_links: true,
 };
 
-/// Maximum size of a text that is read, in bytes.
+/// Maximum size of a text file that is parsed, in bytes.
 const MAX_TEXT: usize = 256 << 10;
 /// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 300;
-/// Mark of what is hashed, and of the form in which it is.
+/// Prefix of the hashed input, which identifies its format.
 const FORM: &[u8] = b"agentd plugin 1\0";
 
-/// A file of a plugin.
+/// File of a plugin.
 #[derive(Debug)]
 pub(super) struct PluginFile {
-    /// Below the plugin's folder, with slashes.
+    /// Path below the plugin's folder, with slashes.
     pub(super) path: String,
-    /// Set if its owner may run it.
+    /// True if its owner may execute it.
     pub(super) runs: bool,
     bytes: u64,
     sha256: String,
-    /// Its text, where its name says that it may be read as such.
+    /// Text, if the extension is that of a text file.
     text: Option<Result<String, &'static str>>,
 }
 
 /// All files of a plugin.
 #[derive(Debug)]
 pub(super) struct PluginFolder {
-    /// Sorted by path.
+    /// Files, sorted by path.
     pub(super) files: Vec<PluginFile>,
-    /// Links that were left out.
+    /// Links that were skipped.
     pub(super) left_out: Vec<ProjectProblem>,
     pub(super) tree: Tree,
 }
 
 impl PluginFolder {
-    /// Looks through a folder and reads its files, one after the other.
+    /// Scans a folder, and reads its files one by one.
     ///
     /// # Errors
-    /// The reason why it is no plugin, in words for people.
+    /// The reason why it is not a plugin, for the user.
     pub(super) fn read(folder: &Dir) -> Result<Self, String> {
         let unread = |error: io::Error| format!("it cannot be read: {error}");
         let tree = Tree::of_kind(folder, &PLUGIN_TREE).map_err(unread)?;
@@ -78,12 +79,12 @@ impl PluginFolder {
         Ok(Self { files, left_out, tree })
     }
 
-    /// Hash over all files, in hexadecimal digits.
+    /// Hash over all files, as hexadecimal digits.
     pub(super) fn hash(&self) -> String {
         hash(FORM, self.files.iter().map(|file| (&*file.path, file.runs, file.bytes, file.sha256.as_bytes())))
     }
 
-    /// The files, for a record of them.
+    /// Files in the form of a record.
     pub(super) fn listed(&self) -> Vec<ProjectFile> {
         let file = |file: &PluginFile| {
             let PluginFile { path, bytes, sha256, .. } = file;
@@ -92,7 +93,7 @@ impl PluginFolder {
         self.files.iter().map(file).collect()
     }
 
-    /// Bytes in all files.
+    /// Total size of the files, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
@@ -101,12 +102,12 @@ impl PluginFolder {
         self.files.iter().any(|file| file.path == path)
     }
 
-    /// Returns whether there is a folder of that path with a file in it.
+    /// Returns true if there is a folder of that path with a file in it.
     pub(super) fn has_folder(&self, path: &str) -> bool {
         self.below(path).next().is_some()
     }
 
-    /// The text of a file; none where there is none.
+    /// Text of a file, or `None` if there is no such file.
     ///
     /// # Errors
     /// The reason why it cannot be read as text.
@@ -115,7 +116,7 @@ impl PluginFolder {
         Some(file.text())
     }
 
-    /// The files below a folder, each with its path below that. The empty path is the plugin's folder.
+    /// Files below a folder, with their paths relative to it. The empty path is the plugin's folder.
     pub(super) fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a PluginFile)> {
         self.files.iter().filter_map(move |file| {
             let path = match folder {
@@ -141,10 +142,10 @@ impl PluginFile {
         Self { path, runs, bytes, sha256, text }
     }
 
-    /// Its text.
+    /// Text of the file.
     ///
     /// # Errors
-    /// The reason why it cannot be read as such.
+    /// The reason why it cannot be read as text.
     pub(super) fn text(&self) -> Result<&str, &'static str> {
         match &self.text {
             Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),

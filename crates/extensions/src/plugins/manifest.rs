@@ -1,7 +1,7 @@
-//! `plugin.json`: a plugin's name, and where its parts are. Pure.
+//! Parses `plugin.json`: a plugin's name, and the paths of its parts. Pure.
 //!
-//! Plugins come from many systems. Fields that are not known are named and ignored; a part that agentd has nothing for is
-//! named and never used; a path that leads out of the plugin is refused.
+//! Plugins come from many systems. Unknown fields are reported and ignored. Parts that agentd does not support are
+//! reported and never used. Paths that lead out of the plugin are rejected.
 
 use agentd_core::{guide::is_skill_name, project::ProjectProblem};
 use agentd_workspace::text::first_chars;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::folder::PluginFolder;
 use crate::files::{agreed::ProblemList as _, front::shown};
 
-/// Places of the manifest, the first of which counts.
+/// Locations of the manifest. The first one found is used.
 const MANIFESTS: [&str; 6] = [
     "plugin.json",
     ".plugin/plugin.json",
@@ -20,14 +20,14 @@ const MANIFESTS: [&str; 6] = [
     ".github/plugin/plugin.json",
 ];
 
-/// The file that lists several plugins of one folder.
+/// Files that list several plugins of one folder.
 pub(super) const MARKETPLACES: [&str; 2] = [".claude-plugin/marketplace.json", "marketplace.json"];
 
-/// Fields that say nothing to agentd.
+/// Fields without a meaning for agentd.
 const PASSED_OVER: &str = "$schema author category compatibility dependencies displayName engines extensions icon id interface keywords \
     logo mcp repository strict tags title";
 
-/// Fields of parts that agentd has nothing for, and the places where other systems look for them.
+/// Fields of unsupported parts, and their usual locations in other systems.
 const UNSUPPORTED: [(&str, &[&str]); 9] = [
     ("hooks", &["hooks", "hooks.json"]),
     ("lspServers", &[".lsp.json"]),
@@ -40,21 +40,21 @@ const UNSUPPORTED: [(&str, &[&str]); 9] = [
     ("channels", &[]),
 ];
 
-/// Characters that are kept of a text.
+/// Maximum number of characters stored of a text.
 const MAX_TEXT: usize = 500;
-/// Paths of one field that are looked at.
+/// Maximum number of paths in one field.
 const MAX_PATHS: usize = 200;
 
-/// Description of MCP servers.
+/// Source of a description of MCP servers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ServerSource {
-    /// In a file of the plugin.
+    /// File of the plugin.
     File(String),
-    /// In the manifest.
+    /// Field of the manifest.
     Inline(Map<String, Value>),
 }
 
-/// The manifest of a plugin.
+/// Manifest of a plugin.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Manifest {
     pub(super) name: String,
@@ -62,23 +62,23 @@ pub(super) struct Manifest {
     pub(super) description: String,
     pub(super) license: String,
     pub(super) homepage: String,
-    /// Folders of skills, and of folders of them.
+    /// Folders of skills, and folders that contain such folders.
     pub(super) skills: Vec<String>,
     /// Folders and files of agents.
     pub(super) agents: Vec<String>,
     /// Folders and files of commands.
     pub(super) commands: Vec<String>,
     pub(super) servers: Vec<ServerSource>,
-    /// Parts that agentd has nothing for.
+    /// Parts that agentd does not support.
     pub(super) unsupported: Vec<String>,
     pub(super) problems: Vec<ProjectProblem>,
 }
 
 impl Manifest {
-    /// Reads it. `fallback` is the name of a folder without a manifest.
+    /// Parses the manifest. `fallback` is the plugin's name if there is no manifest.
     ///
     /// # Errors
-    /// The reason why it is no plugin.
+    /// The reason why it is not a plugin.
     pub(super) fn of(folder: &PluginFolder, fallback: &str) -> Result<Self, String> {
         let found = MANIFESTS.iter().find_map(|path| Some((*path, folder.text(path)?)));
         let mut manifest = Self::default();
@@ -135,7 +135,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Paths of a field, below the plugin's folder.
+    /// Paths of a field, relative to the plugin's folder.
     fn paths(&mut self, file: &str, key: &str, value: &Value) -> Result<Vec<String>, String> {
         let listed = match value {
             Value::String(path) => vec![path.as_str()],
@@ -159,7 +159,7 @@ impl Manifest {
         Ok(files.chain(inline).collect())
     }
 
-    /// Adds the places where parts are without being named.
+    /// Adds the default locations of parts.
     fn usual_places(&mut self, folder: &PluginFolder, fields: &Map<String, Value>) {
         for (paths, usual, always) in [
             (&mut self.skills, "skills", true),
@@ -186,10 +186,10 @@ impl Manifest {
     }
 }
 
-/// A path of the manifest, below the plugin's folder, without `./` before and `/` behind it.
+/// Path of the manifest, relative to the plugin's folder, without a leading `./` or a trailing `/`.
 ///
 /// # Errors
-/// When it leads out.
+/// If the path leads outside.
 pub(super) fn inner_path(path: &str) -> Result<String, String> {
     let outside = || format!("{} leads out of the plugin", shown(path));
     let rest =
@@ -201,7 +201,7 @@ pub(super) fn inner_path(path: &str) -> Result<String, String> {
     if parts.contains(&"..") { Err(outside()) } else { Ok(parts.join("/")) }
 }
 
-/// A text of the plugin's, in one line.
+/// Text of the plugin as one line, without control characters.
 fn line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let plain: String = words.chars().filter(|letter| !letter.is_control()).collect();

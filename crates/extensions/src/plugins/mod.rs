@@ -1,11 +1,11 @@
-//! Plugins: folders with skills, agents, commands and MCP servers, which a person adds and removes as a whole.
+//! Plugins: folders with skills, agents, commands and MCP servers, which the user adds and removes as a whole.
 //!
-//! - `folder`: the files, looked through before any is taken, and the hash over them. `manifest`: `plugin.json`.
-//! - `parts`, `servers`: what a plugin brings along.
+//! - `folder`: files of a plugin, scanned before any is used, and the hash over them. `manifest`: `plugin.json`.
+//! - `parts`, `servers`: the contents of a plugin.
 //!
-//! A plugin is copied into the data folder, and what the person agrees to is the hash over that copy. It is looked at when
-//! the daemon starts, when its configuration is read, when plugins are listed, and before one of its servers starts: where the
-//! hash is another one, nothing of the plugin is used.
+//! A plugin is copied into the data folder, and the user agrees to the hash over that copy. The copy is checked when
+//! the daemon starts, when its configuration is read, when plugins are listed, and before a server of the plugin
+//! starts. If the hash differs, nothing of the plugin is used.
 
 mod folder;
 mod manifest;
@@ -41,26 +41,26 @@ use crate::files::agreed::{Agreement, Agreements, DRAFT, lock, remove_below, sto
 
 /// Maximum number of plugins.
 const MAX_PLUGINS: usize = 100;
-/// Characters that are kept of a client's name, and of a source.
+/// Maximum number of characters stored of a client's name, and of a source.
 const MAX_NAME: usize = 1000;
-/// Plugins inside a folder that are named.
+/// Maximum number of plugins listed in an error about a folder of plugins.
 const MAX_INNER: usize = 12;
 
-/// One plugin as the person agreed to it.
+/// One plugin as the user agreed to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct PluginRecord {
     name: String,
     version: String,
     /// Hash of all files.
     hash: String,
-    /// Name of its folder, beside the file of all records.
+    /// Name of the plugin's folder, next to the file of all records.
     folder: String,
-    /// The place that it was added from.
+    /// Location that it was added from.
     source: String,
     at: Timestamp,
-    /// The client through which the person agreed.
+    /// Client through which the user agreed.
     by: String,
-    /// The files then, to tell later what has changed.
+    /// Files at that time, to list later changes.
     files: Vec<ProjectFile>,
 }
 
@@ -81,40 +81,40 @@ impl Agreement for PluginRecord {
     }
 }
 
-/// The plugins that the person has added. Cloneable; all clones are one.
+/// Plugins added by the user. Clones share one store.
 #[derive(Debug, Clone)]
 pub struct PluginStore(Arc<Store>);
 
 #[derive(Debug)]
 struct Store {
-    /// The folder of the records and of the copies.
+    /// Folder of the records and copies.
     folder: PathBuf,
-    /// The folder of those in which servers of plugins may write.
+    /// Parent of the folders that servers of plugins may write to.
     data: PathBuf,
     installed: RwLock<Arc<[InstalledPlugin]>>,
-    /// One plugin is added or removed at a time.
+    /// Serialises additions and removals.
     changing: Mutex<()>,
 }
 
-/// A plugin that was added.
+/// Installed plugin and its content.
 #[derive(Debug, Clone)]
 pub struct InstalledPlugin {
-    /// All that is known of it.
+    /// Description of the plugin.
     pub report: PluginReport,
-    /// Entries of its servers as in `mcp_servers.yaml`, by their names.
+    /// Entries of its servers, as in `mcp_servers.yaml`, with their names.
     pub servers: Vec<(String, Value)>,
-    /// Folders of skills, and which of their entries are some.
+    /// Folders of skills, and those of their entries that are skills.
     pub(crate) skills: Vec<(PathBuf, Vec<String>)>,
 }
 
 impl InstalledPlugin {
-    /// Returns whether it is as the person agreed to it, so that its parts are used.
+    /// Returns true if it is as the user agreed to it, so that its parts are used.
     pub fn is_used(&self) -> bool {
         self.report.state == PluginState::Installed
     }
 }
 
-/// A folder that was looked at as a plugin.
+/// Plugin whose files have been read.
 struct LookedAt {
     files: PluginFolder,
     manifest: Manifest,
@@ -122,36 +122,36 @@ struct LookedAt {
 }
 
 impl PluginStore {
-    /// Plugins that are kept in `folder`, whose servers may write below `data`. Nothing is read yet.
+    /// Creates the store for plugins in `folder`, whose servers may write below `data`. Reads nothing yet.
     pub fn new(folder: PathBuf, data: PathBuf) -> Self {
         let (installed, changing) = (RwLock::new(Arc::from([])), Mutex::default());
         Self(Arc::new(Store { folder, data, installed, changing }))
     }
 
-    /// The plugins as they were when they were looked at last.
+    /// Plugins as of the last check.
     pub fn installed(&self) -> Arc<[InstalledPlugin]> {
         Arc::clone(&self.0.installed.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at all plugins again. It waits for the disk.
+    /// Checks all plugins again. Blocks on the disk.
     pub fn refresh(&self) -> Arc<[InstalledPlugin]> {
         let _alone = lock(&self.0.changing);
         self.0.refresh()
     }
 
-    /// Removes what an end of the daemon left of plugins that were being added. It waits for the disk.
+    /// Removes leftovers of additions interrupted by a crash. Blocks on the disk.
     pub fn sweep(&self) {
         let _alone = lock(&self.0.changing);
-        // Where they cannot be read no plugin is used, and none is taken away.
+        // If the records are unreadable, no plugin is used, and none is removed.
         if let Ok(records) = self.0.records() {
             records.sweep(&self.0.folder);
         }
     }
 
-    /// Describes a folder as a plugin; nothing is copied.
+    /// Describes a folder as a plugin. Copies nothing.
     ///
     /// # Errors
-    /// The reason why it is none.
+    /// If the folder is not a plugin.
     pub fn look(&self, folder: &Path) -> Result<PluginReport, WorkspaceError> {
         let store = &self.0;
         let (_, looked) = store.open(folder)?;
@@ -159,11 +159,10 @@ impl PluginStore {
         Ok(store.describe(&looked, folder.to_path_buf(), records.of(&looked.manifest.name), false))
     }
 
-    /// Adds a plugin whose files have this hash, or puts it in the place of another version. Nothing of it is left where that
-    /// fails.
+    /// Adds a plugin whose files have this hash, or replaces another version of it. Leaves nothing behind on failure.
     ///
     /// # Errors
-    /// When it is no plugin, has another hash, or cannot be copied.
+    /// If it is not a plugin, has another hash, or cannot be copied.
     pub fn add(&self, folder: &Path, hash: &str, source: &str, client: &str) -> Result<PluginReport, WorkspaceError> {
         let store = &self.0;
         let _alone = lock(&store.changing);
@@ -217,10 +216,10 @@ impl PluginStore {
         })
     }
 
-    /// Removes a plugin, with the folder in which its servers wrote. None where there is none of that name.
+    /// Removes a plugin, and the folder that its servers wrote to. Returns `None` if there is no such plugin.
     ///
     /// # Errors
-    /// When that cannot be stored.
+    /// If the change cannot be stored.
     pub fn remove(&self, name: &str) -> Result<Option<PluginReport>, WorkspaceError> {
         let store = &self.0;
         let _alone = lock(&store.changing);
@@ -235,10 +234,10 @@ impl PluginStore {
         Ok(Some(report))
     }
 
-    /// Checks that a plugin is as the person agreed to it, before something of it runs. It waits for the disk.
+    /// Checks that a plugin is as the user agreed to it, before a part of it runs. Blocks on the disk.
     ///
     /// # Errors
-    /// The reason why it may not run, for people.
+    /// The reason why it may not run, for the user.
     pub fn check(&self, name: &str) -> Result<(), String> {
         let records = self.0.records().map_err(|error| error.to_string())?;
         let Some(record) = records.of(name) else { return Err(format!("the plugin {name} is no longer there")) };
@@ -246,7 +245,7 @@ impl PluginStore {
     }
 }
 
-/// Reason why nothing of a plugin runs.
+/// Error for a plugin whose files have changed.
 fn changed(name: &str) -> String {
     format!(
         "files of the plugin {name} are not those that you agreed to; `agentctl plugin show {name}` tells which, and \
@@ -272,7 +271,7 @@ impl Store {
         installed
     }
 
-    /// A plugin as its files are now.
+    /// Loads a plugin from its current files.
     fn load(&self, record: &PluginRecord) -> InstalledPlugin {
         let root = self.folder.join(&record.folder);
         let looked = match self.read(record) {
@@ -377,13 +376,13 @@ impl Store {
         }
     }
 
-    /// Returns whether the daemon's own copy has the files that the person has agreed to.
+    /// Returns true if the daemon's copy has the files that the user agreed to.
     fn is_as_agreed(&self, record: &PluginRecord) -> bool {
         self.read(record).is_ok_and(|looked| looked.files.hash() == record.hash)
     }
 }
 
-/// Copies the files, durably, and looks whether the copy is what was looked at.
+/// Copies the files durably, and verifies the hash of the copy.
 fn copy(from: &Dir, looked: &LookedAt, to: &Path) -> io::Result<()> {
     private::folder(to)?;
     let target = Dir::from_std_file(exact::open_folder(to)?.into());
@@ -421,7 +420,7 @@ impl LookedAt {
     }
 }
 
-/// Folders of a folder that are plugins themselves.
+/// Subfolders that are plugins themselves.
 fn inner_plugins(files: &PluginFolder) -> Vec<String> {
     let of_file = |file: &folder::PluginFile| {
         let folder = file.path.strip_suffix("/plugin.json")?;

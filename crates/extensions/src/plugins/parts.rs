@@ -1,6 +1,6 @@
-//! The parts of a plugin: skills, agents, commands and MCP servers. Pure.
+//! Parts of a plugin: skills, agents, commands and MCP servers. Pure.
 //!
-//! A part that makes no sense is named and left out; it does not spoil the others.
+//! An invalid part is reported and skipped, without affecting the others.
 
 use agentd_core::{
     agent::AgentCard,
@@ -22,20 +22,20 @@ use crate::{
     project::FoundAgents,
 };
 
-/// Skills, and commands, of a plugin.
+/// Maximum number of skills, and of commands.
 const MAX_PARTS: usize = 200;
-/// Bytes of a command.
+/// Maximum size of a command, in bytes.
 const MAX_COMMAND: usize = 64 << 10;
-/// Scripts of a skill that are named.
+/// Maximum number of listed scripts of a skill.
 const MAX_SCRIPTS: usize = 100;
-/// Endings of programs.
+/// File extensions of programs.
 const PROGRAMS: [&str; 9] = [".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl"];
 
-/// The parts of a plugin.
+/// Parts of a plugin.
 #[derive(Debug, Default)]
 pub(super) struct PluginParts {
     pub(super) skills: Vec<PluginSkill>,
-    /// Folders of the skills, below the plugin's: the folder around it, and its name there.
+    /// Locations of the skills: parent folder relative to the plugin, and name in it.
     pub(super) places: Vec<(String, String)>,
     pub(super) agents: Vec<AgentCard>,
     pub(super) commands: Vec<ProjectCommand>,
@@ -65,12 +65,12 @@ impl PluginParts {
         Self { agents, servers, ..parts }
     }
 
-    /// Returns whether there is nothing that could be used.
+    /// Returns true if the plugin has no usable part.
     pub(super) fn is_empty(&self) -> bool {
         self.skills.is_empty() && self.agents.is_empty() && self.commands.is_empty() && self.servers.is_empty()
     }
 
-    /// A folder that is a skill, or one of skills.
+    /// Adds the skill in a folder, or the skills in its subfolders.
     fn skills_in(&mut self, folder: &PluginFolder, path: &str) {
         if !path.is_empty() && folder.has(&format!("{path}/{SKILL_FILE}")) {
             return self.skill(folder, path);
@@ -133,7 +133,7 @@ impl PluginParts {
         self.places.push(place);
     }
 
-    /// The Markdown files of these paths: files, and those right in folders.
+    /// Markdown files at these paths, or directly in folders at these paths.
     fn markdown<'a>(&mut self, folder: &'a PluginFolder, paths: &[String]) -> Vec<(&'a str, &'a PluginFile)> {
         let mut found: Vec<(&str, &PluginFile)> = Vec::new();
         for path in paths {
@@ -143,7 +143,7 @@ impl PluginParts {
                 let is_meant = file.path == *path || below.is_some_and(|below| !below.contains('/'));
                 let name = file.path.rsplit('/').next().and_then(|name| name.strip_suffix(".md"));
                 let is_known = found.iter().any(|(_, known)| known.path == file.path);
-                // A folder of them often has a word to readers, too.
+                // Such folders often have a README.
                 if let Some(name) = name.filter(|name| is_meant && !is_known && !name.eq_ignore_ascii_case("readme")) {
                     found.push((name, file));
                 }

@@ -1,6 +1,7 @@
-//! MCP servers of a plugin: `mcp.json`, `.mcp.json`, and what the manifest says. Pure.
+//! MCP servers of a plugin, from `mcp.json`, `.mcp.json` and the manifest. Pure.
 //!
-//! Only the way to reach a server is taken. Which of its tools run without asking, and what they do, only the person says.
+//! Only the way to start or reach a server is used. Only the user decides which of its tools run without asking, and
+//! how they are rated.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +14,18 @@ use super::{
 };
 use crate::files::{agreed::ProblemList as _, front::shown};
 
-/// Servers of a plugin.
+/// Maximum number of servers of a plugin.
 const MAX_SERVERS: usize = 50;
-/// Arguments, variables and headers of a server.
+/// Maximum number of arguments, variables and headers of a server, in total.
 const MAX_PARTS: usize = 100;
-/// Bytes of one text.
+/// Maximum length of one text, in bytes.
 const MAX_TEXT: usize = 8 << 10;
 
-/// The variable of the plugin's folder, and that of the folder in which its servers may write.
+/// Variables for the plugin's folder, and for the folder that its servers may write to.
 const ROOT: &str = "${PLUGIN_ROOT}";
 const DATA: &str = "${PLUGIN_DATA}";
 
-/// Variables of other systems, and what they are here.
+/// Variables of other systems, and their equivalents here.
 const TRANSLATED: [(&str, &str); 8] = [
     ("${CLAUDE_PLUGIN_ROOT}", ROOT),
     ("${CLAUDE_PLUGIN_DATA}", DATA),
@@ -36,10 +37,10 @@ const TRANSLATED: [(&str, &str); 8] = [
     ("${env:", "${"),
 ];
 
-/// Variables that only another system knows.
+/// Variables without an equivalent here.
 const UNKNOWN: [&str; 6] = ["${input:", "${config:", "${command:", "${file", "${workspaceFolder", "${user_config."];
 
-/// Keys of a server that are understood, or say nothing to agentd.
+/// Keys of a server that are used or safely ignored.
 const KNOWN: [&str; 13] = [
     "$schema",
     "args",
@@ -56,15 +57,15 @@ const KNOWN: [&str; 13] = [
     "url",
 ];
 
-/// Beginnings of names of variables by which loaders, shells, interpreters and package managers find what they run.
+/// Prefixes of variables that decide what loaders, shells, interpreters and package managers run.
 const STEERING: &str = "BASH_ BUN_ CARGO CORECLR_ DENO_ DOTNET_ DYLD_ ELECTRON_ GCONV_ GEM_ GIT_ GLIBC_ GOFLAGS GOTOOLCHAIN \
     IFS LD_ LUA_ NODE_ NPM_ OPENSSL_ PERL PHP PIP_ PNPM_ PYTHON RUBY RUSTC UV_ YARN_";
-/// Ends of such names.
+/// Suffixes of such variables.
 const STEERING_ENDS: &str = "COMMAND EDITOR INDEX_URL OPTIONS OPTS PATH PROXY REGISTRY SHELL";
-/// Names that begin so and steer nothing.
+/// Variables with such prefixes that are harmless.
 const HARMLESS: &str = "NODE_ENV PYTHONIOENCODING PYTHONUNBUFFERED PYTHONUTF8";
 
-/// A server as it is reached. Its texts have `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` still.
+/// Server entry. Its texts still contain `${PLUGIN_ROOT}` and `${PLUGIN_DATA}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServerEntry {
     pub(crate) name: String,
@@ -77,7 +78,7 @@ pub(crate) struct ServerEntry {
     sse: bool,
 }
 
-/// Servers that were read so far, and what is wrong with others.
+/// Servers parsed so far, and problems with others.
 #[derive(Debug, Default)]
 pub(super) struct FoundServers {
     pub(super) servers: Vec<ServerEntry>,
@@ -182,7 +183,7 @@ impl ServerEntry {
         single.chain(args).chain(env).chain(headers)
     }
 
-    /// Variables as they are written here, and paths of the plugin from its folder on.
+    /// Translates variables, and makes paths of the plugin relative to `${PLUGIN_ROOT}`.
     fn translate(&mut self, folder: &PluginFolder) -> Result<(), String> {
         if self.args.len() + self.env.len() + self.headers.len() > MAX_PARTS {
             return Err(format!("it has more than {MAX_PARTS} arguments, variables and headers"));
@@ -227,7 +228,7 @@ impl ServerEntry {
         Ok(())
     }
 
-    /// Its entry as in `mcp_servers.yaml`, for a plugin in that folder and with that one to write in.
+    /// Entry as in `mcp_servers.yaml`, for a plugin in folder `root` that may write to folder `data`.
     pub(super) fn placed(&self, root: &str, data: &str) -> Value {
         let mut entry = self.clone();
         let is_program = entry.command.is_some();
@@ -235,7 +236,7 @@ impl ServerEntry {
             for (name, value) in [("PLUGIN_ROOT", ROOT), ("CLAUDE_PLUGIN_ROOT", ROOT), ("PLUGIN_DATA", DATA)] {
                 entry.env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
             }
-            // Files that it wrote into its own folder would not be what the person has agreed to.
+            // Otherwise Python would write files into the plugin's folder, which would no longer match the agreed hash.
             entry.env.entry("PYTHONDONTWRITEBYTECODE".to_owned()).or_insert_with(|| "1".to_owned());
             entry.cwd.get_or_insert_with(|| DATA.to_owned());
         }
@@ -251,7 +252,7 @@ impl ServerEntry {
         }
     }
 
-    /// Its description for people.
+    /// Description for the user.
     pub(super) fn told(&self) -> PluginServer {
         let command: Vec<String> = self.command.iter().chain(&self.args).cloned().collect();
         let set = || self.env.iter().chain(&self.headers);
@@ -273,7 +274,7 @@ impl ServerEntry {
     }
 }
 
-/// The variables that a text names, besides the plugin's own folders.
+/// Variables used in a text, except those of the plugin's folders.
 fn variables(text: &str) -> Vec<String> {
     let named = text.split("${").skip(1).filter_map(|rest| {
         let name = rest.split_once('}')?.0;
@@ -282,7 +283,7 @@ fn variables(text: &str) -> Vec<String> {
     named.filter(|name| name != "PLUGIN_ROOT" && name != "PLUGIN_DATA").collect()
 }
 
-/// Returns true if a variable may decide which program or code runs: by its name, or because its value leads to files.
+/// Returns true if a variable may decide which program or code runs: by its name, or because its value is a path.
 fn steers(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let any = |names: &str, fits: &dyn Fn(&str) -> bool| names.split_ascii_whitespace().any(fits);
@@ -296,7 +297,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A name as it may stand in the configuration.
+/// Converts a name to one that is valid in the configuration.
 fn fit_name(name: &str) -> String {
     let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
     let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();

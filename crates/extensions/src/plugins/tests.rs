@@ -118,7 +118,7 @@ fn servers_that_make_no_sense_are_left_out() {
     check(json!({"command": "x", "args": ["${PLUGIN_ROOT}/../y"]}), "leads out");
     check(json!({"command": "x", "cwd": "../y"}), "leads out");
     check(json!({"command": "x\u{1b}[2J"}), "control characters");
-    // The marks that stand for variables of clients.
+    // Private-use marks that are used for client variables.
     check(json!({"command": "x", "env": {"A": "\u{f0a91}HOME\u{f0a92}"}}), "control characters");
     check(json!({"command": "x", "args": ["${user_config.key}"]}), "another system alone");
     check(json!({"command": "x", "args": vec!["y"; 101]}), "more than 100");

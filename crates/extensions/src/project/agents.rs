@@ -1,8 +1,8 @@
-//! The agents of a project: Markdown files with front matter, whose body is the prompt, and `agents.yaml` in the form of the
-//! configuration's. Pure.
+//! Agents of a project: Markdown files with front matter, whose body is the prompt, and `agents.yaml` in the format of
+//! the configuration. Pure.
 //!
-//! Files come from many systems: names of tools and of the model may be theirs, and keys that mean nothing here are passed over. No
-//! variable is filled in, and no other file is read.
+//! Files come from many systems: they may use other names for tools and the model, and keys without a meaning here are
+//! skipped. Variables are not expanded, and no other file is read.
 
 use agentd_core::{agent::AgentCard, model::Slot, project::ProjectProblem, tool_table::ToolRow};
 use agentd_workspace::text::first_chars;
@@ -14,12 +14,13 @@ use crate::files::{
     front::{MarkdownParts, list, scalar, shown},
 };
 
-/// Maximum number of agents of a project: each is described in every request.
+/// Maximum number of agents of a project, since each is described in every request.
 const MAX_AGENTS: usize = 50;
-/// Largest number of steps.
+/// Maximum number of steps.
 const MAX_STEPS: u64 = 1000;
 
-/// Keys that mean something here: one that cannot be read must not leave an agent with more than it was to have.
+/// Keys with a meaning here. An unreadable one rejects the agent, which could otherwise have more permissions than
+/// intended.
 const KEYS: [&str; 15] = [
     "name",
     "id",
@@ -37,12 +38,12 @@ const KEYS: [&str; 15] = [
     "maxTurns",
     "max_turns",
 ];
-/// Keys that other systems write and that change nothing here.
+/// Keys of other systems, which have no effect here.
 const PASSED_OVER: [&str; 9] =
     ["color", "version", "author", "license", "metadata", "tags", "mode", "temperature", "permissionMode"];
 
-/// The agents of a project, each with its file, and what is wrong with others. Of two with one name the first is used, those of
-/// `agents.yaml` before those of their own files.
+/// Parses the agents of a project, and reports problems with others. Of two with the same name the first is used;
+/// `agents.yaml` comes before Markdown files.
 pub(crate) fn agents(folder: &ProjectFolder) -> (Vec<AgentCard>, Vec<ProjectProblem>) {
     let mut found = FoundAgents::new("project");
     if let Some(file) = folder.file(AGENTS_FILE) {
@@ -54,9 +55,9 @@ pub(crate) fn agents(folder: &ProjectFolder) -> (Vec<AgentCard>, Vec<ProjectProb
     found.sorted()
 }
 
-/// Agents that were read so far, and what is wrong with others.
+/// Agents parsed so far, and problems with others.
 pub(crate) struct FoundAgents {
-    /// Word for what brings them, in messages.
+    /// Name of their source, for messages.
     noun: &'static str,
     cards: Vec<AgentCard>,
     problems: Vec<ProjectProblem>,
@@ -67,13 +68,13 @@ impl FoundAgents {
         Self { noun, cards: Vec::new(), problems: Vec::new() }
     }
 
-    /// All that were found, sorted by name.
+    /// Agents sorted by name, and the problems.
     pub(crate) fn sorted(mut self) -> (Vec<AgentCard>, Vec<ProjectProblem>) {
         self.cards.sort_by(|left, right| left.id.cmp(&right.id));
         (self.cards, self.problems)
     }
 
-    /// Reads a file of an agent; `name` is the file's without its ending.
+    /// Parses the Markdown file of an agent; `name` is the file name without its extension.
     pub(crate) fn of_markdown(&mut self, file: &str, name: &str, text: &str) {
         match MarkdownParts::of(text, &KEYS) {
             Ok(MarkdownParts { fields, body, notes }) => {
@@ -126,7 +127,7 @@ impl FoundAgents {
         body: Option<&str>,
     ) -> Result<AgentCard, String> {
         let own = fields.get("name").or_else(|| fields.get("id")).and_then(scalar);
-        // In agents.yaml the key counts.
+        // In `agents.yaml` the key is the name.
         let name = own.filter(|_| body.is_some()).unwrap_or_else(|| name.to_owned());
         let id = name.trim().to_lowercase().replace(['-', ' ', '.'], "_");
         AgentCard::check_id(&id).map_err(|why| format!("the agent {}: {why}", shown(&name)))?;
@@ -180,13 +181,13 @@ impl FoundAgents {
     }
 }
 
-/// Its tools under our names; none where it has all.
+/// Tools under our names. `None` for all tools.
 fn tools(value: &Value) -> Option<Vec<String>> {
     let named = list(value);
     if named.iter().any(|name| name == "*") {
         return None;
     }
-    // `Bash(git:*)` names a tool, too.
+    // `Bash(git:*)` also names a tool.
     let bare = |name: &String| name.split('(').next().unwrap_or_default().trim().to_owned();
     let ours = |name: String| ToolRow::known(&name).map_or(name, |tool| tool.name.to_owned());
     let mut tools: Vec<String> = named.iter().map(bare).filter(|name| !name.is_empty()).map(ours).collect();

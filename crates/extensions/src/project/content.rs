@@ -1,4 +1,4 @@
-//! The meaning of a project's files. Pure.
+//! Parsed content of a project's files. Pure.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -17,17 +17,17 @@ use crate::files::{
     front::{self, SKILL_FILE},
 };
 
-/// Content of a trusted project for sessions: made of the bytes that were hashed.
+/// Content of a trusted project for sessions, parsed from the bytes that were hashed.
 #[derive(Debug)]
 pub(crate) struct ProjectContent {
-    /// The daemon's own copy of the files.
+    /// Folder with the daemon's own copy of the files.
     pub(crate) folder: PathBuf,
-    /// The instructions, without control characters.
+    /// Instructions without control characters.
     pub(crate) instructions: Option<String>,
     pub(crate) agents: Arc<Agents>,
 }
 
-/// Parts of a folder, as people are told of them.
+/// Parts of a folder, as shown to the user.
 #[derive(Debug, Default)]
 pub(crate) struct FolderParts {
     pub(crate) instructions: Option<String>,
@@ -60,7 +60,7 @@ impl FolderParts {
     }
 }
 
-/// Reason why a skill cannot be used, from its `SKILL.md`.
+/// Reason why the skill of a `SKILL.md` cannot be used, if any.
 fn skill_problem(file: &FolderFile, entry: &str) -> Option<ProjectProblem> {
     let text = String::from_utf8_lossy(&file.content);
     let message = match front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]) {
@@ -77,7 +77,7 @@ impl ProjectContent {
         Self { folder, instructions, agents: Arc::new(Agents::new(agents)) }
     }
 
-    /// The instructions as models are told them, of which there are at most so many bytes.
+    /// Instructions for models, at most `most` bytes.
     pub(crate) fn guide(&self, most: usize) -> Option<GuideFile> {
         let text = self.instructions.as_ref()?;
         Some(GuideFile {

@@ -1,7 +1,7 @@
-//! The files of a project's `.agentd/`, read whole and once: what is hashed is what is used.
+//! Files of a project's `.agentd/` folder, read completely and once, so that exactly the hashed files are used.
 //!
-//! It may be anybody's work. Nothing is opened through a link that leads out of the folder, no pipe is waited for, sizes and
-//! numbers are bounded, and what cannot be used is named and left out.
+//! The folder may be from anyone. Links that lead outside are not followed, pipes do not block, sizes and counts are
+//! limited, and unusable files are reported and skipped.
 
 use std::{
     io::{self, Read as _},
@@ -20,61 +20,61 @@ use crate::files::{
     tree::Tree,
 };
 
-/// The file of instructions.
+/// Name of the instructions file.
 pub(crate) const INSTRUCTIONS: &str = "instructions.md";
-/// The file of agents.
+/// Name of the agents file.
 pub(crate) const AGENTS_FILE: &str = "agents.yaml";
-/// The folders.
+/// Subfolders with a meaning.
 pub(crate) const AGENTS: &str = "agents";
 pub(crate) const COMMANDS: &str = "commands";
 pub(crate) const SKILLS: &str = "skills";
 
-/// Maximum size of a text, in bytes.
+/// Maximum size of a text file, in bytes.
 const MAX_TEXT: u64 = 64 << 10;
-/// Maximum number of texts in a folder, and of skills.
+/// Maximum number of text files in a folder, and of skills.
 const MAX_FILES: usize = 200;
-/// Maximum size of all of it, in bytes.
+/// Maximum total size, in bytes.
 const MAX_BYTES: u64 = 20 << 20;
-/// Maximum size of all texts, in bytes: people are told them in one message.
+/// Maximum total size of text files, in bytes: clients get them in one message.
 const MAX_TEXTS: u64 = 4 << 20;
-/// Maximum number of files in all.
+/// Maximum total number of files.
 const MAX_ALL_FILES: usize = 4000;
 /// Maximum length of a path, in bytes.
 const MAX_PATH: usize = 300;
 /// Maximum number of entries of one folder.
 const MAX_ENTRIES: usize = 2000;
 
-/// Mark of what is hashed, and of the form in which it is.
+/// Prefix of the hashed input, which identifies its format.
 const FORM: &[u8] = b"agentd project 1\0";
 
-/// A file that is used.
+/// File that is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FolderFile {
-    /// Below `.agentd/`, with slashes.
+    /// Path below `.agentd/`, with slashes.
     pub(crate) path: String,
-    /// Set if its owner may run it.
+    /// True if its owner may execute it.
     pub(crate) runs: bool,
     pub(crate) content: Vec<u8>,
 }
 
-/// The content of a project's `.agentd/`.
+/// Content of a project's `.agentd/` folder.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectFolder {
-    /// The files that are used, sorted by path.
+    /// Used files, sorted by path.
     pub(crate) files: Vec<FolderFile>,
-    /// Names that are not used.
+    /// Names of unused entries.
     pub(crate) ignored: Vec<String>,
     pub(crate) problems: Vec<ProjectProblem>,
-    /// Everything that was looked at. As long as these are the same, so is all else.
+    /// Stamps of everything that was read. While they are unchanged, so is everything else.
     pub(crate) stamps: FolderStamps,
 }
 
-/// The properties of files and folders before they were read.
+/// Stamps of files and folders, taken before they were read.
 #[derive(Debug, Default)]
 pub(crate) struct FolderStamps(Vec<(PathBuf, Option<Stamp>)>);
 
 impl FolderStamps {
-    /// Returns whether nothing has changed since, as far as the times of files tell.
+    /// Returns true if nothing has changed since, according to the stamps.
     pub(crate) fn hold(&self, pace: Pace) -> Result<bool, NotAtHand> {
         for (path, known) in &self.0 {
             let now = disk::stamp(path, false, pace)?;
@@ -86,14 +86,14 @@ impl FolderStamps {
     }
 
     fn look(&mut self, path: PathBuf) {
-        // What cannot be looked at is looked at again each time.
+        // Paths that cannot be checked count as missing, so they are checked again each time.
         let stamp = disk::stamp(&path, false, Pace::Patient).unwrap_or_default();
         self.0.push((path, stamp));
     }
 }
 
 impl ProjectFolder {
-    /// Reads it. It waits for the disk.
+    /// Reads the folder. Blocks on the disk.
     pub(crate) fn read(project: &Path) -> Self {
         let (root, found) = (project.join(PROJECT_FOLDER), Self::default());
         let mut reader = Reader { root, found, left: MAX_BYTES, texts_left: MAX_TEXTS };
@@ -110,12 +110,12 @@ impl ProjectFolder {
         found
     }
 
-    /// The file of that path.
+    /// File with this path.
     pub(crate) fn file(&self, path: &str) -> Option<&FolderFile> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// The Markdown files of a folder, each with its name.
+    /// Markdown files of a folder, each with its name.
     pub(crate) fn texts_in<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a FolderFile)> {
         self.files.iter().filter_map(move |file| {
             let name = file.path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".md")?;
@@ -125,24 +125,24 @@ impl ProjectFolder {
 }
 
 impl FolderFile {
-    /// Its text; texts are read as such, so this loses nothing.
+    /// Text of the file. Text files are checked to be UTF-8 when they are read.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.content).unwrap_or_default().trim_start_matches('\u{feff}')
     }
 }
 
-/// Kind of an entry, without following a link.
+/// Type of an entry, without following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Folder,
-    /// A file, or a link that may lead to one.
+    /// File, or link that may lead to one.
     File,
 }
 
 struct Reader {
     root: PathBuf,
     found: ProjectFolder,
-    /// Bytes that may still be read, and those of texts.
+    /// Bytes that may still be read in total, and of text files.
     left: u64,
     texts_left: u64,
 }
@@ -173,7 +173,7 @@ impl Reader {
             Vec::new()
         });
         if listed.len() > MAX_ENTRIES {
-            // Which of them are listed first is up to the disk.
+            // Using the first ones would depend on the order of the disk.
             self.found.problems.refuse(below, format!("it has more than {MAX_ENTRIES} entries; nothing of it is used"));
             return Vec::new();
         }
@@ -192,7 +192,7 @@ impl Reader {
         entries
     }
 
-    /// The Markdown files of a folder, not of those in it.
+    /// Reads the Markdown files directly in a folder.
     fn texts(&mut self, root: &Dir, below: &str) {
         let Some(folder) = self.open_folder(root, below) else { return };
         let mut count = 0;
@@ -229,7 +229,7 @@ impl Reader {
         }
     }
 
-    /// All files of a skill, or none.
+    /// Reads all files of a skill, or none.
     fn skill(&mut self, skills: &Dir, name: &str, below: &str) {
         self.look(below);
         let read = jail::open_real_folder(skills, name).and_then(|folder| {
@@ -273,7 +273,7 @@ impl Reader {
 
     fn read_text(&mut self, root: &Dir, path: &str) -> io::Result<Vec<u8>> {
         let mut options = OpenOptions::new();
-        // Opening a pipe would wait for its other end.
+        // Opening a pipe would block until its other end is opened.
         options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
         let is_link = || root.symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         let opened = root.open_with(path, &options).map_err(|error| match error.kind() {
@@ -313,7 +313,7 @@ impl Reader {
     }
 }
 
-/// Hash over the files; empty where there are none. It covers the path, the bytes and the right to run of each.
+/// Hash over the paths, contents and executable bits of the files. Empty if there are none.
 pub(super) fn hash(files: &[FolderFile]) -> String {
     if files.is_empty() {
         return String::new();

@@ -1,11 +1,12 @@
-//! Projects that bring instructions, agents, skills and commands along in `.agentd/`, used only where the person trusts them.
+//! Instructions, agents, skills and commands in a project's `.agentd/` folder, used only if the user trusts the
+//! project.
 //!
-//! - `folder`: the files, read whole and once, and the hash over them.
-//! - `agents`, `content`: what they mean.
+//! - `folder`: the files, read completely and once, and the hash over them.
+//! - `agents`, `content`: parses the files.
 //!
-//! The trust is in a hash over all files that are used. Before each use it is looked whether the files have this hash still; if
-//! so, what is used is the daemon's own copy, made of the very bytes that were hashed. So nothing that is written into the
-//! project between the look and the use is ever used.
+//! Trust applies to a hash over all files that are used. Each use checks that the files still have this hash. The
+//! daemon then uses its own copy, made from the very bytes that were hashed, so nothing written into the project
+//! between the check and the use has any effect.
 
 mod agents;
 mod content;
@@ -42,21 +43,21 @@ use crate::files::{
 
 /// Maximum number of projects whose state is cached.
 const MAX_KNOWN: usize = 128;
-/// Characters that are kept of a client's name.
+/// Maximum number of characters stored of a client's name.
 const MAX_NAME: usize = 100;
 
 /// Trust in one project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct TrustRecord {
-    /// Its real path.
+    /// Real path of the project.
     path: PathBuf,
-    /// The hash of what is trusted.
+    /// Hash of the trusted files.
     hash: String,
-    /// When the person did it.
+    /// Time at which the user trusted it.
     at: Timestamp,
-    /// The client through which they did.
+    /// Client through which the user trusted it.
     by: String,
-    /// The files then, to tell later what has changed.
+    /// Files at that time, to list later changes.
     files: Vec<ProjectFile>,
 }
 
@@ -77,43 +78,43 @@ impl Agreement for TrustRecord {
     }
 }
 
-/// The projects that the person trusts. Cloneable; all clones are one.
+/// Projects trusted by the user. Clones share one store.
 #[derive(Debug, Clone)]
 pub struct ProjectStore(pub(crate) Arc<Store>);
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    /// The folder of the records and of the copies.
+    /// Folder of the records and copies.
     folder: PathBuf,
-    /// Worktrees, which are trusted as their main trees are.
+    /// Worktrees, which share the trust of their main trees.
     worktrees: Option<WorktreeFolders>,
-    /// None until they are loaded.
+    /// Records, or `None` until they are loaded.
     records: Mutex<Option<Arc<Agreements<TrustRecord>>>>,
-    /// The state of projects when they were looked at last, by their paths.
+    /// Last known state of projects, by path.
     known: Mutex<HashMap<PathBuf, Arc<KnownProject>>>,
-    /// The content of what is trusted, by its hash.
+    /// Parsed content of trusted projects, by hash.
     contents: Mutex<HashMap<String, Arc<ProjectContent>>>,
-    /// One trust is changed at a time.
+    /// Serialises changes of trust.
     changing: Mutex<()>,
 }
 
-/// A project as it was when it was looked at last.
+/// Last known state of a project.
 #[derive(Debug)]
 struct KnownProject {
     hash: String,
     stamps: FolderStamps,
 }
 
-/// The trust in a project now, and what may be used of it.
+/// Current trust in a project, and its usable content.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProjectNow {
     pub(crate) trust: ProjectTrust,
-    /// None unless it is trusted.
+    /// Content, if the project is trusted.
     pub(crate) content: Option<Arc<ProjectContent>>,
 }
 
 impl ProjectStore {
-    /// The same, in which the trust in a project holds for its worktrees, as long as they bring the same along.
+    /// Creates the store. Trust in a project also covers its worktrees, as long as their files are the same.
     pub fn beside(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
         Self(Arc::new(Store {
             folder,
@@ -125,14 +126,14 @@ impl ProjectStore {
         }))
     }
 
-    /// The trust in a project, and what may be used of it, for an engine.
+    /// Trust in a project and its agents, for the engine.
     pub fn standing(&self, project: &Path, pace: Pace) -> Result<ProjectStanding, NotAtHand> {
         let ProjectNow { trust, content } = self.0.now(project, pace)?;
         let agents = content.map(|content| Arc::clone(&content.agents)).filter(|agents| !agents.is_empty());
         Ok(ProjectStanding { trust, agents })
     }
 
-    /// Runs file work on a thread that may block.
+    /// Runs file work on a blocking thread.
     fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Store) -> Result<T, WorkspaceError> + Send + 'static,
@@ -159,25 +160,25 @@ impl Projects for ProjectStore {
     }
 
     fn distrust(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>> {
-        // One that is gone is named as it was.
+        // A missing project is identified by the given path.
         self.work(move |store| store.distrust(&project.canonicalize().unwrap_or(project)))
     }
 }
 
 impl Store {
-    /// The project of the main tree, where this one is in a worktree.
+    /// Project in the main tree, if this one is in a worktree.
     fn main<'p>(&self, project: &'p Path) -> Cow<'p, Path> {
         let worktree = self.worktrees.as_ref().and_then(|worktrees| worktrees.of_folder(project));
         worktree.map_or(Cow::Borrowed(project), |worktree| Cow::Owned(worktree.project))
     }
 
-    /// The trust in a project, and what may be used of it.
+    /// Current trust in a project, and its usable content.
     pub(crate) fn now(&self, project: &Path, pace: Pace) -> Result<ProjectNow, NotAtHand> {
         let records = self.records(pace)?;
         let known = match self.unchanged(project, pace)? {
             Some(known) => known,
             None if pace == Pace::AtOnce => {
-                // Most projects have none.
+                // Most projects have no such folder.
                 let is_there = disk::stamp(&project.join(PROJECT_FOLDER), false, pace)?.is_some();
                 return if is_there { Err(NotAtHand) } else { Ok(ProjectNow::default()) };
             }
@@ -196,7 +197,7 @@ impl Store {
         Ok(self.taken(project, records.of(&self.main(project))))
     }
 
-    /// The same where the content is not in memory: the project is read anew, and what is read decides.
+    /// The same if the content is not cached. The project is read again, and this read decides.
     fn taken(&self, project: &Path, record: Option<&TrustRecord>) -> ProjectNow {
         let (known, folder) = self.remember(project, ProjectFolder::read(project));
         let trust = trust(&known.hash, record);
@@ -212,7 +213,7 @@ impl Store {
         }
     }
 
-    /// Makes the daemon's own copy of what has this hash, anew in each life of the daemon, and keeps what it means.
+    /// Makes the daemon's own copy of the files with this hash, once per process, and parses it.
     fn take(&self, folder: &ProjectFolder, hash: &str) -> io::Result<Arc<ProjectContent>> {
         private::folder(&self.folder)?;
         let base = self.folder.canonicalize()?;
@@ -235,7 +236,7 @@ impl Store {
         Ok(content)
     }
 
-    /// The project as it was last, if it is so still.
+    /// Last known state of a project, if it is still current.
     fn unchanged(&self, project: &Path, pace: Pace) -> Result<Option<Arc<KnownProject>>, NotAtHand> {
         let known = lock(&self.known).get(project).cloned();
         match known {
@@ -271,7 +272,7 @@ impl Store {
         }
     }
 
-    /// The records, with waiting for the disk.
+    /// Records, blocking on the disk.
     fn patient_records(&self) -> Arc<Agreements<TrustRecord>> {
         self.records(Pace::Patient).unwrap_or_default()
     }
@@ -337,7 +338,7 @@ impl Store {
         }
     }
 
-    /// Changes the records on the disk, then in memory, and removes copies that nothing needs any more.
+    /// Changes the records on the disk, then in memory, and removes copies that are no longer needed.
     fn change(&self, change: impl FnOnce(Agreements<TrustRecord>) -> Agreements<TrustRecord>) -> io::Result<()> {
         let _alone = lock(&self.changing);
         let after = change(Agreements::clone(&self.patient_records()));
@@ -367,7 +368,7 @@ fn files(folder: &ProjectFolder) -> Vec<ProjectFile> {
     folder.files.iter().map(file).collect()
 }
 
-/// Writes the files below a folder that is made for it.
+/// Writes the files below a new folder.
 fn copy(folder: &ProjectFolder, to: &Path) -> io::Result<()> {
     private::folder(to)?;
     for file in &folder.files {
@@ -378,7 +379,7 @@ fn copy(folder: &ProjectFolder, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The real path of a project.
+/// Real path of a project.
 fn real(project: &Path) -> Result<PathBuf, WorkspaceError> {
     let shown = project.display();
     let path = project.canonicalize().map_err(|error| {

@@ -1,4 +1,4 @@
-//! All that is known of the folder of a skill, for people; and how one is taken into the person's own.
+//! Reports on skill folders for the user, and adds folders to the user's own skills.
 
 use std::{io, path::Path};
 
@@ -23,16 +23,17 @@ use crate::files::{
     tree::Tree,
 };
 
-/// Bytes of a `SKILL.md` that are shown.
+/// Maximum number of bytes of a `SKILL.md` in a report.
 const SHOWN: usize = 256 << 10;
 
 impl SkillStore {
-    /// All folders that may be skills, in the order in which they come first, sorted by name in the end.
+    /// Reports on all possible skill folders, sorted by name. Of several skills with one name, the first in the order
+    /// of sources is usable.
     pub(super) fn all_reports(&self, workspace: Option<&Workspace>) -> Vec<SkillReport> {
         let sources = self.sources(workspace, Pace::Patient).unwrap_or_default();
         let mut reports: Vec<SkillReport> = Vec::new();
         for candidate in source::candidates(&sources, &self.0.known, Pace::Patient).unwrap_or_default() {
-            // Whatever else lies there is no skill, and not wrong either.
+            // Folders without a `SKILL.md` are not skills, and not an error.
             if !candidate.folder.join(SKILL_FILE).exists() {
                 continue;
             }
@@ -54,7 +55,7 @@ impl SkillStore {
         reports
     }
 
-    /// Looks at a folder that may become a skill.
+    /// Reports on a folder that may become a skill.
     pub fn check(&self, folder: &Path) -> SkillReport {
         let entry = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let parent = folder.parent().unwrap_or(folder).to_path_buf();
@@ -135,7 +136,7 @@ impl SkillStore {
                 report.installed = packages.is_empty() || self.0.environments.ready(&name).is_some();
                 report.skill.packages = packages;
             }
-            // Its words can be used all the same: only nothing is installed of it.
+            // The instructions are still usable; only no packages are installed.
             Err((file, Flaw { line, message })) => {
                 report.problems.push(odd(file, line, format!("{message}; nothing is installed for this skill")));
             }
@@ -143,10 +144,10 @@ impl SkillStore {
         Ok(())
     }
 
-    /// Takes a folder into the person's own skills, and says what was taken.
+    /// Copies a folder into the user's own skills, and returns its report.
     ///
     /// # Errors
-    /// When it is no sound skill, or one of that name is there and shall not be replaced.
+    /// If it is not a usable skill, or a skill of that name exists and must not be replaced.
     pub fn add(&self, folder: &Path, replace: bool) -> Result<SkillReport, WorkspaceError> {
         let report = self.check(folder);
         let invalid = |message: String| WorkspaceError::new(ErrorKind::InvalidInput, message);

@@ -1,4 +1,5 @@
-//! Skills that a command refers to: those whose folders it names; and the module that a failed command lacked, with its package.
+//! Finds the skills that a command refers to by their folders, and the package of a module that a failed command
+//! lacked.
 
 use std::path::PathBuf;
 
@@ -11,21 +12,21 @@ use super::{SkillStore, environment::Environments, link};
 
 use crate::files::agreed::lock;
 
-/// Words in a command that runs something of a skill with Python.
+/// Substrings of a command that may run a skill's code with Python.
 const RUNS: [&str; 3] = ["python", ".py", "pip"];
 
 /// Folders in which a command finds the programs of a skill.
 #[derive(Debug)]
 pub struct Programs {
-    /// The Python environment.
+    /// Folder of the Python environment.
     pub environment: PathBuf,
-    /// The folder of its interpreters, which precedes all others.
+    /// Folder of its interpreters, first in `PATH`.
     pub first: PathBuf,
-    /// The folder of its packages' programs, which follows all others: a package must not decide what `ls` is.
+    /// Folder of the programs of its packages, last in `PATH`: a package must not decide what `ls` is.
     pub last: PathBuf,
 }
 
-/// Returns whether a command could need packages of a skill at all.
+/// Returns true if a command could need packages of a skill.
 pub(super) fn may_need(command: &str) -> bool {
     command.contains("skills") && RUNS.iter().any(|word| command.contains(word))
 }
@@ -37,8 +38,8 @@ impl SkillStore {
         wanted.filter(|wanted| self.0.environments.ready(&wanted.environment).is_none()).collect()
     }
 
-    /// Notes the package of a module that a command lacked, for the skill that it names and that imports it. What the
-    /// command has printed alone would let anybody have anything asked for.
+    /// Records the package of a module that a command lacked, for a skill that the command names and that imports the
+    /// module. The command's output alone is not sufficient, because it could request any package.
     pub(super) fn note_import(&self, workspace: &Workspace, command: &str, module: &str) -> Option<String> {
         let _alone = lock(&self.0.linking);
         let package = package_of(module);
@@ -47,13 +48,12 @@ impl SkillStore {
         skills_named(command).into_iter().find(noted).map(|_| package.to_owned())
     }
 
-    /// The folder that a command which runs something of a skill finds `python` in where no other has it.
+    /// Folder with `python`, as a fallback for a command that runs something of a skill.
     pub fn plain_python(&self, command: &str) -> Option<PathBuf> {
         (may_need(command) && !skills_named(command).is_empty()).then(|| self.0.environments.plain())?
     }
 
-    /// The environments that it runs in. A command that names no skill has the packages of the session's only one that
-    /// needs any.
+    /// Environments for a command. A command that names no skill gets that of the session's only skill with packages.
     pub fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
         let mut about: Vec<SkillPackages> =
             skills_named(command).into_iter().filter_map(|name| wanted(workspace, name)).collect();
@@ -74,14 +74,14 @@ impl SkillStore {
     }
 }
 
-/// The packages of a skill that the session has.
+/// Packages of a skill in the session.
 fn wanted(workspace: &Workspace, name: &str) -> Option<SkillPackages> {
     let packages = link::packages(workspace, name).filter(|packages| !packages.is_empty())?;
     let environment = Environments::name(name, &packages);
     Some(SkillPackages { skill: name.to_owned(), packages, environment })
 }
 
-/// Packages whose modules have other names.
+/// Modules and their packages, if the names differ.
 const OTHER_NAMES: [(&str, &str); 26] = [
     ("Crypto", "pycryptodome"),
     ("OpenSSL", "pyOpenSSL"),
@@ -111,12 +111,12 @@ const OTHER_NAMES: [(&str, &str); 26] = [
     ("yaml", "PyYAML"),
 ];
 
-/// The package that brings a Python module, as far as is known.
+/// Package that provides a Python module, as far as known.
 pub(super) fn package_of(module: &str) -> &str {
     OTHER_NAMES.iter().find(|(name, _)| *name == module).map_or(module, |(_, package)| package)
 }
 
-/// The module that a Python program lacked, as its last words say.
+/// Module that a Python program lacked, from the last such error in its output.
 pub(super) fn lacking(output: &str) -> Option<&str> {
     let (_, rest) = output.rsplit_once("ModuleNotFoundError: No module named '")?;
     let module = rest.split('\'').next()?.split('.').next()?;

@@ -1,11 +1,11 @@
-//! Python environments of skills, each with the packages that a skill declares: made once, with a person's consent, and
-//! used by every session.
+//! Python environments of skills, with the packages that a skill declares. They are created once, with the user's
+//! consent, and shared by all sessions.
 //!
-//! An environment is named by what is in it, so that another list of packages is another environment, and skills that need the
-//! same share one. It counts once its mark stands in it, which is written last: what a crash left half made is made anew.
-//! Only wheels are installed: building a package would run its code before anybody has seen it. What installs them is locked
-//! in as commands are: it sees nothing of the person's files, writes to the environment alone, and reaches the hosts of the
-//! person's index and no others, by a proxy of the daemon (`route`).
+//! An environment is named after its content. Another list of packages is another environment. It is valid only with
+//! its mark, which is written last, so an environment left incomplete by a crash is created again. Only wheels are
+//! installed, because building a package would run its code unseen. The installer is confined like commands: it sees
+//! none of the user's files, writes only to the environment, and reaches only the hosts of the user's index, through a
+//! proxy of the daemon (`route`).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,37 +33,37 @@ use super::{
 };
 use crate::files::{agreed::lock, requirements};
 
-/// The mark of an environment that is whole.
+/// Mark of a complete environment.
 const MARK: &str = ".agentd-ready";
-/// Folder of the interpreter of an environment, and of nothing else of it: programs of a package must not precede those
-/// of the system.
+/// Folder that contains only the interpreters of an environment. Other programs of packages must not precede those of
+/// the system.
 const FRONT: &str = "front";
-/// Programs in it.
+/// Interpreters in this folder.
 const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];
-/// Folder with `python`, for scripts that need that name on a system with only `python3`.
+/// Folder with `python`, for scripts that need this name on a system with only `python3`.
 const PLAIN: &str = "plain";
-/// File that is made before the mark.
+/// List of packages, written before the mark.
 const LIST: &str = "agentd-requirements.txt";
 
-/// The folder for what installers need for a moment. It goes when they are done.
+/// Temporary folder of installers, removed when they are done.
 const SCRATCH: &str = "tmp";
-/// Variables of the daemon that installers see, besides the index.
+/// Variables of the daemon that are passed to installers, besides those of the index.
 const PASSED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
 
-/// Preferred interpreters: those that commands can run in the sandbox.
+/// Preferred interpreters, which commands can run in the sandbox.
 const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 
-/// All environments.
+/// Python environments of all skills.
 #[derive(Debug)]
 pub(crate) struct Environments {
     folder: PathBuf,
-    /// The variables by which programs and the person's index are found.
+    /// Variables for finding programs and the user's index.
     variables: BTreeMap<String, String>,
-    /// The sandbox of commands.
+    /// Sandbox that the installer runs in.
     sandbox: Option<SandboxConfig>,
-    /// Hosts that serve files of the person's index, besides those in its addresses.
+    /// Hosts that serve files of the user's index, besides those in its URLs.
     hosts: Vec<String>,
-    /// One lock an environment, so that two turns never make the same at once.
+    /// One lock per environment, so that two turns never create the same one at once.
     under_way: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -77,22 +77,22 @@ impl Environments {
         Self { folder, variables, sandbox, hosts, under_way: Mutex::default() }
     }
 
-    /// The name of the environment with these packages.
+    /// Name of the environment with these packages.
     pub(crate) fn name(skill: &str, packages: &[String]) -> String {
         let mut sorted: Vec<&str> = packages.iter().map(String::as_str).collect();
         sorted.sort_unstable();
         format!("{skill}-{}", hex(&Sha256::digest(sorted.join("\n"))[..8]))
     }
 
-    /// The folder of an environment that is whole.
+    /// Folder of an environment, if it is complete.
     pub(crate) fn ready(&self, name: &str) -> Option<PathBuf> {
         let place = self.folder.join(name);
         let is_whole = place.join(MARK).is_file() && place.join("bin/python").exists();
         is_whole.then_some(place)
     }
 
-    /// The folder in which the interpreters of an environment are, and they alone. An environment that has none yet,
-    /// because it was made by an older daemon, is given one.
+    /// Folder with only the interpreters of an environment. It is created if it is missing, because an older version of
+    /// the daemon did not create it.
     pub(crate) fn front(&self, place: &Path) -> Option<PathBuf> {
         let front = place.join(FRONT);
         for name in INTERPRETERS {
@@ -101,31 +101,31 @@ impl Environments {
                 continue;
             }
             private::folder(&front).ok()?;
-            // Another call may make it at this moment.
+            // Another call may create it concurrently.
             let _ = std::os::unix::fs::symlink(Path::new("../bin").join(name), &link);
         }
         front.join(INTERPRETERS[0]).exists().then_some(front)
     }
 
-    /// A folder in which `python` is an interpreter of the system, to be looked in last: scripts of skills are run as
-    /// `python`, and many systems know it as `python3` only. None where there is no interpreter.
+    /// Folder in which `python` is a system interpreter, for the end of `PATH`: scripts of skills are run as `python`,
+    /// but many systems only have `python3`. `None` if there is no interpreter.
     pub(crate) fn plain(&self) -> Option<PathBuf> {
         let bin = self.folder.join(PLAIN).join("bin");
         let link = bin.join("python");
         if !link.exists() {
             let python = self.interpreters().into_iter().next()?;
             private::folder(&bin).ok()?;
-            // One that leads nowhere any more, or one that another call makes at this moment.
+            // Removes a dangling link. Another call may create the link concurrently.
             let _ = fs::remove_file(&link);
             let _ = std::os::unix::fs::symlink(python, &link);
         }
         link.exists().then_some(bin)
     }
 
-    /// Makes an environment, unless it is there.
+    /// Creates an environment, unless it exists.
     ///
     /// # Errors
-    /// When it cannot be made; then nothing of it is left.
+    /// If it cannot be created. Nothing of it remains then.
     pub(crate) async fn make(
         &self,
         wanted: &SkillPackages,
@@ -188,7 +188,7 @@ impl Environments {
                 head.into_iter().chain(["--only-binary", ":all:", "-r"].map(OsStr::new)).collect()
             }
             None => {
-                // `-I`: no variable and no folder adds code to it.
+                // `-I` isolates the interpreter from variables and folders that could add code.
                 let pip = ["-I", "-m", "pip", "install", "--progress-bar=off", "--only-binary=:all:", "-r"];
                 [python.as_os_str()].into_iter().chain(pip.map(OsStr::new)).collect()
             }
@@ -207,7 +207,7 @@ impl Environments {
         marked.await.map_err(io::Error::other).flatten().map_err(failed)
     }
 
-    /// An environment without packages, of the first interpreter that can make one.
+    /// Creates an environment without packages, with the first interpreter that can.
     async fn make_empty(
         &self,
         skill: &str,
@@ -223,7 +223,7 @@ impl Environments {
                 }
                 None => vec![python.into(), "-I".into(), "-m".into(), "venv".into(), "--clear".into(), place],
             };
-            // `--clear` takes it away.
+            // `--clear` removes this folder.
             let scratch = installer.place.join(SCRATCH);
             let _ = fs::create_dir_all(&scratch);
             let finished = installer.run(skill, command, false, cancel).await?;
@@ -244,7 +244,7 @@ impl Environments {
         }))
     }
 
-    /// Interpreters, each once, those of the system first.
+    /// Interpreters without duplicates, those of the system first.
     fn interpreters(&self) -> Vec<PathBuf> {
         let system = SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists());
         let mut found: Vec<PathBuf> = system.collect();
@@ -258,7 +258,7 @@ impl Environments {
         places.map(|place| Path::new(place).join(name)).find(|program| program.is_file())
     }
 
-    /// A program that installs into an environment, locked in where commands are.
+    /// Creates an installer for an environment, confined like commands.
     fn installer(&self, place: &Path, uv: Option<&Path>) -> Installer {
         let index = PackageIndex::read(&self.variables);
         let passed = PASSED.iter().filter_map(|name| Some((OsString::from(name), self.variables.get(*name)?.into())));
@@ -267,7 +267,7 @@ impl Environments {
             Some(_) => index.for_uv(&self.variables),
             None => index.for_pip(),
         });
-        // Neither the person's home nor a `/tmp` that is too small for large wheels.
+        // Keeps the installer out of the user's home, and of a `/tmp` that may be too small for large wheels.
         environment.insert("HOME".into(), place.into());
         environment.insert("TMPDIR".into(), place.join(SCRATCH).into());
         let is_on = |config: &&SandboxConfig| cfg!(target_os = "linux") && config.mode != SandboxMode::Off;
@@ -284,17 +284,17 @@ impl Environments {
     }
 }
 
-/// The folder of a program that is none of the system's, with the libraries beside it.
+/// Folder of a program that is not part of the system, including its libraries.
 fn home_of(program: &Path) -> Option<PathBuf> {
     let real = program.canonicalize().ok()?;
     let folder = real.parent()?;
     let home = if folder.ends_with("bin") { folder.parent()? } else { return Some(real) };
-    // A person's own `~/.local/bin`, and what lies in nobody's folder, has more beside it than the program needs.
+    // The user's `~/.local/bin`, and similar shared folders, contain more than the program needs.
     let is_its_own = home.join("lib").is_dir() && home.components().count() > 2 && !home.ends_with(".local");
     Some(if is_its_own { home.to_owned() } else { real })
 }
 
-/// Makes the folder of an environment anew, and says where it really is.
+/// Creates an empty folder for an environment, and returns its real path.
 fn prepare(folder: &Path, name: &str) -> io::Result<PathBuf> {
     private::folder(folder)?;
     let place = folder.canonicalize()?.join(name);
@@ -319,7 +319,7 @@ mod tests {
             let plain = environments.plain().unwrap();
             assert_eq!(fs::read_link(plain.join("python")).unwrap(), environments.interpreters()[0]);
         }
-        // An interpreter that is gone is looked for anew.
+        // A dangling interpreter is replaced.
         let link = environments.plain().unwrap().join("python");
         fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(folder.path().join("gone"), &link).unwrap();

@@ -1,8 +1,9 @@
-//! Program that installs packages into the Python environment of a skill: pip, or uv in its place.
+//! Runs the installer of packages for the Python environment of a skill: pip, or uv if available.
 //!
-//! It runs locked in as commands do, sees the environment alone, and reaches the hosts of the index and no others, by a proxy:
-//! those in the addresses of the index and those of `skills.package_hosts`. In the sandbox the proxy is all that there is of a
-//! network. Where there is no sandbox, or `best_effort` finds no namespaces, the installer is only told of it.
+//! The installer is confined like commands, sees only the environment, and reaches only the hosts of the index, through
+//! a proxy: those in the URLs of the index, and those of `skills.package_hosts`. In the sandbox the proxy is the only
+//! network access. Without a sandbox, or without namespaces in `best_effort` mode, the proxy is set in the installer's
+//! environment but not enforced.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,34 +35,32 @@ use super::package_index::{self, without_passwords};
 
 /// Time limit of an installation.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Bytes of an installer's output that are kept.
+/// Maximum number of stored bytes of an installer's output.
 const SAID: usize = 64 << 10;
-/// Lines of them that a person is shown.
+/// Maximum number of output lines shown to the user.
 const TOLD_LINES: usize = 8;
-/// Prints the address of the index that pip uses if none is named, and the host of its files: the place where pip keeps
-/// them since version 10.
+/// Prints the URL of pip's default index, and the host of its files, which pip stores here since version 10.
 const BUILT_IN_INDEX: &str = "from pip._internal.models.index import PyPI as index; \
                               print(index.simple_url, index.file_storage_domain)";
 
-/// A program that installs packages into an environment.
+/// Installer of packages for one environment.
 #[derive(Debug)]
 pub(super) struct Installer {
-    /// The environment.
+    /// Folder of the environment.
     pub(super) place: PathBuf,
-    /// Program that installs in place of pip.
+    /// Path of uv, if it is used instead of pip.
     pub(super) uv: Option<PathBuf>,
-    /// All variables that it sees.
+    /// Complete environment of the process.
     pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) sandbox: Option<SandboxConfig>,
     pub(super) network: Network,
 }
 
 impl Installer {
-    /// Names the index that pip has built in, if the person names none: then its hosts are known, and nothing else is
-    /// reached.
+    /// Selects pip's default index if the user configured none, so that its hosts are known and no others are reached.
     ///
     /// # Errors
-    /// If none of the interpreters has a pip that says so.
+    /// If no interpreter has a pip that reports its index.
     pub(super) async fn name_index(
         &mut self,
         skill: &str,
@@ -88,10 +87,10 @@ impl Installer {
             .with_hint("name it in PIP_INDEX_URL or pip.conf, or install pip, which knows one"))
     }
 
-    /// Runs a program, with a way to the hosts of the index or without any network.
+    /// Runs a program, with access to the hosts of the index or without any network.
     ///
     /// # Errors
-    /// If it cannot be started, takes too long or is cancelled, or asks for a host that is none of the index's.
+    /// If it cannot be started, times out, is cancelled, or contacts a host that does not belong to the index.
     pub(super) async fn run(
         &self,
         skill: &str,
@@ -151,12 +150,12 @@ impl Installer {
     }
 }
 
-/// Error of an installation that was cancelled.
+/// Error of a cancelled installation.
 pub(super) fn cancelled(skill: &str) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Conflict, format!("the packages of the skill {skill} were not installed: cancelled"))
 }
 
-/// Error of an installer that failed, with the last lines that it printed.
+/// Error of a failed installer, with the last lines of its output.
 pub(super) fn refused(skill: &str, what: &str, finished: &FinishedCommand) -> WorkspaceError {
     let said = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -168,42 +167,42 @@ pub(super) fn refused(skill: &str, what: &str, finished: &FinishedCommand) -> Wo
 #[cfg(target_os = "linux")]
 use agentd_sandbox::config::GATEWAY_PORT;
 
-/// Variables with addresses of indexes, and those that say which there are none of.
+/// Variables for URLs of indexes and pages, and for disabling the index.
 const INDEXES: [&str; 2] = ["PIP_INDEX_URL", "UV_DEFAULT_INDEX"];
 const MORE_INDEXES: [&str; 2] = ["PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL"];
 const PAGES: [&str; 2] = ["PIP_FIND_LINKS", "UV_FIND_LINKS"];
 const NO_INDEX: [&str; 2] = ["PIP_NO_INDEX", "UV_NO_INDEX"];
-/// Variables by which installers are told of the proxy.
+/// Variables that configure the proxy.
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
 
-/// Network of the person.
+/// Network settings of the user.
 #[derive(Debug)]
 pub(super) struct Network {
-    /// Variables, among them those of the person's own proxies.
+    /// Environment variables, including those of the user's own proxies.
     pub(super) variables: BTreeMap<String, String>,
-    /// Hosts besides those in the addresses of the index.
+    /// Allowed hosts besides those in the URLs of the index.
     pub(super) hosts: Vec<String>,
 }
 
-/// Sandbox of one program, and its route out of it.
+/// Sandbox of one program, and its network route.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) sandbox: Option<Sandbox>,
     gateway: Option<Arc<Gateway>>,
-    /// The proxy where no sandbox holds the program to it.
+    /// The running proxy, if no sandbox enforces it.
     _serving: Option<AbortOnDropHandle<()>>,
 }
 
 impl Route {
-    /// No route.
+    /// Route without network access.
     pub(super) fn closed(sandbox: Option<&SandboxConfig>) -> Self {
         Self { sandbox: sandbox.cloned().map(Sandbox::new), gateway: None, _serving: None }
     }
 
-    /// Opens a route to the index that these variables name, and adds those of the proxy.
+    /// Opens a route to the index in these variables, and adds those of the proxy.
     ///
     /// # Errors
-    /// When nothing would hold the program to it, or there is none.
+    /// If the route cannot be enforced although it must be, or cannot be opened.
     pub(super) async fn open(
         skill: &str,
         network: &Network,
@@ -261,7 +260,7 @@ impl Route {
         Ok(route)
     }
 
-    /// Returns when the program asked for a host that it may not reach; never, if there is no route.
+    /// Completes when the program has contacted a forbidden host; never, if there is no route.
     pub(super) async fn until_strayed(&self) {
         match &self.gateway {
             Some(gateway) => gateway.strayed.cancelled().await,
@@ -269,7 +268,7 @@ impl Route {
         }
     }
 
-    /// Why the installation ended, where the program wanted a host that is not the index's.
+    /// Error of an installation that contacted a forbidden host.
     pub(super) fn strayed(&self, skill: &str) -> Option<WorkspaceError> {
         let place = written(&self.gateway.as_ref()?.refused()?);
         let message = format!(
@@ -281,7 +280,7 @@ impl Route {
     }
 }
 
-/// The hosts that an installer with these variables needs.
+/// Hosts that an installer with these variables needs.
 fn hosts(environment: &BTreeMap<OsString, OsString>, more: &[String]) -> BTreeSet<Target> {
     let value = |name: &str| environment.get(&OsString::from(name)).and_then(|value| value.to_str());
     let all = |names: [&'static str; 2]| names.into_iter().filter_map(value).flat_map(|value| value.split([' ', ',']));
@@ -290,7 +289,7 @@ fn hosts(environment: &BTreeMap<OsString, OsString>, more: &[String]) -> BTreeSe
         let Some(url) = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https")) else { return };
         let Some(target) = target_of(&url) else { return };
         if url.scheme() == "http" && url.port().is_none() {
-            // Servers send those who ask without TLS to the same place with it.
+            // Servers redirect plain HTTP requests to the same host with TLS.
             hosts.insert((target.0.clone(), 443));
         }
         hosts.insert(target);
@@ -305,7 +304,7 @@ fn hosts(environment: &BTreeMap<OsString, OsString>, more: &[String]) -> BTreeSe
     hosts
 }
 
-/// Adds one of the settings: a host, with the port of TLS where none is named.
+/// Adds a host of the settings, with the TLS port by default.
 fn add_host(hosts: &mut BTreeSet<Target>, host: &str) {
     let url = Url::parse(&format!("https://{host}")).ok().filter(|url| url.path() == "/" && url.username().is_empty());
     hosts.extend(url.as_ref().and_then(target_of));

@@ -1,8 +1,7 @@
-//! The copy of a skill that a session has below `skills/`, where its tools and commands read it and nothing may change
-//! it.
+//! Copies of skills below `skills/` of a session, which tools and commands can read but not change.
 //!
-//! It is a copy because a session goes on for weeks: what its model has read stays as it was read until somebody asks
-//! for the skill again, and no link leads from a session to anywhere else. A note beside it says what it was made from.
+//! It is a copy because sessions last for weeks: the files that a model has read stay unchanged until the skill is
+//! requested again, and no link leads out of the session. A note next to the copy records its source.
 
 use std::io::{self, Write as _};
 
@@ -18,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use super::SkillStore;
 use crate::files::{agreed::lock, disk::Pace, requirements, tree::Tree};
 
-/// The folder of a workspace in which skills are.
+/// Folder of skills in a workspace.
 const AREA: &str = "skills";
-/// Suffix of the note beside a copy.
+/// Suffix of the note next to a copy.
 const NOTE: &str = ".skill.json";
-/// Bytes of a note.
+/// Maximum size of a note, in bytes.
 const MAX_NOTE: u64 = 256 << 10;
 
 /// Source of a copy.
@@ -32,15 +31,16 @@ struct Note {
     digest: String,
     origin: SkillOrigin,
     packages: Vec<String>,
-    /// Packages that it turned out to need: a script of it imports a module that was not there.
+    /// Packages that were found to be missing, because a script imports a module of them.
     found: Vec<String>,
 }
 
-/// Packages that a skill can turn out to need.
+/// Maximum number of such packages of a skill.
 const MAX_FOUND: usize = 20;
 
 impl SkillStore {
-    /// Puts a skill into a session, unless it is there as it is now. False where there is none of that name.
+    /// Copies a skill into a session, unless the current version is there. Returns false if there is no skill of that
+    /// name.
     pub(super) fn copy_into(&self, workspace: &Workspace, name: &str) -> Result<bool, WorkspaceError> {
         let skills = self.skills(Some(workspace), Pace::Patient).unwrap_or_default();
         let Some((skill, candidate)) = skills.into_iter().find(|(skill, _)| skill.name == name) else {
@@ -70,7 +70,7 @@ impl SkillStore {
     }
 }
 
-/// Reason why a skill cannot be used, from its files.
+/// Error for a skill with problems in its files.
 pub(super) fn unusable(name: &str, tree: &Tree) -> Option<WorkspaceError> {
     if tree.problems.is_empty() {
         return None;
@@ -88,7 +88,7 @@ fn area(workspace: &Workspace) -> io::Result<Dir> {
     jail::open_real_folder(&jail::session_root(&workspace.root)?, AREA)
 }
 
-/// Atomic for readers: they find the old copy or the new one, whole.
+/// Atomic for readers, which find either the old or the new copy.
 pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Result<()> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (draft, old) = (format!(".draft-{mark}"), format!(".old-{mark}"));
@@ -99,7 +99,7 @@ pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Re
             _ => area.rename(&draft, area, name),
         }
     });
-    // What is left of the one that was there, or of the one that could not be made.
+    // Removes the previous copy, or the failed one.
     for left in [&old, &draft] {
         if let Ok(folder) = jail::open_real_folder(area, left) {
             remove::empty(&folder)?;
@@ -109,16 +109,17 @@ pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Re
     copied
 }
 
-/// The packages of a skill that a session has, as they can be installed; none where it has no such skill.
+/// Installable packages of a skill in a session. `None` if there is no such skill.
 pub(super) fn packages(workspace: &Workspace, name: &str) -> Option<Vec<String>> {
     let area = area(workspace).ok()?;
-    // Without the sandbox a command could have written it: what it says is looked at as if the skill had said it.
+    // Without a sandbox, a command could have written the note. Its packages are therefore checked like those of a
+    // skill.
     let Note { mut packages, found, .. } = read_note(&area, name)?;
     packages.extend(found);
     requirements::of_list(&packages).ok()
 }
 
-/// Returns whether a Python script of a skill that a session has imports a module.
+/// Returns true if a Python script of a skill in the session imports a module.
 pub(super) fn imports(workspace: &Workspace, name: &str, module: &str) -> bool {
     let Ok(folder) = area(workspace).and_then(|area| jail::open_real_folder(&area, name)) else { return false };
     let Ok(tree) = Tree::of(&folder) else { return false };
@@ -131,7 +132,7 @@ pub(super) fn imports(workspace: &Workspace, name: &str, module: &str) -> bool {
     read.is_ok() && imports
 }
 
-/// Notes a package that a skill turned out to need. False where it is known already, or cannot be noted.
+/// Records a package that a skill was found to need. Returns false if it is known already, or cannot be recorded.
 pub(super) fn note_package(workspace: &Workspace, name: &str, package: &str) -> bool {
     let Ok(area) = area(workspace) else { return false };
     let Some(mut note) = read_note(&area, name) else { return false };
@@ -142,7 +143,7 @@ pub(super) fn note_package(workspace: &Workspace, name: &str, package: &str) -> 
     write_note(&area, name, &note).is_ok()
 }
 
-/// The skills that a session has, sorted.
+/// Skills in a session, sorted by name.
 pub(super) fn linked(workspace: &Workspace) -> Vec<String> {
     let Ok(entries) = area(workspace).and_then(|area| area.entries()) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -168,12 +169,12 @@ fn write_note(area: &Dir, name: &str, note: &Note) -> io::Result<()> {
     area.rename(&draft, area, format!(".{name}{NOTE}"))
 }
 
-/// Returns whether a Python script names a module in an import, on any machine.
+/// Returns true if a Python script imports a module.
 fn has_import(text: &str, module: &str) -> bool {
     text.lines().any(|line| python_modules(line.trim_start()).iter().any(|name| name == module))
 }
 
-/// The top modules that a line imports.
+/// Top-level modules imported in a line.
 fn python_modules(line: &str) -> Vec<String> {
     let top = |path: &str| {
         let name: String =

@@ -1,15 +1,15 @@
-//! Skills: folders with a `SKILL.md`, as many agents know them.
+//! Skills: folders with a `SKILL.md`, in the format of many agents.
 //!
-//! - `source`: where skills are, and which of them a session has: the person's own, those of plugins, those that came with agentd,
-//!   those of the project.
-//! - `link`: the copy that a session has below `skills/`, made when it is needed and made anew when the skill has changed.
-//! - `environment`: Python environments with the packages that a skill declares. `package_index`: where the packages come from.
-//!   `installer`: pip or uv, with the way to there, and nowhere else.
-//! - `commands`: which skills a command is about; the module that a failed command lacked, and its package.
-//! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
+//! - `source`: sources of skills and the selection for a session: the user's own, those of plugins, the bundled ones,
+//!   and those of the project.
+//! - `link`: copy of a skill below `skills/` of a session, made on demand and replaced when the skill has changed.
+//! - `environment`: Python environments with the packages that a skill declares. `package_index`: index to install
+//!   packages from. `installer`: runs pip or uv, with network access to that index only.
+//! - `commands`: finds the skills that a command uses, and the package of a module that a failed command lacked.
+//! - `check`: reports on a skill folder for the user, and adds it to the user's own skills.
 //!
-//! A project's skills are untrusted: they take no other skill's name, follow no links out, and are marked as the
-//! project's in the catalogue.
+//! A project's skills are untrusted: they cannot replace other skills, do not follow links that lead outside, and are
+//! marked as the project's in the catalogue.
 
 mod check;
 mod commands;
@@ -48,44 +48,44 @@ use crate::{
     project::{ProjectStore, SKILLS},
 };
 
-/// Settings of skills, by their names.
+/// Settings of skills, by name.
 pub type SkillSettings = BTreeMap<String, SkillSetting>;
 
 /// Settings of one skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillSetting {
-    /// Set if models are told of it without a mention; they are where nothing is said.
+    /// True to list it for models without a mention. The default `None` means true, but false for bundled skills.
     pub enabled: Option<bool>,
-    /// Endings of files that bring it, without the dot.
+    /// File extensions that activate it, without the dot.
     pub file_types: Vec<String>,
-    /// Description for models, in place of its own.
+    /// Description for models, replacing its own.
     pub description: Option<String>,
 }
 
-/// Folders of skills, and of their environments.
+/// Folders of skills and their environments.
 #[derive(Debug, Clone, Default)]
 pub struct SkillConfig {
-    /// The person's own.
+    /// Folder of the user's own skills.
     pub person: PathBuf,
-    /// Those that came with agentd.
+    /// Skills bundled with agentd.
     pub bundled: Option<PathBuf>,
-    /// The folder of environments. Commands in the sandbox must be able to read it.
+    /// Folder of environments. Commands in the sandbox must be able to read it.
     pub environments: PathBuf,
-    /// The person's home, for paths that they are shown.
+    /// User's home folder, to shorten displayed paths.
     pub home: Option<PathBuf>,
-    /// The plugins that the person has added.
+    /// Plugins added by the user.
     pub plugins: Option<PluginStore>,
-    /// The projects whose `.agentd/skills` the person trusts; without them no project's is used.
+    /// Projects whose `.agentd/skills` the user trusts. With `None` no project's skills are used.
     pub projects: Option<ProjectStore>,
-    /// The environment in which programs that install packages are found, and the person's index is named.
+    /// Environment variables for finding the installers, and with the settings of the user's package index.
     pub variables: BTreeMap<String, String>,
-    /// The sandbox of commands, if there is one: programs that install packages run in it too, with the hosts of the index.
+    /// Sandbox of commands, if any. Installers run in it too, with access to the hosts of the index.
     pub sandbox: Option<SandboxConfig>,
-    /// Hosts that serve files of the person's index, besides those in its addresses: `HOST` or `HOST:PORT`.
+    /// Hosts that serve files of the user's index, besides those in its URLs: `HOST` or `HOST:PORT`.
     pub package_hosts: Vec<String>,
 }
 
-/// All skills. Cloneable; all clones are one.
+/// All skills. Clones share one store.
 #[derive(Debug, Clone)]
 pub struct SkillStore(Arc<Shelf>);
 
@@ -94,15 +94,15 @@ struct Shelf {
     config: SkillConfig,
     settings: RwLock<Arc<SkillSettings>>,
     known: GuideCache,
-    /// The skills that came with agentd, under the settings that were passed for them.
+    /// Bundled skills, with the settings under which they were read.
     bundled: Mutex<Option<(Arc<SkillSettings>, Vec<FoundSkill>)>>,
     environments: Environments,
-    /// One skill is copied at a time: two calls of one step may ask for the same.
+    /// Serialises copies, since two calls of one step may need the same skill.
     linking: Mutex<()>,
 }
 
 impl SkillStore {
-    /// Skills that lie there. Nothing is read yet.
+    /// Creates the store. Reads nothing yet.
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
         let environments = Environments::new(
             config.environments.clone(),
@@ -121,17 +121,17 @@ impl SkillStore {
         }))
     }
 
-    /// Follows other settings, from the next turn on.
+    /// Applies other settings, from the next turn on.
     pub fn follow_settings(&self, settings: SkillSettings) {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// The skills of a session that works there.
+    /// Skills of a session in this workspace.
     pub(crate) fn look(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<Skill>, NotAtHand> {
         Ok(self.skills(workspace, pace)?.into_iter().map(|(skill, _)| skill).collect())
     }
 
-    /// Runs file work on a thread that may block.
+    /// Runs file work on a blocking thread.
     fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> T + Send + 'static,
@@ -166,8 +166,8 @@ impl SkillStore {
         Ok(source::chosen(found))
     }
 
-    /// The skills of one source. Those that came with agentd lie in a folder that is named by what it holds, so one
-    /// look at it is enough: they are most of what there is to be looked at before a turn.
+    /// Skills of one source. The bundled ones are in a folder named after its content, so reading it once is enough.
+    /// They are the largest part of the check before a turn.
     fn of_source(
         &self,
         source: &Source,
@@ -185,7 +185,7 @@ impl SkillStore {
             return Ok(found.clone());
         }
         let found = look()?;
-        // A patient look leaves out what cannot be read just now; this one would not have ended well then.
+        // A patient read skips files that are unreadable at the moment, so its result is not cached.
         if pace == Pace::AtOnce {
             *bundled() = Some((Arc::clone(settings), found.clone()));
         }

@@ -1,8 +1,8 @@
-//! Package index for skills: the person's own, as named by their environment and their configuration of pip.
+//! Package index for skills: the user's own, from the environment and the configuration of pip.
 //!
-//! Installers are shown these few values and nothing else of either: other settings could let them build packages, or
-//! take them from elsewhere. Values may hold passwords, so they are passed as variables, which nobody else on the
-//! machine sees, and no error and no log has them.
+//! Only a few settings are passed to installers. Others could make them build packages, or fetch them from elsewhere.
+//! Values may contain passwords. They are therefore passed as variables, which other users of the machine cannot see,
+//! and never appear in errors or logs.
 
 use std::{
     collections::BTreeMap,
@@ -11,20 +11,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes of a configuration file that are read.
+/// Maximum size of a configuration file, in bytes.
 const MAX_FILE: u64 = 256 << 10;
 
-/// Settings that are taken over, by pip's own names. The environment has them in capitals, prefixed with `PIP_`.
+/// Accepted settings, by pip's names. Variables have them in upper case, prefixed with `PIP_`.
 const KEYS: [&str; 7] = ["index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "timeout"];
 
-/// The person's index of packages.
+/// Package index that the user configured.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct PackageIndex {
     values: BTreeMap<&'static str, String>,
 }
 
 impl PackageIndex {
-    /// Reads the variables, and else the files of pip's configuration, the nearest first.
+    /// Reads the settings from variables, then from pip's configuration files in order of precedence.
     pub(super) fn read(variables: &BTreeMap<String, String>) -> Self {
         let mut values = BTreeMap::new();
         for key in KEYS {
@@ -42,10 +42,10 @@ impl PackageIndex {
         Self { values }
     }
 
-    /// Variables for pip, without a configuration file.
+    /// Variables for pip, which then reads no configuration file.
     pub(super) fn for_pip(&self) -> BTreeMap<OsString, OsString> {
         let ours = [
-            // This also keeps pip from every file of its configuration.
+            // Also makes pip ignore all of its other configuration files.
             ("PIP_CONFIG_FILE", "/dev/null"),
             ("PIP_ONLY_BINARY", ":all:"),
             ("PIP_NO_INPUT", "1"),
@@ -57,7 +57,7 @@ impl PackageIndex {
         ours.into_iter().map(|(name, value)| (name.into(), value.into())).chain(theirs).collect()
     }
 
-    /// Variables for uv. Its own come first.
+    /// Variables for uv. Its own variables take precedence over those of pip.
     pub(super) fn for_uv(&self, variables: &BTreeMap<String, String>) -> BTreeMap<OsString, OsString> {
         let ours =
             [("UV_NO_CONFIG", "1"), ("UV_NO_CACHE", "1"), ("UV_PYTHON_DOWNLOADS", "never"), ("UV_NO_BUILD", "1")];
@@ -85,7 +85,7 @@ impl PackageIndex {
         told
     }
 
-    /// Files that installers have to read besides the system's: folders of wheels, and a certificate.
+    /// Files that installers must be able to read besides those of the system: folders of wheels, and a certificate.
     pub(super) fn places(&self) -> Vec<PathBuf> {
         let named = ["find-links", "cert"].into_iter().filter_map(|key| self.values.get(key));
         let words = named.flat_map(|value| value.split_whitespace());
@@ -96,14 +96,14 @@ impl PackageIndex {
     }
 }
 
-/// Returns whether these variables of an installer name its index, or say that there is none.
+/// Returns true if these variables of an installer name its index, or disable it.
 pub(super) fn is_named(environment: &BTreeMap<OsString, OsString>) -> bool {
     ["PIP_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_NO_INDEX", "UV_NO_INDEX"]
         .iter()
         .any(|name| environment.contains_key(OsStr::new(name)))
 }
 
-/// The same text without names and passwords in addresses.
+/// Removes user names and passwords from URLs in a text.
 pub(super) fn without_passwords(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
@@ -127,10 +127,10 @@ fn variable(key: &str) -> String {
     format!("PIP_{}", key.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// The files of pip's configuration, those that count most first.
+/// Configuration files of pip, in order of precedence.
 fn files(variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let named = variables.get("PIP_CONFIG_FILE").map(PathBuf::from);
-    // So a person says that there is to be none.
+    // This value disables all configuration files.
     if named.as_deref() == Some(Path::new("/dev/null")) {
         return Vec::new();
     }
@@ -150,7 +150,7 @@ fn text_of(path: &Path) -> Option<String> {
     (about.is_file() && about.len() <= MAX_FILE).then(|| fs::read_to_string(path).ok())?
 }
 
-/// Settings of the index in a configuration file, those for `install` first.
+/// Index settings in a configuration file, those for `install` first.
 fn settings(text: &str) -> Vec<(&'static str, String)> {
     let mut found: Vec<(bool, &'static str, String)> = Vec::new();
     let (mut section, mut last): (Option<bool>, Option<usize>) = (None, None);
@@ -159,7 +159,7 @@ fn settings(text: &str) -> Vec<(&'static str, String)> {
         if bare.is_empty() || bare.starts_with(['#', ';']) {
             continue;
         }
-        // A value goes on in lines that are set in.
+        // Indented lines continue a value.
         if line.starts_with([' ', '\t']) {
             if let Some(value) = last.and_then(|index| found.get_mut(index)) {
                 value.2.push(' ');
@@ -186,7 +186,7 @@ fn settings(text: &str) -> Vec<(&'static str, String)> {
     found.into_iter().map(|(_, key, value)| (key, value)).collect()
 }
 
-/// The value, where it is what it should be.
+/// Value of a setting, if it is valid.
 fn judged(key: &str, value: &str) -> Option<String> {
     let words: Vec<&str> = value.split_whitespace().collect();
     let is_place = |word: &&str| {

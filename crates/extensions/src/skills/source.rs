@@ -1,4 +1,4 @@
-//! Places of skills, and the skills of a session.
+//! Sources of skills, and the skills of a session.
 
 use std::{
     io,
@@ -27,29 +27,29 @@ use crate::{
 
 /// Maximum number of skills.
 const MAX_SKILLS: usize = 200;
-/// Skill folder of a project that is used as it is.
+/// Skill folder of a project that is used without trust.
 const OF_PROJECTS: &str = ".claude/skills";
 
-/// A folder of skills.
+/// Folder of skills and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) folder: PathBuf,
-    /// The folder that people know it as, where it is a copy of that.
+    /// Original folder shown to the user, if this one is a copy.
     pub(crate) copy_of: Option<PathBuf>,
     pub(crate) origin: SkillOrigin,
-    /// The entries of the folder that are skills, where not all are.
+    /// Entries of the folder that are skills; `None` for all.
     pub(crate) entries: Option<Vec<String>>,
-    /// The plugin that it came with.
+    /// Plugin that provides the folder.
     pub(crate) plugin: Option<String>,
 }
 
 impl Source {
-    /// A folder that is no copy.
+    /// Source in an original folder.
     pub(crate) fn new(folder: PathBuf, origin: SkillOrigin) -> Self {
         Self { folder, copy_of: None, origin, entries: None, plugin: None }
     }
 
-    /// The folders of a plugin's skills.
+    /// Skill folders of a plugin.
     fn of_plugin(plugin: &InstalledPlugin) -> impl Iterator<Item = Self> {
         let name = plugin.report.name.clone();
         plugin.skills.iter().map(move |(folder, entries)| Self {
@@ -59,7 +59,7 @@ impl Source {
         })
     }
 
-    /// The path of something in it, as people know it.
+    /// Path in this folder as shown to the user.
     pub(crate) fn known_as(&self, path: &Path) -> PathBuf {
         match (&self.copy_of, path.strip_prefix(&self.folder)) {
             (Some(known), Ok(below)) => known.join(below),
@@ -67,25 +67,25 @@ impl Source {
         }
     }
 
-    /// Returns whether links on the way are followed: what came with a project or a plugin leads nowhere.
+    /// Returns true if links are followed. Skills of projects and plugins must not lead elsewhere.
     pub(crate) fn follows(&self) -> bool {
         !matches!(self.origin, SkillOrigin::Project | SkillOrigin::Plugin)
     }
 }
 
-/// A folder that may be a skill.
+/// Folder that may be a skill.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) source: Source,
     pub(crate) folder: PathBuf,
-    /// The folder's name.
+    /// Name of the folder.
     pub(crate) entry: String,
-    /// False for a skill whose files keep it from being used: it is not offered.
+    /// False for a skill that is not offered, because its files prevent its use.
     pub(crate) is_sound: bool,
 }
 
 impl Candidate {
-    /// Opens the folder. What came with a project leads nowhere through links.
+    /// Opens the folder, without following links for skills of projects and plugins.
     pub(super) fn open(&self) -> io::Result<Dir> {
         if self.source.follows() {
             Dir::open_ambient_dir(&self.folder, cap_std::ambient_authority())
@@ -95,8 +95,9 @@ impl Candidate {
     }
 }
 
-/// Skill sources of a session. Of two skills with one name, the earlier wins: a project's skill never replaces one of
-/// the person, and a plugin's neither. `trusted` is the daemon's copy of the skills of `.agentd/`, where the person trusts it.
+/// Skill sources of a session. Of two skills with one name the earlier one wins, so skills of projects and plugins
+/// never replace the user's own. `trusted` is the daemon's copy of the skills in `.agentd/`, if the user trusts the
+/// project.
 pub(crate) fn sources(
     person: &Path,
     plugins: &[InstalledPlugin],
@@ -115,7 +116,7 @@ pub(crate) fn sources(
     std::iter::once(own).chain(of_plugins).chain(bundled).chain(trusted).chain(of_project).collect()
 }
 
-/// The folders that may be skills, in the order of their sources and names.
+/// Folders that may be skills, ordered by source and name.
 pub(crate) fn candidates(sources: &[Source], known: &GuideCache, pace: Pace) -> Result<Vec<Candidate>, NotAtHand> {
     let mut found = Vec::new();
     for source in sources {
@@ -128,10 +129,10 @@ pub(crate) fn candidates(sources: &[Source], known: &GuideCache, pace: Pace) -> 
     Ok(found)
 }
 
-/// A skill and the folder in which it lies.
+/// Skill and its folder.
 pub(crate) type FoundSkill = (Skill, Candidate);
 
-/// The skills of one source, with their folders. One that says nothing of itself is left out.
+/// Skills of one source, with their folders. Folders without valid front matter are skipped.
 pub(crate) fn skills(
     source: &Source,
     settings: &SkillSettings,
@@ -147,8 +148,8 @@ pub(crate) fn skills(
     Ok(skills)
 }
 
-/// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose
-/// name an earlier one has. One that cannot be used takes no other's name.
+/// Selects the skills of a session from those of its sources: of several with one name, the first usable one. Sorted by
+/// name.
 pub(crate) fn chosen(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
     let mut skills: Vec<FoundSkill> = Vec::new();
     found.sort_by_key(|(_, candidate)| !candidate.is_sound);
@@ -187,7 +188,7 @@ fn skill(
     };
     let listed =
         known.read(&candidate.folder.join(requirements::PACKAGES_FILE), follows, requirements::MAX_FILE, pace)?;
-    // What is wrong with the list is told where the skill is checked; nothing is installed of such a one.
+    // Problems of the list are reported by the check of the skill. No packages are installed for it.
     let packages = requirements::packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
     candidate.is_sound = is_sound(candidate, &read.is_sound, pace)?;
     let setting = settings.get(&name);
@@ -206,8 +207,8 @@ fn skill(
     }))
 }
 
-/// Returns true if no file of a skill keeps it from being used. That is remembered as long as its `SKILL.md` stays the same;
-/// one that cannot be used is looked through each time, until somebody has mended it.
+/// Returns true if the files of a skill do not prevent its use. This is cached as long as its `SKILL.md` is unchanged.
+/// An unusable skill is scanned each time, until it is repaired.
 fn is_sound(candidate: &Candidate, known: &OnceLock<()>, pace: Pace) -> Result<bool, NotAtHand> {
     if candidate.source.origin == SkillOrigin::Bundled || known.get().is_some() {
         return Ok(true);
@@ -223,8 +224,8 @@ fn is_sound(candidate: &Candidate, known: &OnceLock<()>, pace: Pace) -> Result<b
     Ok(is_sound)
 }
 
-/// Returns whether models are told of a skill without its being mentioned, where nobody says. Those that came with
-/// agentd come when they are called, or when a file of their kind is handed over.
+/// Returns true if models see a skill of this origin without a mention, by default. The bundled skills are loaded when
+/// they are named, or for an uploaded file of their type.
 pub(crate) fn is_told(origin: SkillOrigin) -> bool {
     origin != SkillOrigin::Bundled
 }

@@ -1,5 +1,5 @@
-//! Where a server lets people log in: what it says of that, in the places of today and in those of before; and whether that can
-//! be believed and is fit to be used.
+//! Discovers the authorisation server of an MCP server, in the locations of current and older protocol versions, and
+//! decides whether its metadata can be trusted and used.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -11,12 +11,13 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetada
 use super::{ServerUrl, refusal::WantedLogins};
 use crate::http_client::client;
 
-/// Where servers of 2025-03-26 say it, which are their own authorization servers.
+/// Metadata path of servers of 2025-03-26, which are their own authorisation servers.
 const OLDER: &str = "/.well-known/oauth-authorization-server";
 /// Maximum size of the metadata, in bytes.
 const LARGEST: usize = 256 * 1024;
 
-/// Asks about one address. Its own client reads the proxies of the process in its own way, and serves where there are none.
+/// Creates the manager for one URL. The manager's default client would read the proxy variables itself, so it is used
+/// only without proxies.
 pub(super) async fn manager(url: impl IntoUrl, routes: &Routes) -> Result<AuthorizationManager, AuthError> {
     let mut manager = AuthorizationManager::new(url).await?;
     if !routes.are_direct() {
@@ -26,7 +27,7 @@ pub(super) async fn manager(url: impl IntoUrl, routes: &Routes) -> Result<Author
     Ok(manager)
 }
 
-/// Where people log in to a server, as far as that can be believed.
+/// Trusted metadata of a server's authorisation server.
 pub(super) async fn metadata(
     manager: &AuthorizationManager,
     site: ServerUrl<'_>,
@@ -53,8 +54,8 @@ pub(super) async fn metadata(
     Ok(said)
 }
 
-/// Metadata of the server at this address. A refusal names the place; nothing is found without it where that is of the
-/// server's own choice.
+/// Unverified metadata for the server at this URL. Its location is taken from the last authorisation error. Without one,
+/// only the default locations are tried.
 async fn said(
     manager: &AuthorizationManager,
     url: &str,
@@ -71,20 +72,20 @@ async fn said(
     }
 }
 
-/// Returns whether metadata found at the root of the server itself has another name than that place.
+/// Returns true if metadata at the root of the server names another issuer than that location.
 fn is_root_of(error: &AuthError, server: &Url) -> bool {
     let AuthError::AuthorizationServerMismatch { expected_issuer, .. } = error else { return false };
     Url::parse(expected_issuer).is_ok_and(|root| root.path() == "/" && root.origin() == server.origin())
 }
 
-/// Metadata of an older server: its name may have a path that the place has not. No other is believed there, so all
-/// that it names has to be its own.
+/// Metadata of an older server, whose issuer may have a path that the location lacks. Foreign issuers are not trusted
+/// there, so all URLs must be on the server itself.
 async fn older(server: &Url, routes: &Routes) -> Option<AuthorizationMetadata> {
     let mut place = server.clone();
     place.set_path(OLDER);
     place.set_query(None);
     place.set_fragment(None);
-    // It is asked as anybody would be: keys are for the server's own address.
+    // Requested without the configured headers: keys are for the server's own URL.
     let answer = client(&BTreeMap::new(), routes).ok()?.get(place).send().await.ok()?.error_for_status().ok()?;
     let (mut text, mut pieces) = (Vec::new(), answer.bytes_stream());
     while let Some(piece) = pieces.next().await {
@@ -103,11 +104,10 @@ fn is_its_own(said: &AuthorizationMetadata, server: &Url) -> bool {
     named.iter().all(|address| address.is_some_and(is_own)) && said.registration_endpoint.as_deref().is_none_or(is_own)
 }
 
-/// Maximum length of an address, in bytes.
+/// Maximum length of a URL, in bytes.
 const LONGEST: usize = 2048;
 
-/// Checks that these are places to log in to a server at this address: all are reached safely. The error says what is
-/// wrong.
+/// Checks that all endpoints can be reached safely, given the URL of the server. The error describes the problem.
 fn fits(said: &AuthorizationMetadata, server: &str) -> Result<(), String> {
     let server_is_here = Url::parse(server).is_ok_and(|url| is_here(&url));
     let named = [
@@ -133,7 +133,7 @@ fn fits(said: &AuthorizationMetadata, server: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether it is on this machine.
+/// Returns true for a URL on this machine.
 fn is_here(url: &Url) -> bool {
     match numbers(url) {
         Some(numbers) => numbers.is_loopback(),
@@ -141,20 +141,22 @@ fn is_here(url: &Url) -> bool {
     }
 }
 
-/// Its host, where that is not a name.
+/// IP address in a URL, if its host is not a name.
 fn numbers(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_matches(['[', ']']).parse().ok()
 }
 
-/// Returns whether the named issuer has this token endpoint. One of the same origin is its own; any other is asked
-/// itself, for a server may claim to be another, and get then what was meant for that one.
+/// Returns true if the named issuer has this token endpoint. An endpoint with the same origin is trusted. For any
+/// other, the issuer itself is asked, because a server could claim another issuer and get the secrets meant for that
+/// one.
 async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str, routes: &Routes) -> bool {
     let Some(issuer) = said.issuer.as_deref() else { return true };
     let (Ok(at), Ok(token)) = (Url::parse(issuer), Url::parse(&said.token_endpoint)) else { return false };
     if at.origin() == token.origin() {
         return true;
     }
-    // A stranger says whom to ask: nobody in a private network, and nobody here unless the server is.
+    // The issuer comes from an untrusted server. Private addresses are not contacted, and this machine only if the
+    // server is on it.
     let server_is_here = Url::parse(server).is_ok_and(|url| is_here(&url));
     let may_be_asked = if is_here(&at) { server_is_here } else { numbers(&at).is_none() };
     if !may_be_asked {
@@ -167,7 +169,7 @@ async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str, routes: &R
     })
 }
 
-/// Returns whether both name the same issuer.
+/// Returns true if both URLs name the same issuer.
 fn is_same_issuer(one: &str, other: &str) -> bool {
     let plain = |issuer: &str| Url::parse(issuer).map(|url| url.as_str().trim_end_matches('/').to_owned()).ok();
     plain(one).is_some() && plain(one) == plain(other)
@@ -260,7 +262,7 @@ mod tests {
         let (here, near) = ("https://example.org/mcp", "http://127.0.0.1:1/mcp");
         assert!(of(None, "https://example.org/token", here).await);
         assert!(of(Some("https://example.org/tenant"), "https://example.org/token", here).await);
-        // Nobody answers there.
+        // Nothing listens on this port.
         assert!(!of(Some("http://127.0.0.1:9/"), "http://127.0.0.1:1/token", near).await);
         for unasked in ["https://127.0.0.1:9/", "https://10.0.0.1/", "https://[::1]/", "https://localhost/", "no"] {
             assert!(!of(Some(unasked), "https://example.org/token", here).await, "{unasked}");

@@ -1,9 +1,9 @@
-//! Logging in to servers behind an address, by OAuth. Tokens are kept in a file for each server and address that only its
-//! owner can read; they are renewed when they have run out.
+//! OAuth logins to HTTP servers. Tokens are stored in one file per server and URL, which only its owner can read, and
+//! are renewed when they expire.
 //!
-//! - `refusal`: that a server does not answer, what it says of whom it would answer, what is remembered of that, and tokens: files
-//!   that only their owner can read.
-//! - `discovery`: where a server lets people log in, and what of that is believed.
+//! - `refusal`: authorisation errors of servers, the scopes that they require and that are remembered, and the token
+//!   files.
+//! - `discovery`: finds the authorisation server of an MCP server, and decides which of its claims are trusted.
 
 mod discovery;
 mod refusal;
@@ -30,58 +30,58 @@ use crate::{
     reason::{Clean, Reason},
 };
 
-/// Time limit for a server to say where to log in, and to give a token.
+/// Time limit for discovery, and for getting a token.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Logins to servers.
+/// Logins to all HTTP servers.
 pub struct Logins {
     folder: PathBuf,
-    /// Set if people can log in.
+    /// True if logins are possible.
     is_open: bool,
-    /// Logins that a person has begun and not finished, by server.
+    /// Logins that were started and not finished, by server.
     under_way: Mutex<HashMap<String, UnderWay>>,
-    /// Lets one remember what is wanted.
+    /// Serialises changes of the remembered scopes.
     remembering: Mutex<()>,
-    /// Routes to servers, and to those who give tokens.
+    /// Network routes to servers and authorisation servers.
     pub(crate) routes: Routes,
 }
 
-/// A server, as far as a login needs to know it.
+/// Parts of a server's configuration that a login needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerUrl<'a> {
     pub(crate) server: &'a str,
     pub(crate) url: &'a str,
-    /// The client registered there, where a person gave one.
+    /// Registered OAuth client, if the user configured one.
     pub(crate) client: Option<&'a OAuthClient>,
 }
 
-/// A login that was begun.
+/// Login that was started.
 struct UnderWay {
     session: AuthorizationSession,
-    /// Where what the server wants is remembered.
+    /// File for the required scopes.
     wanted: PathBuf,
     asked: Vec<String>,
 }
 
 impl Logins {
-    /// With tokens in this folder. It is made when the first is kept.
+    /// Stores tokens in this folder, which is created with the first one.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, is_open: true, ..Self::none(Routes::default()) }
     }
 
-    /// The same over these routes.
+    /// Uses these network routes.
     #[must_use]
     pub fn over(self, routes: Routes) -> Self {
         Self { routes, ..self }
     }
 
-    /// For servers to which nobody can log in: keys come in their headers or not at all.
+    /// Creates a store for servers without logins, which can only be given keys in headers.
     pub(crate) fn none(routes: Routes) -> Self {
         let (under_way, remembering) = (Mutex::default(), Mutex::default());
         Self { folder: PathBuf::new(), is_open: false, under_way, remembering, routes }
     }
 
-    /// Begins to log in. Returns the address that the person has to open; what comes back to `redirect` finishes it.
+    /// Starts a login. Returns the URL that the user has to open. The answer sent to `redirect` completes it.
     pub(crate) async fn begin(&self, site: ServerUrl<'_>, redirect: &str) -> Result<String, String> {
         let begun = tokio::time::timeout(PATIENCE, self.begun(site, redirect)).await;
         let begun = begun.map_err(|_| "it did not answer in time".to_owned())?.map_err(|error| told(&error))?;
@@ -94,7 +94,7 @@ impl Logins {
         let path = self.wanted_file(site);
         let wanted = WantedLogins::read(&path);
         let (mut manager, giver) = self.manager_at(site, &wanted).await?;
-        // What cannot be read is asked for anew.
+        // An unreadable token is replaced.
         let mut file = self.token_file(site, giver);
         let got = match file.read() {
             Ok(TokenLookup::Token(known, _)) => known.granted_scopes,
@@ -113,11 +113,11 @@ impl Logins {
                 (registered.client_id, registered.client_secret)
             }
         };
-        // It is kept with the token, so that it is shown only where that is.
+        // Stored with the token, so that it is used only at the same place.
         file.client_secret.clone_from(&client_secret);
         manager.set_credential_store(file);
         let mut request = AuthorizationRequest::new(redirect).with_preregistered_client(id);
-        // Where none are wanted none are asked for, whatever there are.
+        // If no scopes are required, none are requested, even if the server supports some.
         request = if asked.is_empty() {
             request.with_initial_scope_selection()
         } else {
@@ -130,13 +130,13 @@ impl Logins {
         Ok(UnderWay { session, wanted: path, asked })
     }
 
-    /// Finishes what was begun, with the address that the browser was sent back to. The token is kept then.
+    /// Completes a login with the URL that the browser was redirected to, and stores the token.
     pub(crate) async fn finish(&self, server: &str, came_back_to: &str) -> Result<(), String> {
         let begun = {
             let mut under_way = self.under_way();
             let known = under_way.get(server);
             let known = known.ok_or_else(|| "no login was begun, or it was finished before".to_owned())?;
-            // Whoever comes back from elsewhere does not end the login that is waited for.
+            // A redirect of another login must not end this one.
             if in_query(known.session.get_authorization_url(), "state") != in_query(came_back_to, "state") {
                 return Err("the browser came back from another login".to_owned());
             }
@@ -156,8 +156,8 @@ impl Logins {
         Ok(())
     }
 
-    /// Manager that adds the token to requests; none where no login was made, or where the token was given elsewhere
-    /// than people log in by now.
+    /// Manager that adds the token to requests. `None` if there is no login, or if the token is from another issuer
+    /// than the current one.
     pub(crate) async fn manager(&self, site: ServerUrl<'_>, log: &Log) -> Result<Option<AuthorizationManager>, String> {
         if !self.is_open || !self.token_path(site).exists() {
             return Ok(None);
@@ -182,7 +182,7 @@ impl Logins {
             if !manager.initialize_from_store().await? {
                 return Ok(None);
             }
-            // A token is renewed for whom it was given to, who has to show the secret.
+            // Renewing a token requires the client that it was issued to, and its secret.
             if let Some(secret) = secret_of(site.client, registered.as_deref()) {
                 manager.configure_client(OAuthClientConfig::new(id, site.url).with_client_secret(secret))?;
             }
@@ -191,13 +191,14 @@ impl Logins {
         ready.await.map_err(|_| "it did not say in time where to log in".to_owned())?.map_err(|error| told(&error))
     }
 
-    /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
+    /// Handles an authorisation error of a server. The required scopes are remembered for the next login. Returns a
+    /// reason with a suggestion.
     pub(crate) fn refused(&self, site: ServerUrl<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
         if !self.is_open {
             return Reason::ours("it answers only whom it knows; its client has to pass a key in its headers");
         }
         let command = format!("`agentctl mcp login {}`", site.server);
-        // Such as a secret that was changed; it may also pass.
+        // For example because of a changed secret, or a temporary problem.
         if let Some(why) = &refusal.not_renewed {
             return Reason::of_server(
                 format!("the login could not be renewed; if that stays so, {command} logs in again"),
@@ -231,7 +232,7 @@ impl Logins {
         }
     }
 
-    /// Manager that logs in there and renews tokens, and the issuer that gives them there now.
+    /// Manager that logs in and renews tokens there, and the current issuer of tokens.
     async fn manager_at(
         &self,
         site: ServerUrl<'_>,
@@ -262,16 +263,16 @@ impl Logins {
         self.file(site, "wanted")
     }
 
-    /// Another one for each address: a token stays with whom it was given by, whatever is called so later.
+    /// File for a server and URL: a token stays with its URL, even if the server's name is reused.
     fn file(&self, ServerUrl { server, url, .. }: ServerUrl<'_>, kind: &str) -> PathBuf {
-        // Keys may stand behind the question mark, and those change.
+        // The query may contain keys, which change.
         let address = url.split(['?', '#']).next().unwrap_or_default();
         let hash = Sha256::digest(address.as_bytes());
         let mark: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         self.folder.join(format!("{}@{mark}.{kind}", crate::schema::file_name(server)))
     }
 
-    /// Changes what is remembered.
+    /// Changes the remembered scopes.
     fn remember(&self, path: &std::path::Path, change: impl FnOnce(&mut WantedLogins)) {
         let _one_at_a_time = self.remembering.lock().unwrap_or_else(PoisonError::into_inner);
         let before = WantedLogins::read(path);
@@ -289,7 +290,7 @@ impl Logins {
     }
 }
 
-/// The secret that goes with what we are registered as: by a person, or else for the last login.
+/// Client secret: that of the configured client, otherwise that of the last registration.
 fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -> Option<&'a str> {
     match client {
         Some(client) => client.secret.as_ref().map(|secret| secret.expose_secret()),
@@ -297,18 +298,18 @@ fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -
     }
 }
 
-/// Returns whether a client was not registered because of the scopes that it would ask for. There is no code for that.
+/// Returns true if a registration failed because of the requested scopes. There is no error code for that.
 fn is_for_scopes(error: &AuthError) -> bool {
     matches!(error, AuthError::RegistrationFailed(why) if why.starts_with("HTTP 4") && why.contains("scope"))
 }
 
-/// Value in the query of an address: by `state` an answer to a login is known.
+/// Value of a query parameter of a URL.
 fn in_query(address: &str, wanted: &str) -> Option<String> {
     let address = reqwest::Url::parse(address).ok()?;
     address.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
 }
 
-/// The failure in one line of bounded length. No token is in it.
+/// Error as one line of limited length. It never contains a token.
 fn told(error: &AuthError) -> String {
     let hint = match error {
         AuthError::RegistrationFailed(_) => {
@@ -319,7 +320,7 @@ fn told(error: &AuthError) -> String {
     format!("{}{hint}", line(&error.to_string()))
 }
 
-/// Words of others in one line of bounded length.
+/// External text as one line of limited length.
 fn line(words: &str) -> String {
     agentd_core::untrusted::told(words).replace('\n', " ").trim().chars().take(400).collect()
 }

@@ -1,6 +1,6 @@
-//! That a server does not answer whoever asks, and what it says of whom it would answer: remembered beside its token until a login
-//! has asked for it. All of that is the word of a stranger: few words are taken of it, and only such as can be what they are said
-//! to be.
+//! Authorisation errors of servers, and the requirements in them, which are stored next to the token until a login has
+//! requested them. They come from untrusted servers: lengths are limited, and only valid values are accepted. Also the
+//! token files.
 
 use std::{
     error::Error,
@@ -28,19 +28,20 @@ const LONGEST_SCOPE: usize = 128;
 /// Maximum length of the address of a server's metadata, in bytes.
 const LONGEST_ADDRESS: usize = 2048;
 
-/// A refusal.
+/// Authorisation error of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// Set if the server knows the caller and denies the call all the same.
+    /// True if the server accepted the token, but denied the request.
     pub(super) knows_us: bool,
-    /// The header that goes with it.
+    /// `WWW-Authenticate` header of the response.
     header: String,
-    /// Why the token could not be renewed, where that is it: the server was not asked then, or did not know it any more.
+    /// Reason why the token could not be renewed, if that is the problem. The server was not contacted then, or had
+    /// rejected the old token.
     pub(super) not_renewed: Option<String>,
 }
 
 impl Refusal {
-    /// Why a server could not be greeted, if that is it.
+    /// Authorisation error in a failed initialisation, if any.
     pub(crate) fn of_greeting(error: &ClientInitializeError) -> Option<Self> {
         match error {
             ClientInitializeError::TransportError { error, .. } => Self::of(error),
@@ -49,7 +50,7 @@ impl Refusal {
         }
     }
 
-    /// Why a request was not answered, if that is it.
+    /// Authorisation error in a failed request, if any.
     pub(crate) fn of_request(error: &ServiceError) -> Option<Self> {
         match error {
             ServiceError::TransportSend(error) => Self::of(error),
@@ -57,7 +58,7 @@ impl Refusal {
         }
     }
 
-    /// One that says this.
+    /// Creates an error with this header.
     #[cfg(test)]
     pub(super) fn with(knows_us: bool, header: &str) -> Self {
         Self { knows_us, header: header.to_owned(), not_renewed: None }
@@ -84,7 +85,7 @@ impl Refusal {
         })
     }
 
-    /// Reads the header for a caller at this address.
+    /// Parses the header of the server at this URL.
     pub(super) fn said(&self, url: &str) -> LoginDemand {
         let Ok(url) = Url::parse(url) else { return LoginDemand::default() };
         let said = WWWAuthenticateParams::parse(&self.header, &url);
@@ -96,16 +97,16 @@ impl Refusal {
     }
 }
 
-/// A refusal's demands on the login.
+/// Requirements for a login.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LoginDemand {
-    /// Where its metadata is.
+    /// URL of the server's resource metadata.
     pub(super) metadata: Option<String>,
-    /// Scopes that the login must have.
+    /// Scopes that the server requires.
     pub(super) scopes: Vec<String>,
 }
 
-/// Those that can be scopes (RFC 6749, section 3.3), each once, and not without end.
+/// Filters valid scopes (RFC 6749, section 3.3), without duplicates and up to the maximum.
 pub(super) fn scopes<'a>(said: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let is_one = |letter: u8| matches!(letter, b'!' | b'#'..=b'[' | b']'..=b'~');
     let mut taken: Vec<String> = Vec::new();
@@ -122,39 +123,40 @@ pub(super) fn scopes<'a>(said: impl IntoIterator<Item = &'a str>) -> Vec<String>
 #[derive(Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct WantedLogins {
-    /// Where its metadata is.
+    /// URL of the server's resource metadata.
     metadata: Option<String>,
-    /// Scopes of the next login.
+    /// Scopes to request in the next login.
     scopes: Vec<String>,
     /// Scopes of the last login.
     asked: Vec<String>,
-    /// Set if the next login asks for nothing that an earlier one got: the last was told that there is no such scope.
+    /// True if the next login must not request the scopes of the current token: the last request was rejected because
+    /// of a scope.
     anew: bool,
-    /// Scopes that do not exist, as logins were told: never asked for again.
+    /// Scopes that were rejected as invalid, and are never requested again.
     vain: Vec<String>,
 }
 
-/// Remedy for a refusal.
+/// Remedy for an authorisation error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// To log in, for these scopes where there are some.
+    /// Login with these scopes, if any.
     Login(Vec<String>),
-    /// Nothing that we could do: it wants these scopes, and a login has asked for them.
+    /// No remedy: these required scopes were requested already.
     None(Vec<String>),
 }
 
 impl WantedLogins {
-    /// Reads the stored state. Nothing, where that cannot be read: the next refusal says it again.
+    /// Reads the stored state. Unreadable state is dropped, since the next error repeats it.
     pub(super) fn read(path: &Path) -> Self {
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// Remembers it.
+    /// Stores the state in a file.
     pub(super) fn write(&self, path: &Path) -> std::io::Result<()> {
         write(path, &serde_json::to_vec(self)?)
     }
 
-    /// A server at this address has refused to answer. `is_known` says whether there is a token of it.
+    /// Records an authorisation error of the server at this URL. `is_known` is true if there is a token.
     pub(super) fn refused(&mut self, refusal: &Refusal, url: &str, is_known: bool) -> Remedy {
         let said = refusal.said(url);
         if said.metadata.is_some() || !refusal.knows_us {
@@ -166,32 +168,31 @@ impl WantedLogins {
         }
         let wanted = without(said.scopes, &self.vain);
         let before = if is_known { std::mem::take(&mut self.scopes) } else { Vec::new() };
-        // What is wanted now comes first: of too many the last are left out.
+        // Newly required scopes come first, because those above the maximum are dropped.
         self.scopes = union(&wanted, &before);
         Remedy::Login(wanted)
     }
 
-    /// Scopes that the next login asks for, where `got` is what the token is good for, and `first` what a first login
-    /// would ask for.
+    /// Scopes for the next login. `got` are those of the current token, `first` those of an initial login.
     pub(super) fn asks_for(&self, got: &[String], first: &[String]) -> Vec<String> {
         let got = if self.anew { &[] } else { got };
         let [got, first] = [got, first].map(|scopes| without(scopes.to_vec(), &self.vain));
         union(&union(&self.scopes, &got), &first)
     }
 
-    /// A login has asked for these scopes, and went well.
+    /// Records a successful login with these scopes.
     pub(super) fn logged_in(&mut self, asked: Vec<String>) {
         let (metadata, vain) = (self.metadata.take(), std::mem::take(&mut self.vain));
         *self = Self { metadata, vain, asked, ..Self::default() };
     }
 
-    /// A login was told that what it asked for is not there.
+    /// Records that the requested scopes were rejected as invalid.
     pub(super) fn asked_in_vain(&mut self) {
         self.vain = union(&std::mem::take(&mut self.scopes), &self.vain);
         self.anew = true;
     }
 
-    /// A refusal that would say all this.
+    /// `WWW-Authenticate` header with the stored requirements.
     pub(super) fn challenge(&self) -> Option<String> {
         let metadata = self.metadata.as_ref().map(|address| {
             let address = address.replace('\\', "\\\\").replace('"', "\\\"");
@@ -212,7 +213,7 @@ fn union(one: &[String], other: &[String]) -> Vec<String> {
     scopes(one.iter().chain(other).map(String::as_str))
 }
 
-/// Issuer of a token, and where it is renewed: no other is ever shown what renews it.
+/// Issuer and token endpoint of a token. The refresh token is never sent elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TokenSource {
     issuer: Option<String>,
@@ -225,17 +226,17 @@ impl From<&AuthorizationMetadata> for TokenSource {
     }
 }
 
-/// The tokens of one server that one giver gave.
+/// Tokens for one server from one issuer.
 pub(super) struct TokenFile {
     pub(super) path: PathBuf,
     pub(super) giver: TokenSource,
-    /// The client registered there, where a person gave one.
+    /// ID of the configured client, if there is one.
     pub(super) client: Option<String>,
-    /// The secret of the client that was registered for the login, where it was given one.
+    /// Secret of the client that was registered for the login, if it has one.
     pub(super) client_secret: Option<String>,
 }
 
-/// Content of the file. That of an earlier version says nothing of the issuer.
+/// Content of a token file. Files of earlier versions have no issuer.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct StoredToken {
@@ -244,17 +245,17 @@ struct StoredToken {
     client_secret: Option<String>,
 }
 
-/// Outcome of looking for a token.
+/// Result of reading a token.
 pub(super) enum TokenLookup {
     Nothing,
-    /// With the secret of the client that was registered for it, where it was given one.
+    /// Token, and the secret of the client that was registered for it, if any.
     Token(Box<StoredCredentials>, Option<String>),
-    /// One that is not to be shown to anybody, for this reason.
+    /// Token that must not be used, with the reason.
     Unfit(&'static str),
 }
 
 impl TokenFile {
-    /// Content of the file.
+    /// Reads the token from disk.
     pub(super) fn read(&self) -> Result<TokenLookup, AuthError> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
@@ -277,7 +278,7 @@ impl TokenFile {
 
 #[async_trait::async_trait]
 impl CredentialStore for TokenFile {
-    /// Credentials given by another count as none: they are neither used nor taken away.
+    /// Tokens of another issuer count as missing: they are neither used nor removed.
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(match self.read()? {
             TokenLookup::Token(credentials, _) => Some(*credentials),
@@ -293,7 +294,7 @@ impl CredentialStore for TokenFile {
         };
         let text = serde_json::to_vec(&kept).map_err(|error| broken(&error.to_string()))?;
         let path = self.path.clone();
-        // It waits for the disk.
+        // Blocks on the disk.
         let written = tokio::task::spawn_blocking(move || write(&path, &text)).await;
         let written = written.map_err(io::Error::other).flatten();
         written.map_err(|error| broken(&format!("could not keep the token: {error}")))
@@ -313,16 +314,16 @@ fn broken(what: &str) -> AuthError {
     AuthError::CredentialStoreError(what.to_owned())
 }
 
-/// Puts a file in place, whole or not at all, that only its owner can read.
+/// Writes a file atomically, readable only by its owner.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    // Files that differ in their ends only have a part each.
+    // The suffix is appended, so that files differing only in their extensions have separate temporary files.
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    // One that was left behind may have another mode.
+    // A leftover file may have another mode.
     let _ = fs::remove_file(&part);
     let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&part)?;
     file.write_all(text)?;

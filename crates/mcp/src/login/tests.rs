@@ -8,7 +8,7 @@ fn site<'a>(server: &'a str, url: &'a str) -> ServerUrl<'a> {
     ServerUrl { server, url, client: None }
 }
 
-/// Whoever says this.
+/// Token source with these values.
 fn giver(issuer: Option<&str>, token_endpoint: &str) -> TokenSource {
     let mut said = AuthorizationMetadata::default();
     said.issuer = issuer.map(str::to_owned);
@@ -65,7 +65,7 @@ async fn a_token_is_for_whom_it_was_given_by_and_to() {
         assert!(matches!(other.read(), Ok(TokenLookup::Unfit(_))), "{:?}", other.giver);
     }
     assert!(file.load().await.unwrap().is_some(), "it stays");
-    // As versions before wrote it.
+    // Format of earlier versions.
     fs::write(&file.path, serde_json::to_vec(&StoredCredentials::new("me".to_owned(), None, vec![], None)).unwrap())
         .unwrap();
     assert!(matches!(file.read(), Ok(TokenLookup::Unfit(_))));
@@ -78,7 +78,8 @@ async fn what_was_not_begun_cannot_be_finished() {
     assert!(why.unwrap_err().contains("no login was begun"));
 }
 
-/// A server wants more and more; what the next login asks for is all of it, also after a restart, until a login has asked.
+/// A server requires more and more scopes. The next login requests all of them, even after a restart, until a login has
+/// succeeded.
 #[test]
 fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +122,7 @@ fn what_is_not_there_is_not_asked_for_again() {
     assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
     wanted.asked_in_vain();
     assert_eq!(wanted.asks_for(&["got".to_owned()], &["first".to_owned(), "gone".to_owned()]), ["first"]);
-    // Whoever wants it again sends nobody to log in, now or after the next login.
+    // Requiring an invalid scope again does not suggest a login, neither now nor after the next login.
     for _ in 0..2 {
         assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::None(vec!["gone".to_owned()]));
         wanted.logged_in(vec!["first".to_owned()]);
@@ -133,7 +134,7 @@ fn what_is_not_there_is_not_asked_for_again() {
     assert_eq!(wanted.asks_for(&[], &[]), ["more"]);
 }
 
-/// A server that wants more and more is bounded, and what it wants now is among it.
+/// The scopes of a server that requires more and more are limited, but include the latest one.
 #[test]
 fn what_is_wanted_now_is_asked_for_also_where_much_was_wanted() {
     let mut wanted = WantedLogins::default();

@@ -1,5 +1,4 @@
-//! What is told of servers, and logging in to those behind an address. Those that were never reached are asked what they offer,
-//! without anybody's calling them.
+//! Reports on servers, logins to HTTP servers, and background listing of servers that were never reached.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,26 +22,26 @@ use crate::{
 /// Report on a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerReport {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// Its configuration; none where its entry makes no sense.
+    /// Configuration, or `None` if the entry is invalid.
     pub config: Option<ServerConfig>,
-    /// Its health; of several connections, the liveliest.
+    /// Health; of several connections, the best one.
     pub health: Health,
-    /// Number of connections.
+    /// Number of running connections.
     pub connections: usize,
-    /// Its own name and version; empty where it was never reached.
+    /// Name and version reported by the server; empty if it was never reached.
     pub says_it_is: String,
-    /// Version of the protocol that it speaks; empty where it was never reached.
+    /// Protocol version; empty if it was never reached.
     pub protocol: String,
-    /// Its tools, as models are offered them: our name, and the server's. None where it was never reached.
+    /// Names of its tools for models, or `None` if it was never reached.
     pub tools: Option<Vec<String>>,
-    /// Deviations from the configuration.
+    /// Notes about deviations from the configuration.
     pub notes: Vec<String>,
 }
 
 impl McpPool {
-    /// All servers, by name.
+    /// Reports on all servers, sorted by name.
     pub fn report(&self) -> Vec<ServerReport> {
         let config = Arc::clone(&self.state().config);
         let names: BTreeSet<&String> = config.servers.keys().chain(config.broken.keys()).collect();
@@ -78,13 +77,13 @@ impl McpPool {
         })
     }
 
-    /// Begins to log in to a server behind an address. Returns the address that the person has to open; what comes back to
-    /// `redirect` finishes it.
+    /// Starts a login to an HTTP server. Returns the URL that the user has to open. The answer sent to `redirect`
+    /// completes it.
     ///
     /// # Errors
-    /// The server is a program of this machine, or why it cannot be done.
+    /// If the server is a local program, or the login cannot be started.
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
-        // With the values that were lent last.
+        // Uses the most recent values of variables.
         let config = {
             let state = self.state();
             let config = state.config.servers.get(server).ok_or_else(|| unknown(server))?;
@@ -94,24 +93,26 @@ impl McpPool {
             ServerAddress::Http { url, client, .. } => (url.value, client),
             ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program, which has no login")),
         };
-        // Only what it answers to a message says where people log in, and for what. Whatever it answers is remembered there.
+        // Only the response to a request shows the authorisation server and the required scopes, which are stored as a
+        // side effect.
         let _ = self.start(server, None).await;
         let begun =
             self.supplies.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
         begun.map_err(|why| self.supplies.clean.words(&why))
     }
 
-    /// Finishes that, with the address that the browser was sent back to. The next call uses the token.
+    /// Completes a login with the URL that the browser was redirected to. The next call uses the token.
     ///
     /// # Errors
-    /// Nothing was begun, or the token was refused.
+    /// If no login was started, or it was rejected.
     pub async fn finish_login(&self, server: &str, came_back_to: &str) -> Result<(), String> {
         let finished = self.supplies.logins.finish(server, came_back_to).await;
         finished.map_err(|why| self.supplies.clean.words(&why))?;
         self.stop(server).await
     }
 
-    /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
+    /// Handles an authorisation error of a server. The required scopes are stored for the next login. Returns a reason
+    /// with a suggestion.
     pub(crate) fn refused(&self, server: &str, config: &ServerConfig, refusal: &Refusal) -> Reason {
         match &config.reached {
             ServerAddress::Http { url, client, .. } => {
@@ -132,35 +133,35 @@ fn liveliness(health: &Health) -> u8 {
     }
 }
 
-/// Number of servers that are listed at once, in the background.
+/// Maximum number of concurrent background listings.
 pub(super) const ASKED_AT_ONCE: usize = 16;
 
-/// Delay before a server that could not be listed is asked again.
+/// Delay before a failed listing is retried.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
 
-/// A server as it is configured, with the values of its variables: one that failed in one project may work in another.
+/// Server name, fingerprint and values of its variables. A server that fails in one project may work in another.
 pub(super) type ListingKey = (String, String, BTreeMap<String, String>);
 
-/// A server that was asked what it offers.
+/// Background listing of a server.
 pub(super) struct Listing {
     asked: Instant,
-    /// The reason if it could not say so, also while it is asked again.
+    /// Reason of the last failure, also while the listing is retried.
     pub(super) failed: Option<Reason>,
 }
 
 impl McpPool {
-    /// Asks servers that were never reached what they offer, in the background; those that did not say so again after a
-    /// while, and those that need a variable when a client lends it. Returns at once. They are stopped when they have said so,
-    /// unless somebody calls them.
+    /// Lists servers that were never reached, in the background. Failed ones are retried after a while, and those that
+    /// need a variable when a client provides it. Returns immediately. The servers are stopped after listing, unless
+    /// they are called.
     pub fn look_around(self: &Arc<Self>) {
         if self.opened.load(Ordering::Acquire) && self.unseen.swap(false, Ordering::AcqRel) {
             self.ask(&ToolUser::default(), |_| true);
         }
     }
 
-    /// Asks those of these servers for their tools that were never reached, for a session, and waits for them within the limit
-    /// of the configuration, which begins when a server is asked. Those that are late go on in the background, and one that has
-    /// failed is not waited for. Returns those whose tools are still not known, and those that cannot be started for that session.
+    /// Lists those of these servers that were never reached, for a session. Waits up to the configured limit, which
+    /// starts with the request to each server. Late servers continue in the background, and failed ones are not waited
+    /// for. Returns servers whose tools are still unknown, or that cannot be started for this session.
     pub async fn list_servers(self: &Arc<Self>, user: &ToolUser, names: &[String]) -> Vec<UnlistedServer> {
         self.ask(user, |name| names.iter().any(|wanted| wanted == name));
         loop {
@@ -176,7 +177,7 @@ impl McpPool {
         }
     }
 
-    /// Those of these servers whose tools are not known, or that cannot be started, and until when one of them is waited for.
+    /// Servers whose tools are unknown or that cannot be started, and the time until which one of them is waited for.
     fn unlisted(&self, user: &ToolUser, names: &[String]) -> (Vec<UnlistedServer>, Option<Instant>) {
         let state = self.state();
         let limit = state.config.listing_wait;
@@ -202,7 +203,7 @@ impl McpPool {
         (unlisted, until)
     }
 
-    /// Has those of the servers that were never reached, and are due, say what they offer.
+    /// Starts listings of servers that were never reached and are due.
     fn ask(self: &Arc<Self>, user: &ToolUser, is_wanted: impl Fn(&str) -> bool) {
         let mut state = self.state();
         let config = Arc::clone(&state.config);
@@ -231,7 +232,7 @@ impl McpPool {
         }
     }
 
-    /// Starts a server without anybody's calling it.
+    /// Starts a server without a call.
     async fn start_here(&self, server: &str, need: Need, user: &ToolUser) {
         let asked = {
             let state = self.state();
@@ -258,19 +259,19 @@ impl McpPool {
 }
 
 impl State {
-    /// Returns whether a server was never reached as it is configured now.
+    /// Returns true if a server was never reached with its current configuration.
     fn is_new(&self, name: &str, server: &ServerConfig) -> bool {
         self.known.get(name).is_none_or(|known| known.fingerprint != server.fingerprint())
     }
 
-    /// Returns true if a server is to be listed now. Then it counts as asked.
+    /// Returns true if a server is due for listing, and records the attempt.
     fn is_due(&mut self, key: ListingKey) -> bool {
         let now = Instant::now();
         let is_recent = |listing: &Listing| now.duration_since(listing.asked) <= ASKED_AGAIN;
         if self.asked.get(&key).is_some_and(is_recent) {
             return false;
         }
-        // Of others only those that still count: a client may bring ever new values.
+        // Expired entries are dropped, since a client may provide ever new values.
         self.asked.retain(|known, listing| *known == key || is_recent(listing));
         self.asked.entry(key).or_insert(Listing { asked: now, failed: None }).asked = now;
         true

@@ -1,4 +1,4 @@
-//! The actor of one server: it starts it when it is called, knows whether it lives, and stops it when nobody needs it.
+//! Actor of one server: starts it on demand, monitors it, and stops it when it is idle.
 
 use std::{
     sync::Arc,
@@ -24,48 +24,48 @@ use super::{
 };
 use crate::reason::{Reason, span};
 
-/// Delay after a change of what a server offers, before it is listed: one that changes all the time is asked this
-/// often.
+/// Delay between a change of a server's offer and its listing, which limits the listings of a server that changes all
+/// the time.
 const SETTLING: Duration = Duration::from_secs(2);
-/// Lifetime of a server that was started only to be listed.
+/// Idle time after which a server that was started only for listing is stopped.
 const LISTED: Duration = Duration::from_secs(5);
-/// Time limit for the messages of a connection that is closed.
+/// Time limit for pending messages of a connection that is closed.
 const CLOSING: Duration = Duration::from_millis(500);
 
 /// Health of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Health {
-    /// It does not run. The next call starts it.
+    /// Not running. The next call starts it.
     #[default]
     Stopped,
-    /// It is being started.
+    /// Being started, not usable yet.
     Starting,
-    /// It runs; the number is that of its guard, where it is a program of this machine.
+    /// Running, with the process id of its guard if it is a local program.
     Running(Option<u32>),
-    /// It failed, for this reason. The next call starts it, unless that comes before the time.
+    /// Failed. The next call starts it again, but not before `until`.
     Down {
-        /// Why.
+        /// Reason of the failure.
         why: Reason,
-        /// When the next try may be, if not at once.
+        /// Earliest time of the next start, if not immediately.
         until: Option<Instant>,
     },
 }
 
-/// The front of a server.
+/// Handle of a server's actor.
 #[derive(Clone)]
 pub(crate) struct ServerHandle {
     commands: mpsc::Sender<Command>,
     health: watch::Receiver<Health>,
 }
 
-/// Why a server has to be there.
+/// Purpose of starting a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// For a call, or to be there for calls.
+    /// A call, or availability for calls.
     Call,
-    /// A person wants it, who knows that it failed.
+    /// Request of the user, who knows that it failed.
     Person,
-    /// To say what it offers, and nothing else.
+    /// Listing of its tools only.
     Listing,
 }
 
@@ -76,12 +76,12 @@ enum Command {
 
 type Answer = oneshot::Sender<Result<Lease, Reason>>;
 
-/// A connection that is needed. It is not stopped as long as this is held.
+/// Connection in use. The server is not stopped while this exists.
 pub(crate) struct Lease {
     pub(crate) connection: Arc<Connection>,
     in_use: Option<Arc<()>>,
     released: Arc<Notify>,
-    /// Keeps the actor: it ends when nobody holds a handle any more.
+    /// Keeps the actor alive, which ends with its last handle.
     keeps: Option<ServerHandle>,
 }
 
@@ -93,7 +93,7 @@ impl Drop for Lease {
 }
 
 impl ServerHandle {
-    /// A server that is not started yet. The actor ends, and the server with it, when all handles are gone.
+    /// Creates an actor without starting the server. Both end when all handles are dropped.
     pub(crate) fn spawn(opening: Opening) -> Self {
         let (commands, received) = mpsc::channel(64);
         let (told, health) = watch::channel(Health::Stopped);
@@ -102,7 +102,7 @@ impl ServerHandle {
         Self { commands, health }
     }
 
-    /// The connection, started where it is not there. An error says why there is none.
+    /// Connection to the server, which is started if necessary. The error is the reason why there is none.
     pub(crate) async fn lease(&self, need: Need) -> Result<Lease, Reason> {
         let (answer, answered) = oneshot::channel();
         let gone = || Reason::ours("agentd is stopping");
@@ -112,7 +112,7 @@ impl ServerHandle {
         Ok(lease)
     }
 
-    /// Stops it. It is gone when this returns, with all that it started.
+    /// Stops the server. Returns after it has exited, with everything that it started.
     pub(crate) async fn stop(&self) {
         let (answer, stopped) = oneshot::channel();
         if self.commands.send(Command::Stop(answer)).await.is_ok() {
@@ -120,48 +120,48 @@ impl ServerHandle {
         }
     }
 
-    /// Its health now.
+    /// Current health of the server.
     pub(crate) fn health(&self) -> Health {
         self.health.borrow().clone()
     }
 
-    /// Returns whether another than the pool holds it: to start the server, or because its connection is needed.
+    /// Returns true if anything besides the pool holds a handle: a pending start, or a connection in use.
     pub(crate) fn is_needed(&self) -> bool {
         self.commands.strong_count() > 1
     }
 }
 
 struct Actor {
-    /// The way to it; its era is that of the last connection.
+    /// Parameters of the connection; the era is that of the last connection.
     opening: Opening,
     health: watch::Sender<Health>,
     budget: Budget,
-    /// Callers that wait for the start, and why.
+    /// Callers waiting for the start, with their purposes.
     waiting: Vec<(Need, Answer)>,
-    /// Told when somebody needs it no more.
+    /// Notified when a lease is dropped.
     released: Arc<Notify>,
 }
 
 /// State of the server.
 enum State {
     Stopped,
-    /// The token gives it up.
+    /// The token cancels the start.
     Starting(BoxFuture<'static, Result<OpenConnection, Reason>>, CancellationToken),
     Running(Box<RunningServer>),
 }
 
 struct RunningServer {
     connection: Arc<Connection>,
-    /// Ends when the connection does.
+    /// Completes when the connection ends.
     ended: BoxFuture<'static, ()>,
     process: Option<Process>,
-    /// Held by all who need it.
+    /// Cloned by each lease.
     in_use: Arc<()>,
     idle_since: Instant,
-    /// Set if it was needed only to be listed.
+    /// True if it was only needed for listing.
     only_listed: bool,
     since: Instant,
-    /// Time of the next listing, for it has changed.
+    /// Pending listing after a change.
     listing: Option<BoxFuture<'static, ()>>,
 }
 
@@ -172,7 +172,7 @@ enum Event {
     Ended,
     Idle,
     Released,
-    /// Listing of what it offers is due, for that has changed, or is over.
+    /// Listing is due after a change (true), or is complete (false).
     Listing(bool),
 }
 
@@ -214,7 +214,7 @@ impl Actor {
         self.stop(state, "agentd has no more use for it").await;
     }
 
-    /// Waits for what happens next.
+    /// Waits for the next event.
     async fn next(&self, state: &mut State, commands: &mut mpsc::Receiver<Command>) -> Event {
         match state {
             State::Stopped => Event::Command(commands.recv().await),
@@ -238,16 +238,16 @@ impl Actor {
         }
     }
 
-    /// Returns when nobody has needed the server for long enough.
+    /// Completes when the server has been idle for long enough.
     fn idle(&self, running: &RunningServer) -> BoxFuture<'static, ()> {
-        // What it was started for is over then. It is there a little longer, for a call of the turn that made it known.
+        // Its purpose is fulfilled then. It stays a little longer, for a call of the turn that requested the listing.
         let listed = running.only_listed.then_some(LISTED);
         match self.opening.config.idle_stop.into_iter().chain(listed).min() {
             Some(limit) if Arc::strong_count(&running.in_use) == 1 => {
                 let until = time::Instant::from_std(running.idle_since + limit);
                 time::sleep_until(until).boxed()
             }
-            // Whoever needs it says when that is over.
+            // The end of its use is reported as an event.
             _ => std::future::pending().boxed(),
         }
     }
@@ -306,7 +306,7 @@ impl Actor {
                 let offered = catalogue.tools.len();
                 let noun = if offered == 1 { "tool" } else { "tools" };
                 self.opening.log.note(&format!("it runs, and offers {offered} {noun}"));
-                // Whoever sees that it runs sees its tools.
+                // Before the health is updated, so that the tools of a running server are known.
                 (self.opening.supplies.learn)(&self.opening.name, catalogue);
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
                 let now = Instant::now();
@@ -324,7 +324,7 @@ impl Actor {
                 State::Running(running)
             }
             Err(why) => {
-                // Where it was another one than before, it is found out anew.
+                // If the era has changed, it is detected again.
                 self.opening.era = Era::default();
                 self.opening.log.note(&format!("it could not be started: {why}"));
                 self.budget.failed(Duration::ZERO, Instant::now());
@@ -335,7 +335,7 @@ impl Actor {
         }
     }
 
-    /// It ended by itself.
+    /// Handles a server that exited by itself.
     async fn ended(&mut self, state: State) -> State {
         let State::Running(running) = state else { return state };
         let RunningServer { process, since, .. } = *running;
@@ -354,14 +354,14 @@ impl Actor {
         self.health.send_replace(Health::Down { why, until });
     }
 
-    /// Ends what runs, and waits until it is gone.
+    /// Stops the server, and waits until it has exited.
     async fn stop(&mut self, state: State, why: &str) {
         match state {
             State::Stopped => {}
             State::Starting(starting, given_up) => {
                 self.opening.log.note(why);
                 given_up.cancel();
-                // Where it came up in this moment it is stopped as one that runs.
+                // A start that completes at this moment is stopped like a running server.
                 if let Ok(open) = starting.await {
                     drop((open.connection, open.service));
                     if let Some(process) = open.process {
@@ -382,7 +382,7 @@ impl Actor {
         self.health.send_replace(Health::Stopped);
     }
 
-    /// State after a change or a listing. One that changes all the time is asked once in a while.
+    /// State after a change or a listing. Frequent changes are listed only once in a while.
     fn listing(&self, state: State, changed: bool) -> State {
         let State::Running(mut running) = state else { return state };
         running.listing = changed.then(|| {
@@ -406,7 +406,7 @@ impl Actor {
     }
 }
 
-/// Ends when the connection has, by itself or because it was asked to.
+/// Completes when the connection has ended, by itself or by cancellation.
 async fn until_ended(service: RunningService<rmcp::RoleClient, Handler>, connection: Arc<Connection>) {
     let close = service.cancellation_token();
     let ended = service.waiting();
@@ -421,7 +421,7 @@ async fn until_ended(service: RunningService<rmcp::RoleClient, Handler>, connect
     }
 }
 
-/// Delays after the first failure, the second, and so on. The last holds for all that follow.
+/// Delays after the first failure, the second one, and so on. The last one applies to all further failures.
 const WAITS: [Duration; 6] = [
     Duration::ZERO,
     Duration::ZERO,
@@ -434,8 +434,8 @@ const WAITS: [Duration; 6] = [
 /// Uptime after which a server's failures are forgotten.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// Failures of a server, and how soon it may be started again. A call never waits for a server that keeps failing: it is told at
-/// once when the next try may be. No server is given up for good.
+/// Failures of a server, and the delay before it may be started again. A call never waits for a server that keeps
+/// failing, but gets the time of the next attempt immediately. Servers are never given up permanently.
 #[derive(Debug, Default)]
 struct Budget {
     failures: usize,
@@ -443,12 +443,12 @@ struct Budget {
 }
 
 impl Budget {
-    /// Time until it may be started, if not now.
+    /// Time until the server may be started, if not immediately.
     fn wait(&self, now: Instant) -> Option<Duration> {
         self.next_try.map(|next| next.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 
-    /// It could not be started, or ended by itself after it had lived so long.
+    /// Records a failed start, or an unexpected exit after this uptime.
     fn failed(&mut self, lived: Duration, now: Instant) {
         if lived >= STEADY {
             self.failures = 0;
@@ -458,7 +458,7 @@ impl Budget {
         self.next_try = Some(now + wait);
     }
 
-    /// A person wants it to be tried at once.
+    /// Forgets the failures, because the user wants an immediate attempt.
     fn forgive(&mut self) {
         *self = Self::default();
     }

@@ -1,5 +1,5 @@
-//! One request to a server: with its time, its cancel, and one of a few ends. It is sent once and never again, unless a server
-//! of the newer era asks something first: then it is sent with the answers.
+//! A single request to a server, with its time limits, cancellation and result. It is never retried, except that a
+//! server of the newer era may ask questions first; the request is then repeated with the answers.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -23,39 +23,39 @@ use crate::{
 /// Time limits of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallTime {
-    /// Without a word of the server.
+    /// Maximum time without a message of the server.
     pub(crate) silence: Duration,
-    /// In all.
+    /// Maximum total time of a call.
     pub(crate) all: Duration,
 }
 
-/// Time for which a server that does not read may keep us from cancelling a call there.
+/// Time limit for sending a cancellation to a server that does not read.
 const TELLING: Duration = Duration::from_millis(500);
-/// Maximum number of times that a request is sent because the server asked something first.
+/// Maximum number of repetitions of a request because of questions.
 const MOST_ROUNDS: u32 = 10;
-/// Delay before a request is sent again of which the server said only that it is not done.
+/// Delay before a request is repeated if the server only reported that it is not done.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
     /// The turn was cancelled.
     Cancelled,
-    /// It took too long.
+    /// A limit was exceeded.
     Expired(ExpiredLimit),
-    /// The server is gone. Nobody knows what it did.
+    /// The server is gone, and the outcome is unknown.
     Gone,
-    /// The server said no.
+    /// The server returned an error.
     Refused(ErrorData),
-    /// It does not answer whoever asks: it has done nothing.
+    /// The server requires authorisation and has done nothing.
     NotAnswered(Refusal),
-    /// It asked for what it is not given, for this reason.
+    /// The server asked for something that it is not granted, for this reason.
     Ungranted(String),
-    /// It said something else.
+    /// The server returned an invalid result.
     Odd(String),
 }
 
-/// Sends a request and waits for what comes of it.
+/// Sends a request and waits for its result.
 pub(crate) async fn request(
     connection: &Connection,
     request: ClientRequest,
@@ -96,7 +96,8 @@ pub(crate) async fn request(
     Err(NoAnswer::Odd(format!("it asked for more after {MOST_ROUNDS} rounds of answers")))
 }
 
-/// The answers to what the server asks before it does the work; none where it only wants to be asked again.
+/// Answers the questions that a server asks before it does the work. `None` if it only wants the request to be
+/// repeated.
 async fn answer(
     connection: &Connection,
     call: &Arc<Call>,
@@ -118,7 +119,7 @@ async fn answer(
     Ok(Some(answers))
 }
 
-/// Sends a request once, and waits for what comes of it.
+/// Sends a request once, and waits for its result.
 async fn send(
     connection: &Connection,
     request: ClientRequest,
@@ -151,7 +152,7 @@ async fn send(
     }
 }
 
-/// Tells the server that the question is no longer pending.
+/// Cancels a request at the server.
 async fn tell(handle: RequestHandle<RoleClient>, why: &str) {
     let _ = tokio::time::timeout(TELLING, handle.cancel(Some(why.to_owned()))).await;
 }
@@ -174,7 +175,7 @@ fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
 }
 
 impl NoAnswer {
-    /// The same as a model is told of it. `refused` says what can be done where whoever asks is not answered.
+    /// Converts the reason for a model. `refused` gives the reason of an authorisation error.
     pub(crate) fn told(
         self,
         server: &str,

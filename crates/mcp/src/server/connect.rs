@@ -1,5 +1,5 @@
-//! From a configuration to a connection that was greeted and says what it offers; and the two eras of the protocol: up to
-//! 2025-11-25 a connection begins with `initialize`, and from 2026-07-28 on every request says which version it is of.
+//! Creates an initialised and listed connection from a configuration, in one of the two protocol eras: up to 2025-11-25
+//! a connection starts with `initialize`, and from 2026-07-28 on every request has its version.
 
 use std::{
     collections::BTreeMap, convert::Infallible, error::Error, future::pending, path::PathBuf, sync::Arc, time::Duration,
@@ -32,51 +32,51 @@ use crate::{
     reason::{Clean, Reason, span},
 };
 
-/// Time for a server behind an address to show that it is of the newer era, where nothing says so yet.
+/// Time limit for an unknown HTTP server to prove that it is of the newer era.
 const FINDING_OUT: Duration = Duration::from_secs(5);
-/// The codes for failures of a server's own, such as a key that is missing.
+/// Error codes for problems of the server itself, such as a missing key.
 const OWN_FAILURES: [ErrorCode; 2] = [ErrorCode(-32000), ErrorCode::INTERNAL_ERROR];
-/// The codes that only servers of the newer era know.
+/// Error codes that only servers of the newer era use.
 const NEWER_FAILURES: [ErrorCode; 3] = [
     ErrorCode::HEADER_MISMATCH,
     ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
     ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
 ];
 
-/// Takes the catalogue of a server, by its name.
+/// Callback for the catalogue of a server, with its name.
 type CatalogueSink = Box<dyn Fn(&str, Catalogue) + Send + Sync>;
 
 /// Dependencies of all servers.
 pub(crate) struct ServerDeps {
-    /// The program that becomes the guard of a server.
+    /// Program that is started as the guard of a server.
     pub(crate) guard: PathBuf,
-    /// Logins.
+    /// Logins to HTTP servers.
     pub(crate) logins: Arc<Logins>,
-    /// Takes secrets out of what servers say.
+    /// Removes secrets from texts of servers.
     pub(crate) clean: Clean,
-    /// Told what a server offers.
+    /// Callback for new catalogues.
     pub(crate) learn: CatalogueSink,
-    /// Asked before a server of a plugin starts.
+    /// Check before a server of a plugin is started.
     pub(crate) plugin_check: PluginCheck,
 }
 
-/// A server that was reached.
+/// Initialised connection to a server.
 pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
-    /// Our end, with the calls that are under way.
+    /// Handler of the server's requests, with the calls in flight.
     pub(crate) handler: Handler,
-    /// Its own description.
+    /// Description reported by the server.
     pub(crate) info: Arc<ServerPeerInfo>,
-    /// Set when it is known that nothing will come of it any more.
+    /// Cancelled when the connection is known to be useless.
     pub(crate) lost: CancellationToken,
 }
 
-/// Delay before a subscription that has ended is made again.
+/// Delay before an ended subscription is renewed.
 const AGAIN: Duration = Duration::from_secs(30);
 
 impl Connection {
-    /// Tells the handler of each change of what a server of the newer era offers, as long as it is polled. It reports them only to
-    /// those who subscribe.
+    /// Notifies the handler of changes of the server's offer while it is polled. Servers of the newer era report
+    /// changes only to subscribers.
     pub(super) async fn follow(&self) -> Infallible {
         let changed = &self.handler.changed;
         let Some(wanted) = wanted(&self.info) else { return pending().await };
@@ -87,18 +87,18 @@ impl Connection {
                         changed.notify_one();
                     }
                 }
-                // It names changes among its capabilities, and reports none.
+                // The server claims to report changes, but does not support it.
                 Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse) => return pending().await,
                 Err(_) => {}
             }
             sleep(AGAIN).await;
-            // Nobody heard of the changes of that time.
+            // Changes in the meantime were missed.
             changed.notify_one();
         }
     }
 }
 
-/// Subscription to all that changes of a server, by its capabilities; none where it reports changes to everybody.
+/// Subscription to all changes that the server can report. `None` if it needs no subscription.
 fn wanted(info: &ServerPeerInfo) -> Option<SubscriptionFilter> {
     if info.protocol_version.has_initialize() {
         return None;
@@ -112,21 +112,21 @@ fn wanted(info: &ServerPeerInfo) -> Option<SubscriptionFilter> {
     changes.contains(&Some(true)).then_some(wanted)
 }
 
-/// A connection with all that keeps it up.
+/// Connection with its service and process.
 pub(super) struct OpenConnection {
     pub(super) connection: Arc<Connection>,
     pub(super) service: RunningService<RoleClient, Handler>,
     pub(super) process: Option<Process>,
     pub(super) catalogue: Catalogue,
-    /// Era in which it was greeted.
+    /// Era in which it was initialised.
     pub(super) era: Era,
 }
 
-/// Ingredients of a connection.
+/// Parameters of a connection.
 #[derive(Clone)]
 pub(crate) struct Opening {
     pub(crate) name: String,
-    /// Of the configuration without the values of its variables.
+    /// Fingerprint of the configuration without the values of its variables.
     pub(crate) fingerprint: String,
     /// Era of its last connection.
     pub(crate) era: Era,
@@ -137,8 +137,8 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Reaches the server, and asks what it offers. An error says what is wrong, for people and models; nothing is left of the
-    /// server then, and nothing when it is given up.
+    /// Connects to the server and lists its offer. The error is the reason for users and models. Nothing of the server
+    /// remains on failure or cancellation.
     pub(super) async fn open(self, given_up: CancellationToken) -> Result<OpenConnection, Reason> {
         if let Some(plugin) = &self.config.plugin {
             self.supplies.plugin_check.run(plugin).await.map_err(Reason::ours)?;
@@ -169,7 +169,8 @@ impl Opening {
         tried.map_err(|trouble| trouble.why.unwrap_or_else(|| Reason::ours("it closed the connection")))
     }
 
-    /// Reaches the server as one of this era. A program is started for that, and has its own time.
+    /// Connects to the server in this era. A program is started for each attempt, and has the full time limit each
+    /// time.
     async fn attempt(
         &self,
         era: Era,
@@ -217,7 +218,7 @@ impl Opening {
         }
     }
 
-    /// Greets a program that was started, and asks what it offers.
+    /// Initialises a started program, and lists its offer.
     async fn program(
         &self,
         (process, stdout, stdin): (Process, ChildStdout, ChildStdin),
@@ -241,7 +242,7 @@ impl Opening {
         match greeted.await {
             Ok(open) => Ok(OpenConnection { process: Some(process), ..open }),
             Err(trouble) => {
-                // Its input was closed with all that was dropped.
+                // Dropping the connection has closed its input.
                 let status = process.gone().await;
                 let why = trouble.why.unwrap_or_else(|| Reason::ours(process::told(status)));
                 Err(Trouble { why: Some(why.with_last_words(self.log.last_words())), ..trouble })
@@ -264,7 +265,7 @@ impl Opening {
         }
     }
 
-    /// Asks what it offers. `refused` says what can be done where it does not answer.
+    /// Lists the offer of the server. `refused` gives the reason of an authorisation error.
     async fn greeted(
         &self,
         service: RunningService<RoleClient, Handler>,
@@ -286,13 +287,13 @@ impl Opening {
     }
 }
 
-/// Why a server could not be greeted.
+/// Reason why a server could not be initialised.
 pub(super) struct Trouble {
-    /// The reason, unless it ended, which tells more.
+    /// The reason, or `None` if the process exited, whose status is more informative.
     pub(super) why: Option<Reason>,
-    /// Set if it may be of the other era.
+    /// True if the server may be of the other era.
     pub(super) is_of_era: bool,
-    /// Set if the server has a reason of its own, and does not just fail to understand.
+    /// True if the server has rejected the connection for its own reason, and did not merely fail to understand it.
     pub(super) is_own: bool,
 }
 
@@ -303,32 +304,32 @@ impl From<Reason> for Trouble {
 }
 
 impl Trouble {
-    /// Trouble with a greeting in this era.
+    /// Trouble of an initialisation in this era.
     pub(super) fn of(era: Era, error: &ClientInitializeError, why: Reason) -> Self {
         Self { why: Some(why), is_of_era: era.may_be_wrong(error), is_own: era.is_refused_by(error) }
     }
 
-    /// The one that counts where a server was greeted in both eras: that of the older, which most servers know, unless only
-    /// the newer brought out a reason of the server's own.
+    /// Relevant trouble after attempts in both eras: that of the older one, which most servers support, unless only the
+    /// newer one revealed the server's own reason.
     fn that_counts(discover: Self, initialize: Self) -> Self {
         if discover.is_own && !initialize.is_own { discover } else { initialize }
     }
 }
 
-/// Era of a server.
+/// Protocol era of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// Connections begin with `initialize`. Also that of servers of which nothing is known.
+    /// Connections start with `initialize`. Also the assumption for unknown servers.
     #[default]
     Initialize,
-    /// Connections begin with `server/discover`.
+    /// Connections start with `server/discover`.
     Discover,
 }
 
 impl Era {
-    /// Era of a version of the protocol.
+    /// Era of a protocol version.
     pub(crate) fn of(version: &str) -> Self {
-        // The names are dates; others are of drafts.
+        // Versions are dates; other names are drafts.
         let is_date = version.starts_with(|letter: char| letter.is_ascii_digit());
         if is_date && version >= ProtocolVersion::NO_INITIALIZE.as_str() { Self::Discover } else { Self::Initialize }
     }
@@ -356,7 +357,7 @@ impl Era {
         }
     }
 
-    /// Returns true if a server that knows this era has refused a greeting, for a reason of its own.
+    /// Returns true if a server that supports this era has rejected the initialisation for its own reason.
     fn is_refused_by(self, error: &ClientInitializeError) -> bool {
         match error {
             ClientInitializeError::JsonRpcError(ErrorData { code, .. }) => {
@@ -368,7 +369,7 @@ impl Era {
     }
 }
 
-/// Returns true if there was no server to hear the request.
+/// Returns true if the server could not be reached at all.
 fn is_unreachable(error: &(dyn Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     causes.any(|cause| cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect))

@@ -1,7 +1,8 @@
-//! What a server may ask of us and tell us. All of it is bounded, and nothing of it is believed.
+//! Requests and notifications of a server. All of them are limited, and none is trusted.
 //!
-//! It can have only so many requests open at once. The library makes a task of each, and of each answer; a server that asks and
-//! reads no answers would fill the memory with them. It is not read any further instead, and let go where that does not change.
+//! The number of open requests is limited. The library creates a task for each request and each answer, so a server
+//! that keeps asking without reading the answers would fill the memory. At the limit, reading from it is paused, and
+//! the connection is closed if that does not help.
 
 #![expect(deprecated, reason = "servers of today still ask for roots, for messages of models, and write logs")]
 
@@ -36,7 +37,7 @@ use crate::{
     sampling,
 };
 
-/// Our end of a connection.
+/// Client side of a connection.
 #[derive(Clone)]
 pub(crate) struct Handler {
     pub(super) server: String,
@@ -44,12 +45,12 @@ pub(crate) struct Handler {
     pub(super) log: Arc<Log>,
     /// Permission to ask a model.
     pub(super) sampling: Sampling,
-    /// Told when what the server offers has changed.
+    /// Notified when the server's offer has changed.
     pub(super) changed: Arc<Notify>,
 }
 
 impl Handler {
-    /// Answers a question of the newer era, which is the answer to a call.
+    /// Answers a question of the newer era, which was returned as the result of a call.
     pub(super) async fn answer(&self, call: &Arc<Call>, asked: InputRequest) -> Result<Value, ErrorData> {
         let call = Some((Arc::clone(call), false));
         let answer = match asked {
@@ -86,9 +87,9 @@ impl Handler {
     }
 }
 
-/// Capabilities that a server may use. Both ways of asking people are named: a capability that names none stands for
-/// forms alone. A model is named only to servers that may ask one, and without tools and contexts of others, which they
-/// are not given.
+/// Capabilities offered to servers. Both elicitation modes are listed, because an empty capability means forms only.
+/// Sampling is offered only to servers that may use it, and without tools and contexts of others, which are not
+/// provided.
 fn capabilities(sampling: Sampling) -> ClientCapabilities {
     let both = ElicitationCapability::new().with_form(Default::default()).with_url(Default::default());
     let mut capabilities = ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build();
@@ -98,7 +99,7 @@ fn capabilities(sampling: Sampling) -> ClientCapabilities {
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
-        // The version of `initialize`. Where there is none, each request has its own.
+        // Version for `initialize`. In the newer era, each request has its own.
         ClientConfig::new(capabilities(self.sampling), Implementation::new("agentd", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
@@ -108,7 +109,7 @@ impl ClientHandler for Handler {
         request: CreateMessageRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        // Whoever takes the request back need not wait for the answer.
+        // A withdrawn request needs no answer.
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(ErrorData::invalid_request("the request was taken back", None)),
@@ -125,7 +126,7 @@ impl ClientHandler for Handler {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        // Whoever takes the question back need not wait for the answer.
+        // A withdrawn question needs no answer.
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Ok(elicitation::cancelled()),
@@ -158,45 +159,45 @@ impl ClientHandler for Handler {
     }
 }
 
-/// Maximum number of a server's requests that wait for their answers, or for the server to read these.
+/// Maximum number of a server's requests that are unanswered, or whose answers it has not read.
 const MOST: usize = 64;
-/// Maximum length of a request's name, in bytes. It stands in the answer.
+/// Maximum length of a request id, in bytes, because the answer repeats it.
 const LONGEST_NAME: usize = 256;
-/// Time for which a server with so many requests may read none of the answers.
+/// Maximum time without reading an answer for a server at the limit.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for which a withdrawn request counts.
+/// Time during which a withdrawn request still counts.
 const WAVERING: Duration = Duration::from_secs(1);
 
-/// The transport.
+/// Transport with a limit on open requests.
 pub(super) struct BoundedTransport<T> {
     inner: T,
     open: Arc<OpenRequests>,
-    /// Since when there are too many.
+    /// Time since which the limit is reached.
     full_since: Option<Instant>,
     log: Arc<Log>,
 }
 
-/// The requests of the server that are not answered, or whose answers it has not taken.
+/// Requests of the server that are unanswered, or whose answers it has not read.
 #[derive(Default)]
 struct OpenRequests {
     names: Mutex<HashMap<NumberOrString, Stage>>,
-    /// Told when one is answered.
+    /// Notified when an answer was sent.
     answered: Notify,
 }
 
 /// Stage of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Somebody works on it.
+    /// Being processed, without an answer yet.
     Asked,
-    /// Its answer waits for the server to read it.
+    /// Answered, but not read by the server yet.
     Answered,
-    /// The server has taken it back, and it counts until then: whoever works on it may not have ended yet.
+    /// Withdrawn by the server. It counts until this time, because its processing may not have ended yet.
     TakenBack(Instant),
 }
 
 impl<T> BoundedTransport<T> {
-    /// Around this one.
+    /// Wraps a transport and limits it.
     pub(super) fn new(inner: T, log: Arc<Log>) -> Self {
         Self { inner, open: Arc::default(), full_since: None, log }
     }
@@ -207,7 +208,7 @@ impl OpenRequests {
         self.with(|names| names.len() >= MOST)
     }
 
-    /// Returns whether it is a request that can be answered: a new one, with a name of bounded length.
+    /// Returns true for a request that can be answered: a new one, whose id is not too long.
     fn takes(&self, name: &NumberOrString) -> bool {
         let is_short = !matches!(name, NumberOrString::String(name) if name.len() > LONGEST_NAME);
         is_short
@@ -220,7 +221,7 @@ impl OpenRequests {
             })
     }
 
-    /// An answer is on its way.
+    /// Records that an answer is being sent.
     fn answers(&self, name: &NumberOrString) {
         self.with(|names| {
             if let Some(stage) = names.get_mut(name) {
@@ -229,7 +230,7 @@ impl OpenRequests {
         });
     }
 
-    /// The server takes a request back. It is not answered then, unless that has begun.
+    /// Withdraws a request. It is not answered then, unless the answer is being sent already.
     fn take_back(&self, name: &NumberOrString) {
         self.with(|names| {
             if let Some(stage @ Stage::Asked) = names.get_mut(name) {
@@ -238,7 +239,7 @@ impl OpenRequests {
         });
     }
 
-    /// When the next of those that were taken back counts no more; those that do not by now are gone.
+    /// Drops withdrawn requests that no longer count. Returns the time at which the next one stops counting.
     fn next_free(&self) -> Option<Instant> {
         let now = Instant::now();
         self.with(|names| {
@@ -283,7 +284,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
         }
     }
 
-    /// It can be dropped at any time, and nothing is lost.
+    /// Receives the next message. Cancel safe.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             if self.open.is_full() {
@@ -332,7 +333,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that asks without end; what is sent to it waits until it is let through.
+    /// Server that asks forever. Messages to it wait until they are released.
     struct Asking {
         asked: i64,
         through: Arc<tokio::sync::Semaphore>,
@@ -377,7 +378,7 @@ mod tests {
             assert!(bounded.receive().await.is_some());
         }
         let sending: Vec<_> = (1..=3).map(|name| tokio::spawn(bounded.send(answer(name)))).collect();
-        // It reads one answer, and may ask once more.
+        // It reads one answer, and may send one more request.
         through.add_permits(1);
         assert!(bounded.receive().await.is_some());
         assert!(bounded.receive().await.is_none());

@@ -1,5 +1,5 @@
-//! Servers behind an address, and which of three ways of speaking they have: the two eras of the way of today, and the way
-//! before it, an event stream that stays open, with an address, named by its first event, that messages are posted to.
+//! HTTP servers and their three transports: streamable HTTP in two protocol eras, and its predecessor with SSE, which
+//! is an open event stream whose first event names a URL for posting messages.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -46,12 +46,12 @@ use crate::{
     },
 };
 
-/// Address of a server and what is needed to reach it.
+/// URL of a server, and everything needed to connect to it.
 pub(super) struct Address<'a> {
     pub(super) site: ServerUrl<'a>,
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
-    /// Time for it to show that it is of the newer era, where nothing says so yet.
+    /// Time limit for proving that it is of the newer era, if unknown.
     pub(super) finding_out: Option<Duration>,
     pub(super) logins: &'a Logins,
     pub(super) clean: &'a Clean,
@@ -59,7 +59,7 @@ pub(super) struct Address<'a> {
 }
 
 impl Address<'_> {
-    /// Greets the server as one of this era; one of the older also in the oldest way, where it is said to be of that.
+    /// Initialises the server in this era. In the older era, also tries the SSE transport if it is configured.
     pub(super) async fn greet(
         &self,
         handler: &Handler,
@@ -70,7 +70,7 @@ impl Address<'_> {
         let greeting = self.streamable(client.clone(), era, handler);
         if era == Era::Discover {
             let Some(limit) = self.finding_out else { return greeting.await };
-            // Silence where it had to show that it is of the newer era.
+            // No proof of the newer era within the limit.
             let silence = Trouble { why: None, is_of_era: true, is_own: false };
             return timeout(limit, greeting).await.unwrap_or(Err(silence));
         }
@@ -84,7 +84,7 @@ impl Address<'_> {
         }
     }
 
-    /// Greets the server in this way.
+    /// Initialises the server over streamable HTTP.
     async fn streamable(
         &self,
         client: Client,
@@ -109,7 +109,7 @@ impl Address<'_> {
     ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
         let config = StreamableHttpClientTransportConfig::with_uri(self.site.url)
             .max_sse_event_size(LONGEST)
-            // It would send again what was not answered, and a call is never sent twice.
+            // The library would repeat unanswered requests, but a call must never be sent twice.
             .reinit_on_expired_session(false);
         let given_up = CancellationToken::new();
         let guard = given_up.clone().drop_guard();
@@ -130,7 +130,7 @@ impl Address<'_> {
         self.logins.routes.of(&self.plain_url()).to_string()
     }
 
-    /// The address in the form that clients ask for.
+    /// URL in the normalised form that clients request.
     fn plain_url(&self) -> String {
         Url::parse(self.site.url).map(String::from).unwrap_or_default()
     }
@@ -139,12 +139,12 @@ impl Address<'_> {
         BoundedTransport::new(transport, Arc::clone(self.log))
     }
 
-    /// Reason with a remedy for a refusal.
+    /// Reason of an authorisation error, with a suggestion.
     pub(super) fn refused(&self, refusal: &Refusal) -> Reason {
         self.logins.refused(self.site, refusal, self.clean)
     }
 
-    /// Reason of a failed start, with the route. The address is left out: a key may stand in it.
+    /// Reason of a failed start, with the network route. The URL is removed, because it may contain a key.
     fn told(&self, error: &ClientInitializeError) -> Reason {
         let (urls, clean) = ([self.site.url.to_owned(), self.plain_url()], self.clean.clone());
         let without_url = Clean::new(move |words| {
@@ -157,15 +157,15 @@ impl Address<'_> {
     }
 }
 
-/// Returns whether a message was not sent because the server has forgotten the session: nothing that is sent on this
-/// connection will be answered.
+/// Returns true if sending failed because the server has forgotten the session. Nothing on this connection will be
+/// answered any more.
 pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::SessionExpired))
 }
 
-/// A client whose requests end with the greeting that they belong to, where that fails or is given up: the worker of the
-/// library waits for the first answer whatever becomes of who asked.
+/// Client whose requests end with the initialisation that they belong to, if that fails or is cancelled. The library's
+/// worker would wait for the first response regardless.
 #[derive(Clone)]
 struct GreetingClient<C> {
     client: C,
@@ -232,26 +232,26 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for GreetingClient<C> 
     }
 }
 
-/// The longest message that is taken, in bytes.
+/// Maximum size of a message, in bytes.
 const LONGEST: usize = 16 << 20;
 
-/// A server that is spoken to so.
+/// Transport over HTTP with SSE.
 struct EventStream {
     client: Client,
-    /// Address that messages go to.
+    /// URL for posting messages.
     post: Url,
-    /// The events; none once it is closed.
+    /// Event stream, or `None` once it is closed.
     events: Option<Events>,
 }
 
-/// The stream, and what was read of it and not yet taken.
+/// Byte stream, and the events parsed from it but not returned yet.
 struct Events {
     bytes: Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
     parser: Parser,
 }
 
 impl EventStream {
-    /// Opens the stream and waits for the address.
+    /// Opens the stream and waits for the URL.
     async fn open(client: Client, url: &str, route: &str) -> Result<Self, String> {
         let told = |error: reqwest::Error| format!("could not reach it {route}: {}", error.without_url());
         let answer = client.get(url).header(ACCEPT, "text/event-stream").send().await.map_err(told)?;
@@ -265,7 +265,7 @@ impl EventStream {
             match events.next().await {
                 Some(Event { name, data }) if name == "endpoint" => {
                     let post = base.join(data.trim()).map_err(|_| "it named an address that is none".to_owned())?;
-                    // Keys go with every message: they stay with whom they were meant for.
+                    // Keys are sent with every message, and must stay within the origin that they are meant for.
                     if post.origin() != base.origin() {
                         return Err("it wants messages to be sent to another host".to_owned());
                     }
@@ -307,8 +307,7 @@ impl Transport<RoleClient> for EventStream {
 }
 
 impl Events {
-    /// The next event; none when the stream has ended, broke, or sent what is too long. It can be dropped between two reads,
-    /// and nothing is lost.
+    /// Next event. `None` at the end of the stream, on an error, or if an event is too long. Cancel safe.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.parser.ready.pop_front() {
@@ -323,18 +322,18 @@ impl Events {
     }
 }
 
-/// One event.
+/// Event of a server-sent event stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Event {
     name: String,
     data: String,
 }
 
-/// Bytes to events.
+/// Incremental parser of events.
 #[derive(Default)]
 struct Parser {
     line: Vec<u8>,
-    /// The last byte was a carriage return, which may be the first half of a line's end.
+    /// True if the last byte was `\r`, which may be the first half of a line end.
     after_return: bool,
     event: Event,
     has_data: bool,

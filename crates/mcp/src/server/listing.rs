@@ -1,4 +1,4 @@
-//! What a server offers, asked for in bounds: a list may have pages without end.
+//! Lists the offer of a server, within limits: a list may have endless pages.
 
 use std::{future::Future, time::Duration};
 
@@ -17,22 +17,22 @@ use crate::{
 
 /// Maximum number of pages of a list.
 const MOST_PAGES: usize = 64;
-/// Maximum length of a stored description, in bytes; models are shown less.
+/// Maximum length of a stored description, in bytes. Models get less.
 const LONGEST: usize = 8192;
-/// Maximum length of a tool's name, in bytes. It is what a call says, so a longer one cannot be cut.
+/// Maximum length of a tool's name, in bytes. Calls need the full name, so a longer one cannot be truncated.
 const LONGEST_NAME: usize = 256;
-/// Maximum size of a stored schema, in bytes; models are shown less.
+/// Maximum size of a stored schema, in bytes. Models get less.
 const LARGEST: usize = 64 * 1024;
-/// Maximum size of all that is stored of one server, in bytes.
+/// Maximum total size stored of one server, in bytes.
 const MOST_KEPT: usize = 4 << 20;
-/// Maximum size of all pages of a server, in bytes.
+/// Maximum total size of a server's pages, in bytes.
 const MOST_SAID: usize = 64 << 20;
-/// Maximum number of odd definitions that people are told of.
+/// Maximum number of reported problems with definitions.
 const MOST_ODD: usize = 20;
-/// Time for a server to show that it has resources or prompts. A slower one is believed to have them.
+/// Time limit for a server to show that it has resources or prompts. A slower one is assumed to have them.
 const SHOWING: Duration = Duration::from_secs(2);
 
-/// Asks for all that a server offers.
+/// Lists everything that a server offers.
 pub(crate) async fn catalogue(
     peer: &Peer<RoleClient>,
     info: &ServerPeerInfo,
@@ -40,7 +40,7 @@ pub(crate) async fn catalogue(
 ) -> Result<Catalogue, ServiceError> {
     let mut listed = ListedTools::default();
     if info.capabilities.tools.is_some() {
-        // Asked of the server itself: what the library remembers may be old.
+        // Requested directly, because the library's cache may be outdated.
         listed = pages(async |params| {
             let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
             let listed = peer.send_request(ClientRequest::ListToolsRequest(request)).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn catalogue(
         shows(peer, has_prompts, ClientRequest::ListPromptsRequest(Default::default()), "prompts"),
     );
     tools.sort_by(|one, other| one.name.cmp(&other.name));
-    // Of two with one name a call could only reach one.
+    // A call could reach only one of two tools with the same name.
     tools.dedup_by(|one, other| one.name == other.name);
     let says_it_is = info.server_info.as_ref().map(|server| format!("{} {}", server.name, server.version));
     Ok(Catalogue {
@@ -77,7 +77,7 @@ pub(crate) async fn catalogue(
     })
 }
 
-/// Returns true if there is anything in a list of the server.
+/// Returns true if a list of the server is not empty.
 async fn shows(peer: &Peer<RoleClient>, is_capable: bool, list: ClientRequest, key: &str) -> bool {
     if !is_capable {
         return false;
@@ -87,7 +87,7 @@ async fn shows(peer: &Peer<RoleClient>, is_capable: bool, list: ClientRequest, k
     listed.is_some_and(|listed| listed[key].as_array().is_some_and(|items| !items.is_empty()))
 }
 
-/// The server's description: what it is, else how it is used, else what people call it.
+/// Description of the server; otherwise its instructions, or its title.
 fn about(info: &ServerPeerInfo) -> String {
     let server = info.server_info.as_ref();
     let description = server.and_then(|server| server.description.clone());
@@ -96,22 +96,23 @@ fn about(info: &ServerPeerInfo) -> String {
     said.map(|words| words.trim().to_owned()).find(|words| !words.is_empty()).unwrap_or_default()
 }
 
-/// Why it does not say that.
+/// Reason of a failed listing.
 pub(crate) fn none(error: &ServiceError, clean: &Clean) -> Reason {
     Reason::of_request("it does not say which tools it has", error, clean)
 }
 
-/// The tools of a server.
+/// Tools of a server.
 #[derive(Default)]
 struct ListedTools {
     tools: Vec<KnownTool>,
-    /// Set if there are more than are taken.
+    /// True if some tools exceeded the limits.
     cut_off: bool,
-    /// Definitions that could not be used as they are, a sentence each.
+    /// Problems with definitions that cannot be used unchanged, one sentence each.
     odd: Vec<String>,
 }
 
-/// The tools of all pages, as far as they are taken. What is not taken of a page is gone before the next is asked for.
+/// Collects the tools of all pages, within the limits. The unused parts of a page are dropped before the next one is
+/// requested.
 async fn pages<E, F>(mut page: impl FnMut(PaginatedRequestParams) -> F) -> Result<ListedTools, E>
 where
     F: Future<Output = Result<(Vec<Value>, Option<String>), E>>,
@@ -144,7 +145,7 @@ where
     Ok(all)
 }
 
-/// The definitions of a page. The library does not recognise a list in which one of them is not as the protocol says.
+/// Definitions of a page. The library cannot parse a list with a single invalid definition.
 fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
     match serde_json::to_value(result).ok()? {
         Value::Object(mut list) => match (list.remove("tools")?, list.remove("nextCursor")) {
@@ -156,7 +157,7 @@ fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
     }
 }
 
-/// The stored part of a tool, and what could not be used of its definition. Only one that no call can name is left out.
+/// Stored part of a tool, and a problem with its definition, if any. Only tools that cannot be called are left out.
 fn known(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>) {
     let left_out = |why: &str| (None, Some(format!("its tool number {number} is left out: {why}")));
     let Value::Object(mut definition) = definition else { return left_out("it is not an object") };
@@ -171,7 +172,7 @@ fn known(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>
         value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
         _ => None,
     });
-    // Without a schema any object is taken; the server knows what it wants.
+    // Without a schema any object is accepted; the server validates the arguments anyway.
     let open = || Map::from_iter([("additionalProperties".to_owned(), true.into())]);
     let odd = |why: &str| Some(format!("its tool `{}` takes any arguments: its `inputSchema` {why}", shown(&name)));
     let (schema, odd) = match ["inputSchema", "input_schema"].iter().find_map(|key| definition.remove(*key)) {
@@ -184,7 +185,7 @@ fn known(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>
     (Some(KnownTool { name, description, schema }), odd)
 }
 
-/// Length of a value when it is written down.
+/// Length of a value as JSON.
 fn length(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
@@ -267,7 +268,7 @@ mod tests {
         ] {
             let list =
                 json!({"tools": [tool("first", json!({})), definition, tool("last", json!({}))], "nextCursor": null});
-            // As it comes over the wire.
+            // As received from the network.
             let read = page(serde_json::from_value(list).unwrap());
             let listed = pages(|_| std::future::ready(read.clone().ok_or(())));
             let ListedTools { tools, cut_off, odd } = listed.await.unwrap_or_else(|()| panic!("{definition}"));

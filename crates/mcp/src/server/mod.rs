@@ -1,15 +1,13 @@
-//! One server.
+//! Connection to one server.
 //!
-//! - `actor`: starts it when it is called, knows whether it lives, when it may be started again, and stops it when nobody
-//!   needs it.
-//! - `connect`: from a configuration to a connection that was greeted, in one of the two eras of the protocol, and says
-//!   what it offers.
-//! - `process`: a program of this machine, and how messages go to it and come from it.
-//! - `http`: a server behind an address, and the ways of speaking with it.
-//! - `handler`: what a server may ask of us, and how much at once. `calls`: what is under way, so that progress and
-//!   questions find their call.
-//! - `call`: one request, with its time, its cancel and its end.
-//! - `listing`: what a server offers, asked for in bounds.
+//! - `actor`: starts the server on demand, monitors it, delays restarts after failures, and stops it when it is idle.
+//! - `connect`: creates an initialised connection from a configuration, in one of the two protocol eras.
+//! - `process`: local servers, and their messages over standard input and output.
+//! - `http`: HTTP servers, and their transports.
+//! - `handler`: requests of a server to us, and their limits. `calls` has the calls in flight, to which progress and
+//!   questions are assigned.
+//! - `call`: a single request, with its time limits, cancellation and result.
+//! - `listing`: bounded listing of a server's offer.
 
 pub(crate) mod actor;
 pub(crate) mod call;

@@ -1,6 +1,5 @@
-//! A server that is a program of this machine: started behind a [guard](crate::guard), in a clean environment; and the messages
-//! to it and from it, a line each. What it writes is hostile: lines are bounded, what is no message is passed over, and who
-//! writes nothing else is let go.
+//! Local servers: started under a [guard](crate::guard) in a clean environment, with one message per line. Their output
+//! is untrusted: lines are limited, invalid messages are skipped, and a server that sends nothing else is disconnected.
 
 use std::{
     io,
@@ -28,26 +27,26 @@ use tokio::{
 
 use crate::log::Log;
 
-/// Time for a server to end after its input has ended, before its guard is told that it has to. The guard itself tells
-/// it sooner.
+/// Time for a server to exit after the end of its input, before its guard gets a signal. The guard itself acts earlier.
 const ENDING: Duration = Duration::from_secs(3);
-/// Time limit for its last words.
+/// Time limit for reading its last output.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Time limit for the guard to clean up. It takes less unless a disk does not answer.
+/// Time limit for the guard to clean up. It needs less, unless a disk is unresponsive.
 const CLEANING: Duration = Duration::from_secs(6);
 
-/// A server that runs, behind its guard.
+/// Running server under its guard.
 pub(super) struct Process {
     guard: Child,
-    /// The guard leads the group that the server is in.
+    /// Process group of the guard and the server.
     group: Option<Pid>,
-    /// Reads its last words.
+    /// Task that reads the standard error.
     draining: JoinHandle<()>,
     log: Arc<Log>,
 }
 
 impl Process {
-    /// Starts the guard with the program. Where the program is not found, it ends at once and its log says why.
+    /// Starts the guard with the program. If the program is not found, the guard exits immediately, and the log has the
+    /// reason.
     pub(super) fn start(mut guard: Command, log: &Arc<Log>) -> io::Result<(Self, ChildStdout, ChildStdin)> {
         guard.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut guard = guard.spawn()?;
@@ -60,16 +59,16 @@ impl Process {
         Ok((Self { guard, group, draining, log: Arc::clone(log) }, stdout, stdin))
     }
 
-    /// The guard's number, for people who look for it.
+    /// Process id of the guard, for display.
     pub(super) fn id(&self) -> Option<u32> {
         self.guard.id()
     }
 
-    /// Waits until nothing of it is left, its input having been closed, and says how it ended.
+    /// Waits until nothing of it is left, after its input was closed, and returns its exit status.
     pub(super) async fn gone(mut self) -> Option<ExitStatus> {
         let mut status = self.ended_within(ENDING).await;
         if status.is_none() {
-            // Its input may be open still: a message that it does not read cannot be taken back.
+            // Its input may still be open, because a message that it does not read cannot be cancelled.
             if let Some(guard) = self.group {
                 let _ = kill(guard, Signal::SIGTERM);
             }
@@ -80,9 +79,9 @@ impl Process {
             self.kill();
             status = self.ended_within(CLEANING).await;
         }
-        // Where the guard itself was killed, the group may have members.
+        // If the guard itself was killed, the group may have members left.
         self.kill();
-        // Nobody writes any more, so that its last words are there at once.
+        // There are no writers left, so the rest of the output is available immediately.
         let _ = tokio::time::timeout(LAST_WORDS, &mut self.draining).await;
         self.log.end();
         status.flatten()
@@ -94,14 +93,13 @@ impl Process {
 
     fn kill(&self) {
         if let Some(group) = self.group {
-            // There may be nobody left.
+            // The group may be empty.
             let _ = killpg(group, Signal::SIGKILL);
         }
     }
 }
 
-/// Reads what the server writes to its standard error, as long as it is open, so that it never waits for us; but not
-/// faster than it is worth.
+/// Reads the server's standard error until it is closed, so that the server never blocks on it, but at a limited rate.
 async fn drain(mut stderr: ChildStderr, log: Arc<Log>) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
@@ -113,7 +111,7 @@ async fn drain(mut stderr: ChildStderr, log: Arc<Log>) {
     log.end();
 }
 
-/// Describes how a server ended.
+/// Describes the exit of a server.
 pub(super) fn told(status: Option<ExitStatus>) -> String {
     match status.and_then(|status| status.code()) {
         Some(0) => "it ended".to_owned(),
@@ -124,22 +122,22 @@ pub(super) fn told(status: Option<ExitStatus>) -> String {
     }
 }
 
-/// The longest message that is taken, in bytes.
+/// Maximum size of a message, in bytes.
 const LONGEST: usize = 16 << 20;
-/// Bytes that are stored of a message that is too long, to see what it answers: its head, and as much of its tail.
+/// Number of bytes stored of the head and of the tail of a too long message, to find the request that it answers.
 const KEPT: usize = 512;
-/// Maximum size of output that is no message before the server is given up.
+/// Maximum size of invalid output before the server is disconnected, in bytes.
 const MOST_NOISE: usize = 32 << 20;
-/// Maximum number of lines that are no message and are noted.
+/// Maximum number of invalid lines that are logged.
 const NOTED: usize = 20;
 
-/// Both pipes of a server.
+/// Transport over the pipes of a server.
 pub(super) struct Pipes {
     read: BufReader<ChildStdout>,
-    /// None when it is closed, which asks the server to end.
+    /// Input of the server; `None` once it is closed, which asks the server to exit.
     write: Arc<Mutex<Option<ChildStdin>>>,
     line: Line,
-    /// Size of the output since the last message.
+    /// Size of the invalid output since the last message.
     noise: usize,
     noted: usize,
     log: Arc<Log>,
@@ -152,7 +150,7 @@ impl Pipes {
         Self { read, write, line: Line::default(), noise: 0, noted: 0, log }
     }
 
-    /// Takes in what is there. It can be dropped between two reads, and nothing is lost. None at the end.
+    /// Reads the next line, or `None` at the end. Cancel safe.
     async fn next_line(&mut self) -> Option<ReadOutcome> {
         loop {
             let available = match self.read.fill_buf().await {
@@ -217,7 +215,7 @@ impl Transport<RoleClient> for Pipes {
                     self.log.note(&format!("a message of {length} bytes was not taken: the most is {LONGEST}"));
                     let message =
                         format!("the answer has {length} bytes, and at most {LONGEST} are taken; ask for less at once");
-                    // Whoever waits for it is told. Where nobody knows whom it answers, the time of the call runs out.
+                    // Fails the call that it answers. If that is unknown, the call times out.
                     if let Some(id) = answered(&head).or_else(|| answered(&tail)) {
                         return Some(ServerJsonRpcMessage::error(ErrorData::internal_error(message, None), Some(id)));
                     }
@@ -232,7 +230,7 @@ impl Transport<RoleClient> for Pipes {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // A message that the server does not read may be under way; it is not waited for.
+        // Does not wait for a pending message that the server does not read.
         let write = Arc::clone(&self.write);
         if let Ok(mut write) = tokio::time::timeout(std::time::Duration::from_millis(200), write.lock()).await {
             drop(write.take());
@@ -241,11 +239,11 @@ impl Transport<RoleClient> for Pipes {
     }
 }
 
-/// A line while it comes.
+/// Line that is being read.
 #[derive(Default)]
 struct Line {
     begun: Vec<u8>,
-    /// Size of a line that is too long, and its tail.
+    /// Size of a too long line, and its tail.
     dropped: usize,
     tail: Vec<u8>,
 }
@@ -256,7 +254,7 @@ enum ReadOutcome {
 }
 
 impl Line {
-    /// Takes what belongs to the line; says how much that was, and the line when it is whole.
+    /// Consumes bytes of the line. Returns their number, and the line if it is complete.
     fn take(&mut self, available: &[u8]) -> (usize, Option<ReadOutcome>) {
         let end = available.iter().position(|byte| *byte == b'\n');
         let piece = &available[..end.unwrap_or(available.len())];
@@ -284,7 +282,7 @@ impl Line {
     }
 }
 
-/// Whom a message answers, read from a part of it: `"id":7` or `"id":"seven"`, at its head or its tail.
+/// Id of the request that a message answers, found in its head or tail: `"id":7` or `"id":"seven"`.
 fn answered(part: &[u8]) -> Option<NumberOrString> {
     let text = String::from_utf8_lossy(part);
     let (_, rest) = text.rsplit_once("\"id\"")?;

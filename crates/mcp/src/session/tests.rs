@@ -1,4 +1,4 @@
-//! Servers of sessions, none of which is there: what is kept, what is replaced, and what is forgotten. And what may be a server.
+//! Tests with unreachable servers of sessions: what is stored, replaced and removed, and which servers are valid.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use super::*;
 use crate::config::{HttpWire, ServerAddress};
 
-/// The secrets that were told last.
+/// Secrets of the last callback.
 type Learned = Arc<Mutex<Vec<String>>>;
 
 fn servers() -> (SessionServers, Learned) {
@@ -24,7 +24,7 @@ fn servers() -> (SessionServers, Learned) {
     (SessionServers::new(parts), learned)
 }
 
-/// A server at an address where nothing listens.
+/// HTTP server without a listener.
 fn nobody(name: &str, key: &str) -> SessionServer {
     SessionServer { name: name.to_owned(), ..http("http://127.0.0.1:9/mcp", &[("X-Key", key)]) }
 }
@@ -75,7 +75,7 @@ async fn the_session_that_was_brought_servers_longest_ago_makes_room() {
     let (servers, _) = servers();
     let sessions: Vec<SessionId> = (0..=SESSIONS).map(|_| SessionId::generate()).collect();
     for session in &sessions {
-        // Two of one definition are one.
+        // Two servers with one definition count once.
         set(&servers, *session, &[nobody("a", "k"), nobody("a", "k")], None).await;
     }
     assert!(servers.of(sessions[0]).is_none());

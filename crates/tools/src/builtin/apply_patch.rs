@@ -1,7 +1,7 @@
 //! `apply_patch`: changes several files at once, all or none.
 //!
-//! Everything is read, placed, encoded and checked before anything is written. A write that fails after all takes the
-//! earlier ones back.
+//! Everything is read, placed, encoded and checked before the first write. If a write fails anyway, the earlier ones
+//! are reverted.
 
 use std::ops::Range;
 
@@ -38,11 +38,11 @@ pub(crate) struct Args {
 pub(super) struct Step {
     pub(super) path: ToolPath,
     pub(super) target: Target,
-    /// Its new content; none if it goes.
+    /// New content, or `None` if the file is deleted.
     pub(super) content: Option<Vec<u8>>,
-    /// Text for the person.
+    /// Diff for the user.
     pub(super) shown: String,
-    /// Text for the model.
+    /// Summary for the model.
     pub(super) told: String,
 }
 
@@ -59,7 +59,7 @@ impl Tool for Args {
     }
 }
 
-/// The files that a patch is about.
+/// Files named in a patch.
 fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
     let mut paths = Vec::new();
     for file in patch::parse(&args.patch)? {
@@ -71,7 +71,7 @@ fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
     Ok(paths)
 }
 
-/// Text for the person of all changes.
+/// Diffs of all changes, for the user.
 pub(super) fn shown(steps: &[Step]) -> String {
     steps.iter().map(|step| step.shown.as_str()).collect()
 }
@@ -86,7 +86,7 @@ impl Step {
     }
 }
 
-// --- What will be done ---
+// --- Planning ---
 
 fn plan(job: &Job, args: &Args) -> Result<Vec<Step>, Failure> {
     let most = job.limits.write_bytes;
@@ -221,8 +221,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Applies hunks to a file that is called `name` then: its content, what is shown and what is told of it. Nothing if they
-    /// do not fit, which is recorded for the model.
+    /// Applies hunks to a file. Returns its new content, the diff under the new `name`, and a summary. `None` if the
+    /// hunks do not fit, which is recorded in `misfits`.
     fn changed(
         &mut self,
         path: &ToolPath,
@@ -253,7 +253,7 @@ impl Plan<'_> {
         })
     }
 
-    /// The edits of hunks. Messages about those that do not fit are recorded, as far as they may be quoted.
+    /// Edits of the hunks. Hunks that do not fit are recorded, as far as the file may be quoted.
     fn edits(&mut self, path: &ToolPath, document: &Document, hunks: &[Hunk]) -> Option<patch::Edits> {
         match patch::apply(document.text(), hunks) {
             Ok(edits) => return Some(edits),
@@ -276,7 +276,7 @@ impl Plan<'_> {
     }
 }
 
-/// The document with pieces replaced, if that is not too large.
+/// Applies edits to a document, unless the result is too large.
 pub(super) fn revised(
     job: &Job,
     path: &ToolPath,
@@ -297,9 +297,10 @@ fn check_size(job: &Job, path: &ToolPath, size: usize) -> Result<(), Failure> {
     Err(Failure::tool(format!("{path} would have more than {}; nothing was changed", text::size(most))))
 }
 
-// --- Doing it ---
+// --- Carrying out ---
 
-/// Writes first and removes last, so that what is moved is never nowhere. `what` begins the answer.
+/// Carries out the steps: writes first and removals last, so that a moved file always exists somewhere. The answer
+/// starts with `what`.
 pub(super) fn carry_out(job: &Job, steps: &[Step], what: &str) -> Result<ToolOutput, Failure> {
     job.check()?;
     let (writes, removals): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.content.is_some());
@@ -323,7 +324,7 @@ pub(super) fn carry_out(job: &Job, steps: &[Step], what: &str) -> Result<ToolOut
     Ok(output)
 }
 
-/// Takes back what was done, the last first, and says how that went.
+/// Reverts the completed steps in reverse order, and adds the outcome to the failure.
 fn taken_back(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Failure) -> Failure {
     let mut stuck = Vec::new();
     for (step, made) in done.iter().rev() {

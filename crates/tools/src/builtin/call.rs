@@ -1,5 +1,5 @@
-//! A call of a core tool, with all that the tool may work with, and what each tool implements. Renames that were shown to a person:
-//! what runs is what was shown, whatever a language server would say by then.
+//! Call of a built-in tool with its services, and the trait that each tool implements. Also stores renames that were
+//! shown to the user, so that exactly these run, whatever a language server would return by then.
 
 use std::{
     collections::BTreeMap,
@@ -35,40 +35,39 @@ use super::documents::Passwords;
 /// Settings of the tools.
 #[derive(Debug, Clone)]
 pub struct ToolboxConfig {
-    /// Returns the time zone of the person, asked anew at each call because people travel. The composition root passes
+    /// Returns the user's time zone. Called for each call, because users travel. The composition root passes
     /// `TimeZone::system`; nothing below it reads the environment.
     pub time_zone: fn() -> TimeZone,
-    /// After how long a command is ended that names no limit.
+    /// Time limit of commands that name none.
     pub command_timeout: Duration,
-    /// Numbers that are set for tools, by tool and name.
+    /// Configured limits, by tool and name.
     pub tool_limits: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Environment of commands besides the defaults, which it overrides (`PATH`, `LANG`, …), where their client sends
-    /// nothing.
+    /// Environment of commands whose client sends none. Overrides the defaults (`PATH`, `LANG`, …).
     pub environment: BTreeMap<String, String>,
-    /// Further variables, unless their client sends something else by that name.
+    /// Further variables, which the client's environment overrides.
     pub standing: BTreeMap<String, String>,
-    /// Sandbox of commands; without it they may do whatever the daemon may.
+    /// Sandbox of commands. Without one they have the daemon's permissions.
     pub sandbox: Option<Arc<Sandbox>>,
-    /// Treatment of files of a writable project that have other names outside of it, before a command that may write.
+    /// Treatment of files with hard links outside of a writable project, before a command that may write.
     pub hard_links: HardLinks,
-    /// The skills, whose programs commands find that are about them.
+    /// Skills, whose programs are available to commands that use them.
     pub skills: Option<SkillStore>,
-    /// Reader of documents; without it only text is read.
+    /// Reader of documents. Without one, only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
-    /// Reader of code; without it there is no index of code.
+    /// Reader of code. Without one there is no code index.
     pub code: Option<Arc<dyn CodeReader>>,
-    /// Access to the web; without it there is none.
+    /// Access to the web, if any.
     pub web: Option<Arc<dyn Web>>,
-    /// The language servers; without them no tool asks any.
+    /// Language servers. Without them no tool asks one.
     pub languages: Option<Arc<dyn Languages>>,
-    /// Number of calls that work on files at once, in all sessions together.
+    /// Maximum number of concurrent calls that work on files, in all sessions together.
     pub parallel_file_calls: usize,
     /// Limits on what a call may read, write, visit and return.
     pub limits: Limits,
 }
 
 impl ToolboxConfig {
-    /// The defaults: commands end after two minutes.
+    /// Default settings: commands time out after two minutes.
     pub fn new(time_zone: fn() -> TimeZone) -> Self {
         Self {
             time_zone,
@@ -89,17 +88,17 @@ impl ToolboxConfig {
     }
 }
 
-/// Settings of the tools, and what they keep between calls.
+/// Settings of the tools, and their state between calls.
 #[derive(Debug)]
 pub(crate) struct ToolServices {
     pub(crate) config: ToolboxConfig,
     pub(crate) passwords: Passwords,
     pub(crate) renames: ShownRenames,
-    /// Bounds how many threads are busy with files.
+    /// Limits the number of threads that work on files.
     pub(crate) workers: Arc<Semaphore>,
 }
 
-/// A call of a tool.
+/// Call of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) services: &'a ToolServices,
@@ -107,37 +106,37 @@ pub(crate) struct Call<'a> {
     pub(crate) call: &'a ToolCall,
 }
 
-/// The files that a call is about, as far as its arguments tell.
+/// Files that a call changes, according to its arguments.
 pub(crate) type PathsOf<A> = fn(&Jail, &A) -> Result<Vec<ToolPath>, Failure>;
 
-/// A tool, implemented by the type of its arguments.
+/// Built-in tool, implemented by the type of its arguments.
 pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
-    /// The name, which has a row in the table of tools.
+    /// Name, which has a row in the table of tools.
     const NAME: &'static str;
-    /// Set by tools that change only files that their arguments name.
+    /// Paths of tools that change only the files named in their arguments.
     const PATHS: Option<PathsOf<Self>> = None;
 
-    /// Specification for models.
+    /// Specification of the tool for models.
     fn spec(row: &ToolRow, _: &ToolboxConfig) -> ToolSpec {
         ToolSpec::of::<Self>(row.name, row.effect)
     }
 
-    /// Answers a call.
+    /// Runs a call of the tool.
     fn run(self, call: Call<'_>) -> impl Future<Output = Result<ToolOutput, Failure>> + Send;
 
-    /// Text for the person who is asked about a call. Changes nothing.
+    /// Preview for a question to the user. Changes nothing.
     fn preview(self, _: Call<'_>) -> impl Future<Output = Result<Option<String>, Failure>> + Send {
         async { Ok(None) }
     }
 }
 
 impl<'a> Call<'a> {
-    /// Reader of documents.
+    /// Reader of documents, if one is configured.
     pub(crate) fn knowledge(self) -> Result<&'a Arc<dyn Knowledge>, Failure> {
         there(&self.services.config.knowledge, "documents are not read here")
     }
 
-    /// Reader of code.
+    /// Reader of code, if one is configured.
     pub(crate) fn code(self) -> Result<&'a Arc<dyn CodeReader>, Failure> {
         there(&self.services.config.code, "code is not indexed here")
     }
@@ -147,12 +146,12 @@ impl<'a> Call<'a> {
         there(&self.services.config.web, "servers are not asked here").map(|web| &**web)
     }
 
-    /// The language servers.
+    /// Language servers, if any are configured.
     pub(crate) fn languages(self) -> Result<&'a Arc<dyn Languages>, Failure> {
         there(&self.services.config.languages, "no language server is asked here")
     }
 
-    /// Runs work on a thread that may block, once there is a free one. Abandoned work is cancelled.
+    /// Runs work on a blocking thread, once one is free. The work is cancelled if the future is dropped.
     pub(crate) async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce(&Job) -> Result<T, Failure> + Send + 'static,
@@ -168,15 +167,15 @@ impl<'a> Call<'a> {
         let context = context.clone();
         let limits = services.config.limits.clone();
         let worked = tokio::task::spawn_blocking(move || {
-            // The permit is held until the thread is free, also when nobody waits.
+            // The permit is held until the thread is done, even if the future was dropped.
             let _permit = permit;
             work(&Job::of(&context, &limits, cancel))
         });
         worked.await.unwrap_or_else(|_| Err(defect()))
     }
 
-    /// Runs work that may also change the files of the session's state. Those changes are stored with their result, so
-    /// they are not reported among files.
+    /// Runs work that may also change the session's state files. These changes are stored with the result, so they are
+    /// not reported as file changes.
     pub(crate) async fn write<A: Send + 'static>(
         self,
         args: A,
@@ -200,33 +199,33 @@ fn there<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&'a A
     part.as_ref().ok_or_else(|| Failure::new(ToolErrorCode::UnknownTool, missing))
 }
 
-/// The failure of a call that panicked.
+/// Failure of a call that panicked.
 pub(crate) fn defect() -> Failure {
     tracing::error!("a tool panicked");
     Failure::tool("the tool failed because of a defect in it; try another way")
 }
 
-/// Renames that are kept at once.
+/// Maximum number of stored renames.
 const MAX_KEPT: usize = 16;
 
-/// Names of a symbol before and after.
+/// Old and new name of a symbol.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     pub(crate) old: String,
     pub(crate) new: String,
 }
 
-/// Rename with the edits that make it.
+/// Rename with its edits.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedRename {
     pub(crate) names: Names,
     pub(crate) rewrites: Vec<SourceRewrite>,
 }
 
-/// The call that was shown: one whose arguments a person changes is another.
+/// Identity of a shown call. It includes the arguments, because the user may change them.
 type ShownCall = (SessionId, CallId, String);
 
-/// Renames that were shown and have not run, by their call.
+/// Renames that were shown and have not run yet, by their call.
 #[derive(Debug, Default)]
 pub(crate) struct ShownRenames(Mutex<Vec<(ShownCall, PlannedRename)>>);
 

@@ -1,8 +1,8 @@
-//! The tools that look at source code: `find_symbol`, `outline`, `repo_map` and `search_code`; the folder that a call means, and
-//! answers as a model reads them.
+//! Source code tools: `find_symbol`, `outline`, `repo_map` and `search_code`. Resolves the folder of a call, and
+//! formats answers for models.
 //!
-//! Answers come from a process that has parsed foreign text. Each path in them is read as a call would write it, and the
-//! rules decide on it, before anything of its file is shown.
+//! Answers come from a process that has parsed untrusted text. Each path in them is parsed like a path in a call, and
+//! judged by the rules, before anything of its file is shown.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -24,22 +24,22 @@ use serde::Deserialize;
 
 use super::call::{Call, Tool};
 
-/// Longest query or name, in bytes.
+/// Maximum length of a query or name, in bytes.
 const MAX_WORDS: usize = 2000;
 
-/// Folder of the person that a call looks at.
+/// Folder of the user that a call searches.
 #[derive(Debug, Clone)]
 struct CodeScope {
-    /// Its real path.
+    /// Real path of the folder.
     folder: PathBuf,
-    /// The path that tools use for it.
+    /// Path of the folder for tools.
     root: ToolPath,
-    /// File or folder within, below which the call looks; empty for all.
+    /// File or folder below it to search; empty for everything.
     below: String,
 }
 
 impl CodeScope {
-    /// The folder of a path: the project's where none is named.
+    /// Resolves a path to its folder; the project's if no path is given.
     async fn of(call: Call<'_>, written: Option<String>) -> Result<Self, Failure> {
         call.code()?;
         call.work(move |job| Self::prepare(job, written)).await
@@ -52,25 +52,25 @@ impl CodeScope {
         };
         let folder =
             mounted(job.files.jail.workspace(), &path).ok_or_else(|| no_code(job.files.jail.workspace(), &path))?;
-        // Says what is wrong with it where it is neither.
+        // If it is not a file either, this gives the right error.
         if !job.files.is_folder(&path)? {
             job.files.open_file(&path)?;
         }
         Ok(Self { folder, root: ToolPath::root(path.place()), below: path.rest().to_owned() })
     }
 
-    /// The file or folder as tools write it.
+    /// Path of the searched file or folder for tools.
     fn shown(&self) -> String {
         self.path(&self.below).unwrap_or_else(|| self.root.clone()).to_string()
     }
 
-    /// The path of an answer as tools write it; none for one that no tool could name.
+    /// Path of an answer for tools. `None` if no call could name it.
     fn path(&self, below: &str) -> Option<ToolPath> {
         let path = below.split('/').fold(self.root.clone(), |path, name| path.entry(name));
         ToolPath::parse(&path.written()).ok().filter(|again| *again == path)
     }
 
-    /// Asks about the folder.
+    /// Asks the reader of code about the folder.
     async fn ask(&self, call: Call<'_>, question: CodeQuestion) -> Result<(CodeAnswer, CodeIndexState), Failure> {
         let (context, progress) = (call.context, call.context.progress.clone());
         let telling: OnCodeProgress = Arc::new(move |CodeProgress { done, total }| {
@@ -89,7 +89,7 @@ impl CodeScope {
     }
 }
 
-/// Real path of the folder of the person that a path is in.
+/// Real path of the user's folder that contains a path.
 fn mounted(workspace: &Workspace, path: &ToolPath) -> Option<PathBuf> {
     match path.place() {
         PathPlace::Project => workspace.project.as_ref().map(|mount| mount.path.clone()),
@@ -108,7 +108,7 @@ fn no_code(workspace: &Workspace, path: &ToolPath) -> Failure {
     Failure::path(format!("code is looked up in the project and in added folders: {hint}"))
 }
 
-/// Paths of answers, as far as the rules let them be shown.
+/// Paths of answers, if the rules allow them to be shown.
 struct ShownPaths<'a> {
     scope: &'a CodeScope,
     reading: &'a ReadRules,
@@ -120,7 +120,7 @@ impl<'a> ShownPaths<'a> {
         Self { scope, reading: &context.reading, known: HashMap::new() }
     }
 
-    /// The path of a file as it is shown; none where it may not be.
+    /// Path of a file as it is shown. `None` if it may not be shown.
     fn show(&mut self, below: &str) -> Option<String> {
         if let Some(known) = self.known.get(below) {
             return known.clone();
@@ -132,7 +132,8 @@ impl<'a> ShownPaths<'a> {
     }
 }
 
-/// An answer, with words about what it leaves out. Not what the rules withhold: that something was would tell that it is there.
+/// Finishes an answer with notes about its gaps. Files withheld by the rules are not mentioned, because that would
+/// reveal their existence.
 fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
     let mut shown = shown.trim_end().to_owned();
     if index.is_truncated {
@@ -151,7 +152,7 @@ fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
     ToolOutput::ok(shown)
 }
 
-/// The files among which there was nothing.
+/// Describes the searched files, when nothing was found.
 fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
     let files = text::count(index.within, "file");
     match (scope.below.is_empty(), index.within) {
@@ -163,7 +164,7 @@ fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
     }
 }
 
-/// A line of a file that ends no line of the answer.
+/// Line of a file as a single line of limited length, without control characters.
 fn one_line(line: &str) -> String {
     const LONGEST: usize = 200;
     let plain: String =
@@ -172,7 +173,7 @@ fn one_line(line: &str) -> String {
     format!("{start}{}", if more { "…" } else { "" })
 }
 
-/// Refuses what is no query or name.
+/// Rejects an empty or too long query or name.
 fn check_words(field: &str, words: &str) -> Result<(), Failure> {
     if words.trim().is_empty() || words.len() > MAX_WORDS {
         return Err(Failure::arguments(format!("`{field}` must have from 1 to {MAX_WORDS} bytes")));
@@ -180,14 +181,14 @@ fn check_words(field: &str, words: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An answer to another question: the reader is broken.
+/// Failure for an answer that does not match the question: the reader is broken.
 fn odd_answer() -> Failure {
     Failure::tool("the reader of code answered another question; use grep")
 }
 
-/// Definitions that are shown.
+/// Maximum number of shown definitions.
 const MOST_DEFINITIONS: usize = 20;
-/// Uses that are shown.
+/// Maximum number of shown uses.
 const MOST_USES: usize = 60;
 
 /// Finds where a function, type or other name is defined in the project, what implements or extends it, and where it is
@@ -264,8 +265,8 @@ fn show_use(path: &str, SymbolUse { at, within }: &SymbolUse) -> String {
     format!("{path}:{}{within}: {}", at.line, one_line(&at.text))
 }
 
-/// Returns whether a line that has a name makes something of that kind, as far as its words tell: `impl Name for X`,
-/// `class X(Name)`, `class X extends Name`, `class X : public Name`.
+/// Returns true if a line with the name looks like an implementation or extension: `impl Name for X`, `class X(Name)`,
+/// `class X extends Name`, `class X : public Name`.
 fn is_implementation(line: &str, name: &str) -> bool {
     let Some((before, after)) = line.split_once(name) else { return false };
     let begins = |words: &[&str]| words.iter().any(|word| before.trim_start().starts_with(word));
@@ -275,7 +276,7 @@ fn is_implementation(line: &str, name: &str) -> bool {
     is_rust || is_class && is_base && !before.contains('=')
 }
 
-/// Characters of an outline. It is to be read at once.
+/// Maximum length of an outline in bytes, so that it can be read at once.
 const MOST_CHARS: usize = 20_000;
 
 /// Lists the functions, types and other definitions of a file, or of all files of a folder, with their lines. Much shorter
@@ -327,7 +328,7 @@ impl Tool for Outline {
     }
 }
 
-/// Tokens of a map where no number is given.
+/// Default size of a map in tokens.
 const USUAL_TOKENS: usize = 2000;
 const LEAST_TOKENS: usize = 200;
 const MOST_TOKENS: usize = 10_000;
@@ -374,12 +375,12 @@ impl Tool for RepoMap {
     }
 }
 
-/// Hits where no number is given.
+/// Default number of hits.
 const USUAL_HITS: usize = 8;
 const MOST_HITS: usize = 30;
-/// Hits that are looked at, of which some may not be shown.
+/// Number of requested hits, of which some may not be shown.
 const CANDIDATES: usize = 60;
-/// Lines of a hit that are shown.
+/// Maximum number of shown lines of a hit.
 const MOST_LINES: usize = 24;
 
 /// Finds code in the project by meaning: a question in plain words (where are sessions restored after a crash), names or

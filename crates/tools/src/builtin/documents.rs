@@ -1,5 +1,5 @@
-//! Common code of the tools that read and search documents: detecting them, formatting results for the model, and passwords: asked
-//! of the person whose call it is, and kept in memory as long as the session.
+//! Common code of the document tools: detects documents, formats results for models, and asks the user for passwords.
+//! Passwords are stored in memory, for the session only.
 
 use std::{
     collections::VecDeque,
@@ -29,20 +29,20 @@ use agentd_workspace::{
 };
 use futures_util::future::BoxFuture;
 
-/// Bytes of a file that tell its kind.
+/// Number of bytes of a file that are checked to detect its kind.
 const HEAD: u64 = 8 * 1024;
-/// Documents that could not be searched are named up to this many.
+/// Maximum number of listed documents that could not be searched.
 const MAX_NAMED: usize = 5;
 
-/// A file that a call reads or searches.
+/// File that a call reads or searches.
 pub(super) enum PreparedFile<Q> {
-    /// A text, which was read or searched.
+    /// Result of reading or searching a text.
     Text(ToolOutput),
-    /// A document, and what is wanted of it.
+    /// Document, and the requested part or query.
     Document(OpenDocument, Q),
 }
 
-/// The file as a document, where it is one that has to be taken apart to be read.
+/// Opens a file as a document, if it must be parsed to be read.
 pub(super) fn document(
     knowledge: &dyn Knowledge,
     path: &ToolPath,
@@ -58,8 +58,8 @@ pub(super) fn document(
     }
 }
 
-/// The file that a path means, and the path in it where it is an archive: `uploads/all.zip!/report.pdf`. A file of that very name
-/// comes first.
+/// File of a path. If the path leads into an archive, such as `uploads/all.zip!/report.pdf`, also the path inside it.
+/// An existing file of exactly this name takes precedence.
 pub(super) fn located(job: &Job, written: &str) -> Result<(ToolPath, Option<String>), Failure> {
     let Some((archive, inner)) = in_archive(written) else { return Ok((job.files.meant(written)?, None)) };
     if let Ok(path) = job.files.meant(written)
@@ -70,7 +70,7 @@ pub(super) fn located(job: &Job, written: &str) -> Result<(ToolPath, Option<Stri
     Ok((job.files.meant(archive)?, Some(inner.to_owned())))
 }
 
-/// The document in an archive, where a path in it is given.
+/// Document inside an archive, if a path in it is given.
 pub(super) fn within(document: OpenDocument, inner: Option<String>) -> OpenDocument {
     match inner {
         Some(inner) => OpenDocument { name: format!("{}!/{inner}", document.name), inner: Some(inner), ..document },
@@ -78,7 +78,7 @@ pub(super) fn within(document: OpenDocument, inner: Option<String>) -> OpenDocum
     }
 }
 
-/// The first bytes of a file, which is read from its beginning afterwards.
+/// First bytes of a file, which is rewound afterwards.
 fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
     let failed = |error| Failure::io(&format!("read {path}"), &error);
     let mut head = Vec::new();
@@ -87,9 +87,9 @@ fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
     Ok(head)
 }
 
-/// Reports whether a file that is no document can be searched line by line. If it is neither text nor a known document,
-/// it is refused with its kind, for "nothing found" would be misleading. A file that only its whole content identifies
-/// is returned as a document, to be refused by the reader.
+/// Checks that a file can be searched line by line. If it is neither text nor a known document, it is rejected with its
+/// kind, since "nothing found" would be misleading. A file that can only be identified by its whole content is returned
+/// as a document, so that the reader rejects it.
 pub(super) fn searchable(
     knowledge: &dyn Knowledge,
     path: &ToolPath,
@@ -97,7 +97,7 @@ pub(super) fn searchable(
 ) -> Result<Option<OpenDocument>, Failure> {
     const ARCHIVES: [&[u8]; 2] = [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
     let (name, head) = (path.to_string(), head(path, &mut opened)?);
-    // A document by now, where it was replaced since it was looked at.
+    // It may be a document by now, if it was replaced since the last check.
     let may_be = ARCHIVES.iter().any(|begin| head.starts_with(begin)) || knowledge.is_document(&name, &head);
     if may_be && let Some(file) = opened.content.into_file() {
         return Ok(Some(OpenDocument::new(name, file)));
@@ -109,8 +109,8 @@ pub(super) fn searchable(
     Err(Failure::tool(format!("{name} cannot be searched: {why}")))
 }
 
-/// Reports at once that a document is read, and then its progress: after a second at the earliest, and the more seldom
-/// the longer it takes.
+/// Reports progress of reading a document: immediately at first, then at most once a second, and less often the longer
+/// it takes.
 pub(super) fn telling(progress: &CallProgress, doing: &'static str) -> OnProgress {
     const AT_LEAST: Duration = Duration::from_secs(1);
     let (progress, begun) = (progress.clone(), Instant::now());
@@ -120,14 +120,14 @@ pub(super) fn telling(progress: &CallProgress, doing: &'static str) -> OnProgres
         let pause = AT_LEAST.max(begun.elapsed() / 10);
         if last.is_none_or(|last| last.elapsed() >= pause) {
             *last = Some(Instant::now());
-            // `indexing uploads/report.pdf: 12 of 300`.
+            // Such as `indexing uploads/report.pdf: 12 of 300`.
             let of = total.filter(|total| *total > 0).map_or("so far".to_owned(), |total| format!("of {total}"));
             progress.tell(&format!("{doing} {document}: {parts} {of}"));
         }
     })
 }
 
-/// Parts of a document, as a model reads them.
+/// Formats parts of a document for a model.
 pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<ToolOutput, Failure> {
     let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
     let (first, noun) = (range.first, parts_are.as_str());
@@ -171,7 +171,8 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
     Ok(ToolOutput::ok(shown))
 }
 
-/// `rows 2-412 of 5000 of this sheet; read on in it with offset=1 and row=413, or find the place with search_file`.
+/// Formats the shown extent of a part: `rows 2-412 of 5000 of this sheet; read on in it with offset=1 and row=413, or
+/// find the place with search_file`.
 fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor>) -> String {
     let shown = format!("{extent} of this {noun}");
     let Some(PartCursor { row, column }) = next else { return shown };
@@ -180,7 +181,7 @@ fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor
     format!("{shown}; read on in it with offset={number}{row}{column}, or find the place with search_file")
 }
 
-/// Finds, as a model reads them.
+/// Formats finds for a model.
 pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     let mut shown = String::new();
     for (number, hit) in finds.hits.iter().enumerate() {
@@ -207,7 +208,7 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         shown.push_str(&format!("[{note}]\n"));
     }
     for (name, why) in finds.broken.iter().take(MAX_NAMED) {
-        // What to do stands behind it, once for one document, and not again and again for many.
+        // The hint follows the semicolon. It is shown for a single document, not repeated for many.
         let why = if finds.broken.len() == 1 { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
         shown.push_str(&format!("[{name} could not be searched whole: {why}]\n"));
     }
@@ -232,7 +233,7 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     shown
 }
 
-/// A failure, as returned to the model.
+/// Converts an error to a failure for the model.
 pub(super) fn failed(doing: &str, error: &KnowledgeError) -> Failure {
     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
     match error.kind() {
@@ -241,12 +242,12 @@ pub(super) fn failed(doing: &str, error: &KnowledgeError) -> Failure {
     }
 }
 
-/// Times that a person is asked for the password of one document by one call.
+/// Maximum number of password questions for one document in one call.
 const TRIES: usize = 3;
-/// Passwords of one session that are kept; the oldest goes first.
+/// Maximum number of stored passwords of one session. The oldest is dropped first.
 const KEPT: usize = 32;
 
-/// Passwords that people gave, by session.
+/// Passwords given by users, by session.
 #[derive(Debug, Default)]
 pub(crate) struct Passwords(Mutex<VecDeque<(SessionId, Password)>>);
 
@@ -255,7 +256,7 @@ impl Passwords {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of a session, the newest first.
+    /// Passwords of a session, newest first.
     fn of(&self, session: SessionId) -> Vec<Password> {
         self.lock().iter().rev().filter(|(owner, _)| *owner == session).map(|(_, password)| password.clone()).collect()
     }
@@ -271,14 +272,13 @@ impl Passwords {
         kept.push_back((session, password));
     }
 
-    /// Forgets those of a session that is gone.
+    /// Removes the passwords of a session.
     pub(crate) fn forget(&self, session: SessionId) {
         self.lock().retain(|(owner, _)| *owner != session);
     }
 }
 
-/// Does something with a document; where it needs a password, with each that the session knows, and then with those that
-/// the person types.
+/// Runs `act` on a document. If it needs a password, tries those known in the session, then asks the user.
 pub(super) async fn unlocked<'a, T>(
     context: &ToolContext,
     passwords: &Passwords,
@@ -294,7 +294,7 @@ pub(super) async fn unlocked<'a, T>(
     loop {
         let last = match act(again(password.clone())?).await {
             Err(error) if error.needs_password() => error,
-            // Where something else is wrong nobody knows whether it was the right one.
+            // After another error, it is unknown whether the password was right.
             done => {
                 if let (Ok(_), Some(typed)) = (&done, password.filter(|_| tried > 0)) {
                     passwords.keep(context.session_id, typed);
@@ -321,7 +321,7 @@ pub(super) async fn unlocked<'a, T>(
     }
 }
 
-/// The question for a password. Each has its own words, so that an answer is the answer to one.
+/// Question for a password. Each attempt has a different text, so that an answer belongs to exactly one question.
 fn question(name: &str, tried: usize) -> Ask {
     let wrong = match tried {
         0 => String::new(),

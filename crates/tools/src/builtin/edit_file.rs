@@ -1,6 +1,6 @@
-//! `edit_file`: replaces an exact piece of a file and leaves every other byte alone. `write_file`: a whole new file, or a whole new
-//! content. A file that is replaced keeps its encoding, its byte order mark and its line ends, since the model wrote text and
-//! saw none of them.
+//! `edit_file`: replaces an exact piece of a file without changing any other byte. `write_file`: writes a whole file. A
+//! replaced file keeps its encoding, byte order mark and line ends, since the model wrote plain text and saw none of
+//! them.
 
 use std::borrow::Cow;
 
@@ -37,13 +37,13 @@ pub(crate) struct EditFile {
     replace_all: bool,
 }
 
-/// An edit that will succeed unless the file changes first.
+/// Edit that succeeds unless the file changes first.
 struct PlannedEdit {
     path: ToolPath,
     target: Target,
     before: Document,
     after: RevisedText,
-    /// The lines at which something is replaced.
+    /// Lines of the replacements.
     lines: Vec<usize>,
 }
 
@@ -135,7 +135,7 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
     Ok(PlannedEdit { path, target, before, after, lines })
 }
 
-/// The line of each start, counted from 1. The starts are in order, so one pass is enough.
+/// Line of each start, counted from 1. The starts must be in order, so one pass is enough.
 fn line_numbers(text: &str, starts: &[usize]) -> Vec<usize> {
     let (mut line, mut from) = (1, 0);
     starts
@@ -148,14 +148,14 @@ fn line_numbers(text: &str, starts: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// First characters in which two lines differ, where one of them is ASCII and the other is not: typographic quotes, dashes,
-/// accents. People and models do not see the difference.
+/// First pair of differing characters, if exactly one of them is ASCII: typographic quotes, dashes, accents. Users and
+/// models do not see the difference.
 fn lookalike(written: &str, stored: &str) -> Option<(char, char)> {
     let differing = written.chars().zip(stored.chars()).find(|(written, stored)| written != stored);
     differing.filter(|(written, stored)| written.is_ascii() != stored.is_ascii())
 }
 
-/// Shows the place that was most likely meant, so that the next attempt can quote it.
+/// Error that quotes the most similar place, so that the next attempt can match it.
 fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
     const MAX_LINES: usize = 20_000;
     const MAX_WIDTH: usize = 200;
@@ -204,12 +204,12 @@ pub(crate) struct WriteFile {
     content: String,
 }
 
-/// A write that happens unless the file changes first.
+/// Write that succeeds unless the file changes first.
 struct PlannedWrite {
     path: ToolPath,
     target: Target,
     content: Vec<u8>,
-    /// Properties that are kept of the replaced file and that a new file would not have.
+    /// Properties of the replaced file that are preserved, and that a new file would not have.
     kept: Vec<&'static str>,
 }
 
@@ -238,7 +238,7 @@ fn write(job: &Job, args: WriteFile) -> Result<ToolOutput, Failure> {
     };
     let name = path.to_string();
     let before = target.existing.as_ref().map(|existing| existing.content.as_deref());
-    // Of a file that was not read nothing is compared.
+    // A file that was not read is not compared.
     let shown = (before != Some(None)).then(|| {
         diff::of_change(before.flatten(), &args.content, |before| diff::written(&name, before, &args.content))
     });
@@ -260,7 +260,7 @@ fn preview_write(job: &Job, args: WriteFile) -> Result<String, Failure> {
         Some(before) if *before == content => format!("{path} already has this content"),
         Some(before) => diff::written(&path, Some(before), &args.content),
         None => {
-            // It is not read, so this is what tells its versions apart.
+            // The file is not read, so its size and time identify its version.
             let changed = existing.changed.map(|at| format!(" (last changed {at})")).unwrap_or_default();
             let what = format!("{}{changed} are replaced", text::size(existing.size));
             diff::replaced(&path, &what, &args.content)
@@ -283,14 +283,14 @@ fn plan_write(job: &Job, args: &WriteFile) -> Result<PlannedWrite, Failure> {
     let path = job.files.meant_to_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
     let (content, kept) = as_before(&path, &target, &args.content)?;
-    // The same text can have more bytes in the encoding of the file.
+    // The encoding of the file may need more bytes for the text.
     if content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(content.len()));
     }
     Ok(PlannedWrite { path, target, content, kept })
 }
 
-/// The content as the file would have it that is there.
+/// Content in the encoding and with the line ends of the existing file.
 fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>, Vec<&'static str>), Failure> {
     let plain = || Ok((written.as_bytes().to_vec(), Vec::new()));
     let Some(before) = target.existing.as_ref().and_then(|existing| existing.content.as_deref()) else {
@@ -300,7 +300,7 @@ fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>
     let mut kept = Vec::new();
     let mut charset = document.charset();
     if !charset.sure && !written.is_ascii() {
-        // A guess is no reason to write anything but what every reader knows.
+        // If the encoding is only a guess, UTF-8 is written, which every reader knows.
         charset = Charset::UTF_8;
     }
     kept.extend(charset.name().filter(|_| charset.is_utf16() || !written.is_ascii()));
@@ -309,7 +309,7 @@ fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>
         kept.push("the byte order mark");
     }
     let text = match document.line_end() {
-        // Who writes `\r` at all means the line ends as they are written.
+        // Text that contains `\r` is written with its own line ends.
         Some(end @ ("\r\n" | "\r")) if !written.contains('\r') && written.contains('\n') => {
             kept.push(if end == "\r" { "CR line ends" } else { "CRLF line ends" });
             Cow::Owned(written.replace('\n', end))

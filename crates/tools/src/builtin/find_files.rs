@@ -1,5 +1,5 @@
-//! `find_files`: files by a glob on their paths, newest first. `list_workspace_files`: what is there, with sizes. Globs, and the line
-//! about files that a search left out.
+//! `find_files`: finds files by a glob on their paths, newest first. `list_workspace_files`: lists files with their
+//! sizes. Also globs, and the note about files that a search skipped.
 
 use std::{collections::BTreeMap, ops::ControlFlow, time::SystemTime};
 
@@ -39,7 +39,7 @@ impl Tool for FindFiles {
     }
 }
 
-/// A glob as the tools understand it.
+/// Glob of a file tool.
 pub(crate) struct PathGlob {
     matcher: GlobMatcher,
     names_only: bool,
@@ -64,7 +64,7 @@ impl PathGlob {
         Ok(Self { matcher: glob.compile_matcher(), names_only: !pattern.contains('/') })
     }
 
-    /// Returns whether it matches the name, or the path as seen from the workspace, from its place or from `start`.
+    /// Returns true if the glob matches the name, or the path relative to the workspace, to its place or to `start`.
     pub(crate) fn matches(&self, path: &ToolPath, start: &ToolPath) -> bool {
         if self.names_only {
             return self.matcher.is_match(path.name());
@@ -96,7 +96,7 @@ fn find(job: &Job, args: FindFiles) -> Result<ToolOutput, Failure> {
     Ok(ToolOutput::ok(newest.render(&args.pattern, &start, &left)))
 }
 
-/// The newest files of many.
+/// Collects the newest files.
 struct Newest {
     files: Vec<(SystemTime, String, u64)>,
     total: usize,
@@ -138,7 +138,7 @@ impl Newest {
     }
 }
 
-/// Files that were not, or not wholly, searched, by reason.
+/// Files that were not searched, or not completely, by reason.
 #[derive(Debug, Default)]
 pub(super) struct UnsearchedFiles(BTreeMap<&'static str, usize>);
 
@@ -147,7 +147,7 @@ impl UnsearchedFiles {
         *self.0.entry(reason).or_default() += 1;
     }
 
-    /// The line, without its end; none where all was searched.
+    /// Note without a line end. `None` if everything was searched.
     pub(super) fn line(mut self, left: &UnreadEntries) -> Option<String> {
         if left.unreadable > 0 {
             *self.0.entry("unreadable").or_default() += left.unreadable;
@@ -199,7 +199,7 @@ fn list(job: &Job, args: ListFiles) -> Result<ToolOutput, Failure> {
     let mut listing = Listing { lines: Vec::new(), max: job.limits.list_entries, full: false };
     let beside = if start == ToolPath::root(PathPlace::Own) { job.files.beside() } else { Vec::new() };
     for place in job.files.places(&start).into_iter().chain(beside) {
-        // Of a project that nobody asked for in particular, the first level tells enough.
+        // If the project was not named, its first level is enough.
         let aside = place != start;
         let max_depth = args.depth.unwrap_or(if aside { 1 } else { DEFAULT_DEPTH });
         if aside || place.place() != PathPlace::Own && place.is_root() {

@@ -1,4 +1,4 @@
-//! `grep`: lines that match a regular expression, in a time that is linear in what is searched.
+//! `grep`: finds lines that match a regular expression, in time linear in the searched bytes.
 
 use std::{
     io::{self, Read},
@@ -27,10 +27,10 @@ use super::{
     find_files::{PathGlob, UnsearchedFiles},
 };
 
-/// A line longer than this is no text that anyone wrote; its file is passed over from there on.
+/// Maximum length of a line. A file is not searched beyond a longer one, which is hardly human-written text.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE_CHARS: usize = 400;
-/// Of a longer line, how much is shown in front of what matches.
+/// Number of characters shown before a match in a longer line.
 const BEFORE_MATCH: usize = 200;
 
 /// Searches the content of text files with a regular expression, line by line, and shows hits as path:line: text.
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The lines of one file that match, whatever their case, each with a line around it.
+    /// Arguments for a case-insensitive search of one file, with one line of context.
     pub(super) fn of_file(path: String, pattern: String) -> Self {
         Self { pattern, path: Some(path), ignore_case: true, context: 1, ..Self::default() }
     }
@@ -81,15 +81,15 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let start = job.files.start(args.path.as_deref())?;
     let searcher = SearcherBuilder::new()
         .line_number(true)
-        // `$` stands before either line end.
+        // Lets `$` match before both kinds of line ends.
         .line_terminator(LineTerminator::crlf())
         .before_context(args.context)
         .after_context(args.context)
-        // What is no text is seen before; a NUL in a text is a character like others.
+        // Binary files are detected before. A NUL inside a text is an ordinary character.
         .binary_detection(BinaryDetection::none())
         .bom_sniffing(false)
         .heap_limit(Some(MAX_LINE_BYTES))
-        // A file that shrinks while it is mapped ends the whole daemon.
+        // If a mapped file is truncated, access to it kills the whole daemon.
         .memory_map(MmapChoice::never())
         .build();
     let hits = Hits { grouped: args.context > 0, ..Hits::default() };
@@ -106,8 +106,8 @@ pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
                 if found.kind != Kind::File || !wanted {
                     return Ok(ControlFlow::Continue(()));
                 }
-                // One that the call did not name, and that the rules would not let a model read, is left out before it is looked
-                // into: that it has a hit would tell something of it, too.
+                // A file that the call did not name, and that the rules do not allow to be read, is skipped before it
+                // is opened. A mere hit would already reveal something about it.
                 if job.reading.allow(&found.path.to_string()) {
                     return search.file(&found.path);
                 }
@@ -130,7 +130,7 @@ fn matcher(args: &Args) -> Result<RegexMatcher, Failure> {
         .case_insensitive(args.ignore_case)
         .fixed_strings(args.literal)
         .crlf(true)
-        // Without it, `$` stands before \r\n only.
+        // Otherwise `$` matches only before `\r\n`.
         .multi_line(true)
         .size_limit(MAX_PROGRAM)
         .dfa_size_limit(MAX_PROGRAM)
@@ -150,9 +150,9 @@ struct Search<'a> {
     matcher: RegexMatcher,
     searcher: Searcher,
     hits: Hits,
-    /// Scratch space of all files.
+    /// Scratch space, reused for all files.
     buffer: Vec<u8>,
-    /// Set if the call named the one file, so that its kind is said.
+    /// True if the call named a single file, whose kind is then reported.
     is_named: bool,
 }
 
@@ -160,7 +160,7 @@ impl Search<'_> {
     fn file(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
         let (most, buffer) = (self.job.limits.write_bytes, &mut self.buffer);
         let opened = self.job.files.open_file(path).ok();
-        // A file that went away or may not be read is no reason to end the search.
+        // A file that was removed or is unreadable does not end the search.
         let text = match opened.and_then(|file| TextReader::open(file.content, file.size, most, true, buffer).ok()) {
             Some(Ok(text)) => text,
             unread => {
@@ -192,7 +192,7 @@ impl Search<'_> {
     }
 }
 
-/// A text that ends when the turn is cancelled, when time is up, or where binary data begins.
+/// Text that ends when the turn is cancelled, at the deadline, or where binary data begins.
 struct Stoppable<'a> {
     text: TextReader<'a>,
     job: &'a Job,
@@ -217,7 +217,7 @@ impl Read for Stoppable<'_> {
     }
 }
 
-/// Hits so far.
+/// Hits of the search so far.
 #[derive(Default)]
 struct Hits {
     shown: String,
@@ -226,11 +226,11 @@ struct Hits {
     files: usize,
     files_hit: usize,
     unsearched: UnsearchedFiles,
-    /// Files that the rules do not let be read without asking.
+    /// Number of files that the rules do not allow to be read without asking.
     withheld: usize,
-    /// Set if groups of lines are set apart.
+    /// True if groups of lines are separated.
     grouped: bool,
-    /// Set if the next line begins a group.
+    /// True if the next line starts a group.
     apart: bool,
     full: bool,
     late: bool,
@@ -279,14 +279,13 @@ impl Hits {
     }
 }
 
-/// A line that is too long, from its beginning.
+/// Start of a line, shortened if necessary.
 fn beginning(line: &str) -> String {
     let (start, more) = text::first_chars(line.trim_end_matches(['\r', '\n']), MAX_LINE_CHARS);
     format!("{start}{}", if more { "…" } else { "" })
 }
 
-/// A line that matches; if it is too long, the text around the first match, with the columns of that match and the
-/// next.
+/// Matching line. If it is too long, the text around the first match, with the columns of that match and the next.
 fn around_match(matcher: &RegexMatcher, bytes: &[u8]) -> String {
     let column = |at: usize| String::from_utf8_lossy(&bytes[..at]).chars().count() + 1;
     let line = String::from_utf8_lossy(bytes);
@@ -302,7 +301,7 @@ fn around_match(matcher: &RegexMatcher, bytes: &[u8]) -> String {
     format!("(column {}{next}) …{}", column(found.start()), beginning(rest))
 }
 
-/// Takes in hits of one file, as far as there may be more.
+/// Collects the hits of one file, up to the limits.
 struct HitSink<'a> {
     hits: &'a mut Hits,
     matcher: &'a RegexMatcher,

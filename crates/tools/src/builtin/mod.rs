@@ -1,5 +1,6 @@
-//! The core tools, each with its arguments, what it does, and what a person is shown beforehand. Models read the comments
-//! of the arguments ([`ToolSpec::of`]). What else is known of a tool has its row in `agentd_core::tool_table`.
+//! Built-in tools, each with its arguments, its implementation and its preview for the user. The comments of the
+//! arguments are read by models ([`ToolSpec::of`]). Further properties of a tool are in its row of
+//! `agentd_core::tool_table`.
 
 use agentd_core::{
     tool::{ToolOutput, ToolSpec},
@@ -27,7 +28,7 @@ mod search_documents;
 mod source_places;
 mod web;
 
-/// The tools, sorted by name as their rows are.
+/// All tools, sorted by name like their rows.
 pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<apply_patch::Args>(),
     Builtin::of::<source_places::Definition>(),
@@ -53,22 +54,22 @@ pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<edit_file::WriteFile>(),
 ];
 
-/// Files that a call changes; none if its arguments do not name them.
+/// Files that a call changes. `None` if its arguments do not name them.
 type ChangedPaths = Option<Result<Vec<ToolPath>, Failure>>;
 
-/// Future of what a tool does with a call.
+/// Future of a tool's work on a call.
 type Doing<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
-/// A tool, whatever its arguments are.
+/// Tool with the type of its arguments erased.
 pub(crate) struct Builtin {
     pub(crate) name: &'static str,
-    /// Specification for models.
+    /// Specification of the tool for models.
     pub(crate) spec: fn(&ToolRow, &ToolboxConfig) -> ToolSpec,
-    /// Answers a call, given the schema of its arguments.
+    /// Runs a call, given the schema of its arguments.
     pub(crate) run: for<'a> fn(Call<'a>, &Value) -> Doing<'a, ToolOutput>,
-    /// Text for the person who is asked about a call; none where there is nothing to show.
+    /// Preview for a question to the user, if there is anything to show.
     pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> Doing<'a, Option<String>>,
-    /// The files that a call changes; none if its arguments do not tell.
+    /// Files that a call changes. `None` if its arguments do not name them.
     pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> ChangedPaths,
 }
 
@@ -93,12 +94,12 @@ impl Builtin {
         }
     }
 
-    /// Further facts of a tool.
+    /// Row of the tool in the table of tools.
     pub(crate) fn row(&self) -> Option<&'static ToolRow> {
         ToolRow::named(self.name)
     }
 
-    /// Specification for models; none of a tool that has nothing to work with.
+    /// Specification for models. `None` if the service that the tool needs is missing.
     pub(crate) fn offered(&self, config: &ToolboxConfig) -> Option<ToolSpec> {
         let row = self.row()?;
         let is_there = match row.needs {
@@ -111,7 +112,7 @@ impl Builtin {
         is_there.then(|| (self.spec)(row, config))
     }
 
-    /// The tool of this name or alias.
+    /// Finds the tool with this name or alias.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         let known = ToolRow::known(name)?;
         TOOLS.iter().find(|tool| tool.name == known.name)

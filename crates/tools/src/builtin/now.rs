@@ -1,4 +1,4 @@
-//! `now`: the date and time where the person is.
+//! `now`: the date and time in the user's time zone.
 
 use agentd_core::{Timestamp, tool::ToolOutput};
 use agentd_workspace::{failure::Failure, text};

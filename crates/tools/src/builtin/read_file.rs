@@ -1,4 +1,4 @@
-//! `read_file`: a text file, whole or a page of its lines.
+//! `read_file`: reads a text file as a whole or by pages of lines, or parts of a document.
 
 use std::io::{self, BufRead, BufReader};
 
@@ -125,32 +125,32 @@ fn text(job: &Job, args: &Args, path: &ToolPath, opened: OpenFile) -> Result<Too
     page.render(path, opened.size, wanted, paged, charset).map(ToolOutput::ok)
 }
 
-/// Characters of a long line that are read at once.
+/// Maximum number of characters returned of a long line.
 const PART_CHARS: usize = 4000;
 
-/// Distance after a page within which lines are still counted, so that its header can tell the whole.
+/// Number of bytes after a page within which lines are still counted, so that the header can give the total.
 const MAX_COUNTED: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 struct LineRange {
     offset: u64,
     limit: u64,
-    /// The first character of the first line.
+    /// First character of the first line.
     column: Option<u64>,
     max_chars: usize,
 }
 
-/// Lines of a file.
+/// Page of lines of a file.
 #[derive(Debug, Default)]
 struct Page {
     text: String,
-    /// The last line in `text`, 0 if there is none.
+    /// Number of the last line in `text`, or 0 if there is none.
     last: u64,
-    /// At which of its characters the last line was cut, if it was longer than a page.
+    /// Column at which the last line was cut, if it did not fit.
     cut_line: Option<u64>,
-    /// Offset to continue reading at, if there is more.
+    /// Next offset, if there is more.
     next: Option<u64>,
-    /// Number of lines of the file, if they were all counted.
+    /// Number of lines of the file, if all were counted.
     total: Option<u64>,
 }
 
@@ -257,8 +257,8 @@ impl Page {
     }
 }
 
-/// Reads a line, storing at most `cap` of its bytes after so many skipped characters, and returns the length of what is
-/// not skipped, or nothing at the end of the file. Fails when `stop` says so.
+/// Reads a line, after the characters to skip. Stores at most `cap` of its bytes and returns its length without the
+/// skipped part, or `None` at the end of the file. Fails if `stop` returns true.
 fn next_line(
     lines: &mut impl BufRead,
     line: &mut Vec<u8>,
@@ -289,11 +289,11 @@ fn next_line(
     }
 }
 
-/// Rest after the characters that are still to be skipped. None are, once one was kept.
+/// Rest of a part after the characters to skip. Nothing is skipped once a character was returned.
 fn behind<'a>(part: &'a [u8], skipped: &mut Option<u64>) -> &'a [u8] {
     let Some(mut left) = *skipped else { return part };
     for (index, byte) in part.iter().enumerate() {
-        // The bytes that a character goes on with begin with the bits 10.
+        // Continuation bytes of UTF-8 start with the bits 10.
         if byte & 0xc0 == 0x80 {
             continue;
         }

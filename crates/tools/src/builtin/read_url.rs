@@ -1,7 +1,8 @@
-//! `read_url`: what a page or a document of the web says, as Markdown.
+//! `read_url`: reads a web page or document as Markdown.
 //!
-//! A page is taken apart where every document is: by a process that can do nothing else. So no page can hurt the
-//! daemon, however it is nested. What every page of a site says is left out before, in time that grows with the page only.
+//! Pages are parsed like all documents, in a process without other permissions, so no page can harm the daemon, however
+//! deeply it is nested. The parts that every page of a site repeats are removed before, in time linear in the size of
+//! the page.
 
 use std::{fs::File, io::Write as _, ops::Range, time::Duration};
 
@@ -20,15 +21,15 @@ use super::{
     documents, web,
 };
 
-/// The mark of a text in UTF-8.
+/// Byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
-/// Bytes of an answer's beginning that tell its kind.
+/// Number of bytes of an answer that are checked to detect its kind.
 const HEAD: usize = 8 * 1024;
-/// Characters of a server's words that are shown beside an error.
+/// Maximum number of characters of a server's text that are shown with an error.
 const SHOWN_OF_ERROR: usize = 500;
-/// Bytes by which a page may exceed twice its length because of the whole addresses in its links.
+/// Number of bytes by which a page may exceed twice its length because of absolute URLs in its links.
 const SPARE_FOR_LINKS: usize = 64 * 1024;
-/// Time limit for parsing a page: one that is meant to harm takes forever.
+/// Time limit for parsing a page, since a malicious page may take forever.
 const READING: Duration = Duration::from_secs(30);
 
 /// Reads a web page as Markdown; also PDF and other documents. Long ones are returned in parts, with the offset of the
@@ -55,13 +56,13 @@ impl Tool for Args {
         let first = self.offset.unwrap_or(1);
         let (name, content) = match &answer.text {
             Some(text) if !is_page(&answer.media_type, text) => return Ok(as_it_is(&answer, text)),
-            // The mark says that it is no longer encoded as it says of itself.
+            // With the mark, the encoding that the page declares is ignored. It no longer applies.
             Some(text) => ("page.html".to_owned(), [MARK, readable(text).as_bytes()].concat()),
             None => {
-                // It tells what the document is where its bytes do not.
+                // The extension identifies documents that cannot be recognised by their bytes.
                 let ending = web::data("document", &answer).ending;
                 let name = if ending.is_empty() { "document".to_owned() } else { format!("document.{ending}") };
-                // Of pictures of the web few are pages.
+                // Few pictures on the web are scanned pages.
                 let is_picture = answer.media_type.starts_with("image/");
                 if is_picture || !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
                     return Ok(unread(&answer));
@@ -93,7 +94,7 @@ impl Tool for Args {
     }
 }
 
-/// The bytes as a file that is nowhere but in memory.
+/// In-memory file with these bytes.
 fn held(content: &[u8]) -> Result<File, Failure> {
     let failed = |error: std::io::Error| Failure::io("hold what was fetched", &error);
     let held = rustix::fs::memfd_create("agentd-page", rustix::fs::MemfdFlags::CLOEXEC);
@@ -103,7 +104,7 @@ fn held(content: &[u8]) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Returns whether a text is a page, or what a browser would take for one.
+/// Returns true if a browser would treat this text as a page.
 fn is_page(media_type: &str, text: &str) -> bool {
     let begins = |word: &str| text.trim_start().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     match media_type {
@@ -125,14 +126,14 @@ fn refused(answer: &WebAnswer) -> Failure {
     Failure::new(ToolErrorCode::Tool, told)
 }
 
-/// A text that is no page: there is nothing to make of it.
+/// Shows a text that is not a page unchanged.
 fn as_it_is(answer: &WebAnswer, text: &str) -> ToolOutput {
     let mut shown = format!("{}\n{}", web::head(answer), web::framed(&answer.url, text));
     cut(answer, &mut shown);
     ToolOutput::ok(shown)
 }
 
-/// Stores an answer that is not readable text, and names it.
+/// Attaches an answer that cannot be read as text.
 fn unread(answer: &WebAnswer) -> ToolOutput {
     if let Some(text) = &answer.text {
         return as_it_is(answer, text);
@@ -159,7 +160,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     let is_page = answer.text.is_some();
     let mut words = String::new();
     for part in &parts {
-        // Sections of a page are ours; pages of a document are its own.
+        // Pages of a document get their labels. Sections of a web page are our own division and get none.
         if !is_page {
             words.push_str(&format!("--- {} ---\n", part.label));
         }
@@ -191,14 +192,14 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     }
     cut(answer, &mut output.text);
     if !is_page && (last < total || parts.iter().any(|part| part.cut)) {
-        // The file can be read on and searched without being fetched again.
+        // The stored document can be read further and searched without another fetch.
         output.data.push(web::data("document", answer));
     }
     Ok(output)
 }
 
-/// Markdown in which every link names a whole address, so that it can be followed. Many short links on a page
-/// with a long address would be more than all the rest: those that no longer fit stay as they are written.
+/// Converts all links to absolute URLs, so that they can be followed. On a page with a long URL, many short links could
+/// exceed everything else: once the limit is reached, the rest stays unchanged.
 fn with_whole_links(markdown: &str, base: &Url) -> String {
     let most = markdown.len().saturating_mul(2).saturating_add(SPARE_FOR_LINKS);
     let mut whole = String::with_capacity(markdown.len());
@@ -224,15 +225,15 @@ fn with_whole_links(markdown: &str, base: &Url) -> String {
     whole
 }
 
-/// Elements around what one came to read.
+/// Elements around the main content.
 const AROUND: [&str; 5] = ["nav", "footer", "aside", "dialog", "menu"];
-/// Elements whose content is no text with tags in it.
+/// Elements whose content is not parsed as HTML.
 const RAW: [&str; 4] = ["script", "style", "template", "textarea"];
-/// Elements that hold what one came to read, the surest first.
+/// Elements for the main content, most reliable first.
 const HEART: [&str; 2] = ["main", "article"];
-/// Minimum length of text worth reading alone, in characters.
+/// Minimum length of main content, in bytes without white space.
 const ENOUGH: usize = 200;
-/// And it is at least this part of all that the page says.
+/// Main content must be at least one in this many parts of the page's text.
 const PART: usize = 5;
 
 /// Main content of the page; the whole page if it cannot be determined.
@@ -263,14 +264,14 @@ pub(super) fn readable(page: &str) -> String {
     kept
 }
 
-/// A tag: its place, its name in small letters, and whether it closes.
+/// Tag with its position, its lower-case name, and whether it is a closing one.
 struct Tag {
     place: Range<usize>,
     name: String,
     closes: bool,
 }
 
-/// The tags of a page, those in scripts and comments left out.
+/// Tags of a page, except those in scripts and comments.
 fn tags(page: &str) -> Vec<Tag> {
     let mut tags: Vec<Tag> = Vec::new();
     let mut at = 0;
@@ -297,7 +298,7 @@ fn tags(page: &str) -> Vec<Tag> {
     tags
 }
 
-/// Returns the end of a tag: after the first `>` that is not in quotes.
+/// End of a tag: after the first `>` outside of quotes.
 fn end_of_tag(page: &str, from: usize) -> usize {
     let mut quote = None;
     for (at, byte) in page.bytes().enumerate().skip(from) {
@@ -311,14 +312,14 @@ fn end_of_tag(page: &str, from: usize) -> usize {
     page.len()
 }
 
-/// Returns the end of such an element's content: before its closing tag.
+/// End of the content of a raw element: before its closing tag.
 fn end_of_raw(page: &str, from: usize, name: &str) -> usize {
     let mut ends = page[from..].match_indices("</").map(|(at, _)| from + at);
     let is_of = |at: &usize| page[at + 2..].get(..name.len()).is_some_and(|text| text.eq_ignore_ascii_case(name));
     ends.find(is_of).unwrap_or(page.len())
 }
 
-/// The outermost elements of these names, in order. One that is never closed is none.
+/// Outermost elements of these names, in order. Unclosed elements are skipped.
 fn elements(tags: &[Tag], names: &[&str]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut open: Option<(&str, usize, usize)> = None;
@@ -338,7 +339,7 @@ fn elements(tags: &[Tag], names: &[&str]) -> Vec<Range<usize>> {
     found
 }
 
-/// Amount of text between the tags, in bytes, white space left out.
+/// Length of the text between the tags, in bytes without white space.
 fn text_length(page: &str, tags: &[Tag], room: Range<usize>) -> usize {
     let first = tags.partition_point(|tag| tag.place.start < room.start);
     let mut from = room.start;
@@ -419,12 +420,12 @@ mod page_tests {
         check(&whole, &["<title>T</title>", "Whales"], &["menu", "more", "ad<", "imprint"]);
         let main = format!("<title>T</title><div>before</div><main id=x><nav>menu</nav>{text}</main><div>behind</div>");
         check(&main, &["<title>T</title>", "Whales"], &["before", "behind", "menu"]);
-        // Two of them are a list, and nobody can tell which is meant.
+        // Two articles are a list, without a single main one.
         check(&format!("<p>before</p><article>{text}</article><article>b</article>"), &["before", "Whales"], &[]);
-        // A page that has little else is its menu.
+        // A page that has little else consists of its menu.
         check("<nav><a>one</a></nav><p>short</p>", &["one", "short"], &[]);
         check(&format!("<main>tiny</main><p>{text}</p>"), &["tiny", "Whales"], &[]);
-        // What is never closed is left as it is, and what only looks like a tag is none.
+        // Unclosed elements stay, and text that only looks like a tag is not one.
         check(&format!("<nav>open <p>{text}</p>"), &["open", "Whales"], &[]);
         check(&format!("<script>'<nav>'</script><!-- <nav> --><p>{text}</p></nav>"), &["Whales"], &[]);
         check(&format!("<p>1 < 2 {text}</p><"), &["1 < 2"], &[]);

@@ -1,4 +1,4 @@
-//! `run_bash_command`: a command in the project, or in the workspace.
+//! `run_bash_command`: runs a command in the project, or in the workspace.
 
 use std::{
     borrow::Cow,
@@ -39,20 +39,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{Call, Tool, ToolboxConfig};
 
-/// The kernel takes no argument above 128 KiB.
+/// Maximum length of a command in bytes. The kernel accepts no argument above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
 
 /// Name of the tool.
 pub(crate) const NAME: &str = "run_bash_command";
 
-/// The number that `tools.yaml` can set under `limits`: the longest time that a command may ask for, in seconds.
+/// Limit under `limits` in `tools.yaml`: the maximum time that a command may ask for, in seconds.
 pub(crate) const LIMIT: &str = "max_seconds";
-/// It may be one of these.
+/// Valid values of this limit.
 pub(crate) const SECONDS: RangeInclusive<u64> = 1..=86_400;
-/// The longest time where none is set, or one out of range.
+/// Maximum time if the limit is not set or invalid, in seconds.
 pub(crate) const USUAL_SECONDS: u64 = 600;
 
-/// The longest time that a command may have: the default of commands counts where it is longer.
+/// Maximum time of a command. At least the default time limit of commands.
 pub(crate) fn longest(config: &ToolboxConfig) -> Duration {
     let set = config.tool_limits.get(NAME).and_then(|limits| limits.get(LIMIT)).copied();
     let seconds = set.filter(|seconds| SECONDS.contains(seconds)).unwrap_or(USUAL_SECONDS);
@@ -94,7 +94,7 @@ impl Tool for Args {
         run(call.context, prepared, &call.services.config).await
     }
 
-    /// The command line and where it runs.
+    /// Shows the command line and its folder.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         let (args, directory, _) = call.work(move |job| prepare(job, self)).await?;
         let seconds = args.timeout(&call.services.config).as_secs();
@@ -112,7 +112,7 @@ impl Args {
         self.timeout_s.map_or(config.command_timeout, Duration::from_secs).min(longest(config))
     }
 
-    /// The note on a limit that was asked for and cannot be had.
+    /// Note about a requested time limit above the maximum.
     fn cut(&self, config: &ToolboxConfig) -> Option<String> {
         let longest = longest(config).as_secs();
         let asked = self.timeout_s.filter(|asked| *asked > longest)?;
@@ -120,7 +120,7 @@ impl Args {
     }
 }
 
-/// Resolves the folder that a command would start in, if it can be started at all. It opens files, so it may block.
+/// Checks the command and opens its start folder. Blocks on file access.
 fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> {
     if args.command.trim().is_empty() {
         return Err(Failure::arguments("`command` of run_bash_command is empty; give the command to run"));
@@ -139,19 +139,19 @@ fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> 
     Ok((args, directory, folder.into_std_file().into()))
 }
 
-/// Returns the folder that a command would start in, for policy decisions.
+/// Start folder of a command, for the rules.
 pub(crate) async fn start(call: Call<'_>, args: Args) -> Result<Option<StartFolder>, Failure> {
     let start = call.work(move |job| start_of(job, &args)).await?;
     let names = names(&call.context.workspace, call.services.config.sandbox.as_deref()).await;
     Ok(start_folder(&call.context.workspace, &start, &names))
 }
 
-/// Further names of folders in the sandbox of commands.
+/// Additional names of folders in the sandbox of commands.
 async fn names(workspace: &Workspace, sandbox: Option<&Sandbox>) -> Vec<Name> {
     OptionFuture::from(sandbox.map(|sandbox| sandbox.names(workspace))).await.unwrap_or_default()
 }
 
-/// The folder in which a command starts, without a link on the way.
+/// Start folder of a command, with links resolved.
 fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
     let start = match args.directory.as_deref() {
         Some(directory) => job.files.meant(directory)?,
@@ -160,7 +160,7 @@ fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
     job.files.follow(&start)
 }
 
-/// Returns that folder under all names valid in the command. None if it is not on disk, where no command can start.
+/// The start folder under all names valid in the command. `None` if it is not on the disk, where no command can start.
 fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Option<StartFolder> {
     let root = match start.place() {
         PathPlace::Own => &workspace.root,
@@ -172,7 +172,7 @@ fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Opti
     let real = root.join(start.rest());
     let named = names.iter().filter_map(|name| Some(name.name.join(real.strip_prefix(&name.path).ok()?)));
     let paths = std::iter::once(real.clone()).chain(named).collect();
-    // A bare dot means the project, where there is one.
+    // A bare dot would mean the project, if there is one.
     let is_workspace = start.place() == PathPlace::Own && start.is_root();
     let name = if is_workspace { "/".to_owned() } else { start.written() };
     let worktree = workspace.worktree.as_ref().filter(|_| start.place() == PathPlace::Project);
@@ -180,9 +180,9 @@ fn start_folder(workspace: &Workspace, start: &ToolPath, names: &[Name]) -> Opti
     Some(StartFolder { name, paths, main })
 }
 
-/// The start of a command that names no folder: where the client is in the project, else in the project, and in the
-/// workspace where there is none. What skills
-/// say of their scripts is written from the workspace, so a command that uses it starts there.
+/// Start folder of a command that names none: the client's folder if it is in the project, otherwise the project, or
+/// the workspace if there is no project. Instructions of skills name their scripts relative to the workspace, so a
+/// command that uses such a script starts there.
 fn usual_start(job: &Job, command: &str) -> ToolPath {
     let project = ToolPath::root(PathPlace::Project);
     let is_there = |path: &ToolPath| job.files.is_folder(path).is_ok_and(|is_folder| is_folder);
@@ -232,7 +232,7 @@ async fn run(
     }
     let read_only = context.confinement == Confinement::ReadOnly;
     if read_only {
-        // The session's own is closed; this is the command's, where there are namespaces.
+        // The session's own `temp/` is read-only here. With namespaces, `/tmp` is private to the command.
         environment.insert("TMPDIR".into(), "/tmp".into());
     }
     let script = Script {
@@ -251,7 +251,7 @@ async fn run(
     }
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
     let failed = matches!(finished.ended, CommandEnd::Code(1..));
-    // The code is that of the last command only: what went wrong before it is told where that is certain.
+    // The exit code is that of the last command only. Earlier errors are mentioned if they are certain.
     let misnamed = misnamed(&finished.stderr.text, &context.workspace, &names);
     let forbidden = sandbox.filter(|_| failed);
     let allowed = |sandbox: &Sandbox| CommandRights { network: sandbox.allows_network() && !read_only, read_only };
@@ -266,7 +266,7 @@ async fn run(
     Ok(output)
 }
 
-/// Makes sure that what a command writes in the person's folders changes nothing outside of them.
+/// Ensures that a command's writes in the user's folders change nothing outside of them.
 async fn keep_in_mounts(workspace: &Workspace, how: HardLinks, cancel: &CancellationToken) -> Result<(), Failure> {
     let writable: Vec<(String, PathBuf)> = workspace
         .mounts()
@@ -327,7 +327,7 @@ fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
     };
     let exit_code = match finished.ended {
         CommandEnd::Code(code) => Some(code),
-        // As a shell tells it.
+        // The exit code that a shell would report.
         CommandEnd::Signal(signal @ 1..) => Some(128 + signal),
         CommandEnd::Signal(_) | CommandEnd::TimedOut | CommandEnd::Cancelled | CommandEnd::Lost => None,
     };

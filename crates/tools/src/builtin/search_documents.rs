@@ -1,5 +1,5 @@
-//! `search_documents`: what the documents of a session say about something, each find with the place to cite. `search_file`: what
-//! one file says, documents by the index, text line by line.
+//! `search_documents`: searches the documents of a session, and returns finds with the places to cite. `search_file`:
+//! searches one file, using the index for documents, and line by line for text.
 
 use std::{
     ops::ControlFlow,
@@ -34,9 +34,9 @@ use super::{
     grep,
 };
 
-/// Finds where no number is given.
+/// Default number of finds.
 const USUAL: usize = 10;
-/// Time after which a search begins with no further documents.
+/// Time after which a search starts no further documents.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like; Markdown, HTML and other texts, archives)
@@ -69,7 +69,7 @@ impl Tool for SearchDocuments {
         let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
         let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + PATIENCE) };
         let mut all = Search { next: offset, ..Search::default() };
-        // It goes on until it has seen all documents, so many at a time as may be open.
+        // Repeats until all documents are searched, at most `MAX_OPEN` at a time.
         loop {
             let (by, path, offset) = (Arc::clone(knowledge), path.clone(), all.next);
             let opened = call.work(move |job| open(job, path.as_deref(), offset, &*by)).await?;
@@ -104,25 +104,25 @@ impl Tool for SearchDocuments {
 /// State of a search.
 #[derive(Default)]
 struct Search {
-    /// Documents that are open, to be searched next.
+    /// Open documents to be searched next.
     documents: Vec<OpenDocument>,
     finds: Option<DocumentFinds>,
-    /// Documents before the next ones.
+    /// Number of documents before the next ones.
     next: usize,
-    /// Those behind the ones that were looked at.
+    /// Number of documents that remain after these.
     beyond: usize,
-    /// Those that the rules do not let be read without asking.
+    /// Number of documents that the rules do not allow to be read without asking.
     withheld: usize,
-    /// Reason why there may be more.
+    /// Reason why there may be more documents.
     cut: Option<&'static str>,
-    /// Documents that were searched.
+    /// Number of searched documents.
     searched: usize,
-    /// The line about what is searched by other ways.
+    /// Note about files that other tools search.
     unsearched: Option<String>,
 }
 
 impl Search {
-    /// All that was found.
+    /// Formats the result for the model.
     fn told(self, query: &str) -> String {
         let Self { finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
         let unsearched = unsearched.map(|line| format!("\n{line}")).unwrap_or_default();
@@ -160,11 +160,11 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
     let start = job.files.start(path)?;
     let (mut documents, mut left, mut unsearched) = (Vec::new(), UnreadEntries::default(), UnsearchedFiles::default());
     let mut take = |path: &ToolPath| {
-        // One that went away or may not be read is no reason to end the search.
+        // A file that was removed or is unreadable does not end the search.
         let Ok(opened) = job.files.open_file(path) else { return Ok(()) };
         match documents::document(knowledge, path, opened)? {
             Ok(document) => documents.push(document),
-            // Named as one and something else by its bytes: whoever reads it says so.
+            // Not a document, despite its name. The reader reports that.
             Err(opened) if left_out(&path.to_string()).is_none() => {
                 let named = |file| OpenDocument::new(path.to_string(), file);
                 documents.extend(opened.content.into_file().map(named));
@@ -190,7 +190,7 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
                     if seen > offset.saturating_add(MAX_OPEN) {
                         beyond += 1;
                     } else if seen > offset {
-                        // That it has a hit would tell something of it, too.
+                        // A mere hit would already reveal something about the file.
                         if job.reading.allow(&name) { take(&found.path)? } else { withheld += 1 }
                     }
                 }
@@ -205,9 +205,9 @@ fn open(job: &Job, path: Option<&str>, offset: usize, knowledge: &dyn Knowledge)
     Ok(Search { documents, cut: left.cut, beyond, next, withheld, unsearched, ..Search::default() })
 }
 
-/// Finds in one file where no number is given.
+/// Default number of finds in one file.
 const USUAL_IN_FILE: usize = 8;
-/// Maximum number of hits.
+/// Maximum number of finds.
 const MOST: usize = 50;
 
 /// Searches one file and returns the places to cite: the page of a PDF, the slide, the sheet and its cells, the
@@ -270,7 +270,7 @@ fn prepare(job: &Job, args: SearchFile, knowledge: &dyn Knowledge) -> Result<Pre
             None => return grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
         },
     };
-    // One file is read however long that takes.
+    // A single file is read without a time limit.
     Ok(PreparedFile::Document(document, DocumentQuery { text, regex, limit, neighbours: true, begin_by: None }))
 }
 
@@ -282,7 +282,7 @@ fn check_query(query: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The lines of a text that hold any of the words or phrases.
+/// Regular expression for lines with any of the words or phrases.
 fn pattern(query: &str, regex: bool) -> String {
     if regex {
         return query.to_owned();

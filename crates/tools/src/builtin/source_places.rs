@@ -1,6 +1,5 @@
-//! `definition` and `references`: where a symbol is defined and where it is used; `diagnostics`: what a language server finds in a
-//! file; `rename_symbol`: gives a symbol another name wherever it is used, all or nothing. Places in source code, named by models,
-//! found, and shown.
+//! Language server tools. `definition` and `references` find where a symbol is defined and used, `diagnostics` lists
+//! the errors in a file, and `rename_symbol` renames a symbol everywhere or nowhere.
 
 use std::{
     collections::BTreeMap,
@@ -26,11 +25,11 @@ use super::{
     call::{Call, Names, PlannedRename, Tool},
 };
 
-/// Characters of a line that are shown.
+/// Maximum number of characters shown of a line.
 const MAX_LINE: usize = 200;
-/// Bytes of a file of which lines are shown.
+/// Maximum number of bytes read from a file to show its lines.
 const MAX_FILE: u64 = 4 << 20;
-/// Places, and findings, that are shown.
+/// Maximum number of shown places or diagnostics.
 const MAX_SHOWN: usize = 100;
 
 /// Place of a symbol.
@@ -95,7 +94,7 @@ impl Tool for Diagnostics {
             Some(file) => (file.name(), call.languages()?.diagnostics(file).await?),
             None => {
                 let mut all = call.languages()?.last_diagnostics(Arc::clone(&call.context.workspace)).await;
-                // The call names none of these files.
+                // The call names none of these files, so the rules apply to each.
                 all.retain(|finding| call.context.reading.allow(&finding.file));
                 ("the files that language servers were asked about lately".to_owned(), all)
             }
@@ -117,7 +116,7 @@ fn show_findings(name: &str, mut findings: Vec<Diagnostic>) -> String {
     shown.join("\n")
 }
 
-/// Prepares a question for language servers where it may block.
+/// Prepares a question for language servers on a blocking thread.
 async fn prepare_for<A: Send + 'static, T: Send + 'static>(
     call: Call<'_>,
     args: A,
@@ -127,7 +126,7 @@ async fn prepare_for<A: Send + 'static, T: Send + 'static>(
     call.work(move |job| prepare(job, args, &*languages)).await
 }
 
-/// Shows places that a language server found.
+/// Shows places found by a language server.
 async fn show_places(call: Call<'_>, found: Vec<SourceLocation>, none: &str) -> Result<ToolOutput, Failure> {
     if found.is_empty() {
         return Ok(ToolOutput::ok(none));
@@ -135,7 +134,7 @@ async fn show_places(call: Call<'_>, found: Vec<SourceLocation>, none: &str) -> 
     call.work(move |job| show(job, found)).await.map(ToolOutput::ok)
 }
 
-/// The file that a path names, as language servers know it.
+/// File of a path, if a language server handles it.
 fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
     let name = path.to_string();
     let file = job.files.jail.workspace().source_file(&name).ok_or_else(|| {
@@ -147,7 +146,7 @@ fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceF
     Err(Failure::tool(format!("no language server for {name} is installed here; use grep, or run the compiler")))
 }
 
-/// The place that the arguments of a call name.
+/// Position named by the arguments of a call.
 fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<SourcePosition, Failure> {
     let PlaceArgs { path, line, symbol, column } = args;
     let file = file(job, &job.files.meant(&path)?, languages)?;
@@ -161,7 +160,7 @@ fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<Sour
     Ok(SourcePosition { file, line, at })
 }
 
-/// Shows places, with their lines where these may be read.
+/// Formats places, with their lines if these may be read.
 fn show(job: &Job, places: Vec<SourceLocation>) -> Result<String, Failure> {
     let mut lines: BTreeMap<String, BTreeMap<u32, String>> = BTreeMap::new();
     for place in places.iter().take(MAX_SHOWN).filter(|place| place.is_own) {
@@ -185,7 +184,7 @@ fn show(job: &Job, places: Vec<SourceLocation>) -> Result<String, Failure> {
     Ok(shown)
 }
 
-/// Fills in lines of a file, as far as it can be read.
+/// Fills in the wanted lines of a file, as far as it can be read.
 fn read_lines(job: &Job, file: &str, wanted: &mut BTreeMap<u32, String>) {
     let Ok(path) = job.files.locate(file) else { return };
     let Ok(opened) = job.files.open_file(&path) else { return };
@@ -199,9 +198,9 @@ fn read_lines(job: &Job, file: &str, wanted: &mut BTreeMap<u32, String>) {
     }
 }
 
-/// Characters of a name.
+/// Maximum number of characters in a name.
 const MAX_NAME: usize = 200;
-/// Bytes that stand around a name in one edit: where a symbol stands for its own name, as in `name: symbol`.
+/// Maximum number of bytes around a name in one edit, as in `name: symbol` for a field initialised by its shorthand.
 const MAX_AROUND: usize = 24;
 
 /// Gives a symbol of the project's source code another name, in all files that use it, as a compiler knows them: all of it or
@@ -222,7 +221,7 @@ pub(crate) struct RenameSymbol {
 impl Tool for RenameSymbol {
     const NAME: &'static str = "rename_symbol";
 
-    /// Renames a symbol: as it was shown, where it was.
+    /// Renames a symbol, exactly as shown if it was shown.
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let planned = match call.services.renames.take(call.context, call.call) {
             Some(shown) => shown,
@@ -231,7 +230,7 @@ impl Tool for RenameSymbol {
         call.write(planned, |job, planned| carry_out(job, &plan(job, &planned)?, "Renamed")).await
     }
 
-    /// Shows a rename, and keeps it until it runs.
+    /// Shows a rename, and stores it until it runs.
     async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
         let planned = self.planned(call).await?;
         let plan_of = planned.clone();
@@ -275,7 +274,7 @@ fn plan(job: &Job, planned: &PlannedRename) -> Result<Vec<Step>, Failure> {
 fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failure> {
     job.check()?;
     let SourceRewrite { file, edits } = rewrite;
-    // The call names one file, and these are the others: the rules have a say in each.
+    // The call names only one of the files, so the rules must allow each change.
     if !job.reading.allow_change(file) {
         return Err(Failure::path(format!(
             "the rename would change {file}, which the rules do not let you change so; nothing was changed"
@@ -302,7 +301,8 @@ fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failu
     })
 }
 
-/// Edits with their bytes; none where the text has no such places, or others than those of the symbol.
+/// Edits with their byte ranges. `None` if a position does not exist, or an edit changes something other than the
+/// symbol.
 fn placed(document: &Document, names: &Names, edits: &[SourceEdit]) -> Option<Vec<(std::ops::Range<usize>, String)>> {
     let text = document.text();
     let place = |edit: &SourceEdit| {
@@ -314,11 +314,11 @@ fn placed(document: &Document, names: &Names, edits: &[SourceEdit]) -> Option<Ve
 }
 
 impl Names {
-    /// Returns whether an edit gives the symbol its new name, and does nothing besides: what a server says is not trusted.
+    /// Returns true if an edit only renames the symbol. Servers are not trusted.
     fn are_all_of(&self, replaced: &str, text: &str) -> bool {
         let Self { old, new } = self;
         let is_short = |text: &str, name: &str| text.len() <= name.len() + MAX_AROUND && !text.contains(['\n', '\r']);
-        // Where `name: symbol` becomes `name`, or the other way round, a part is taken away or put in.
+        // When `name: symbol` becomes `name`, or the reverse, a part is removed or inserted.
         let is_of_symbol = replaced.is_empty() || replaced.contains(old.as_str()) || replaced.contains(new.as_str());
         let is_named = text.contains(new.as_str()) || (text.is_empty() && !replaced.is_empty() && replaced != old);
         is_of_symbol && is_named && is_short(replaced, old) && is_short(text, new)

@@ -1,4 +1,4 @@
-//! Hunks made into edits of a text.
+//! Converts hunks to edits of a text.
 
 use std::ops::Range;
 
@@ -12,25 +12,25 @@ use super::{
 /// Result of applying hunks to a text.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Edits {
-    /// Pieces of the text and what comes in their place, in order.
+    /// Byte ranges of the text with their replacements, in order.
     pub(crate) edits: Vec<(Range<usize>, String)>,
-    /// Number of lines that are added and removed.
+    /// Number of added and removed lines.
     pub(crate) added: usize,
     pub(crate) removed: usize,
-    /// Set if white space had to be overlooked.
+    /// True if white space had to be ignored.
     pub(crate) inexact: bool,
 }
 
-/// Lines of the file and what comes in their place.
+/// Range of lines in the file, and its replacement.
 struct Block {
     lines: Range<usize>,
     added: Vec<String>,
 }
 
-/// Finds the places of hunks in a text with `\n` at the end of lines.
+/// Places hunks in a text whose lines end with `\n`.
 ///
 /// # Errors
-/// The description of each hunk that does not fit.
+/// A description of each hunk that does not fit.
 pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     let file = FileLines::of(text);
     let mut blocks: Vec<Block> = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
     Ok(made)
 }
 
-/// Adds what a hunk changes and returns the line after it.
+/// Adds the changes of a hunk, and returns the line after it.
 fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut Vec<Block>) -> usize {
     let mut indents = Indents::of(file, hunk, place);
     let mut at = place.at;
@@ -78,7 +78,7 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut 
             at += 1;
             continue;
         }
-        // What touches the block before belongs to it, whichever hunk it is from.
+        // A change adjacent to the previous block belongs to it, even from another hunk.
         if blocks.last().is_none_or(|block| block.lines.end != at) {
             blocks.push(Block { lines: at..at, added: Vec::new() });
         }
@@ -94,10 +94,10 @@ fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: HunkPlace, blocks: &mut 
     at
 }
 
-/// Indentation of the file where the patch indents otherwise. Without it, a line added to code whose indentation the
-/// model got wrong would be indented wrong as well, which in some languages is another program.
+/// Maps the indentation of the patch to that of the file. Otherwise, a line added to code whose indentation the model
+/// got wrong would be wrong as well, which changes the meaning in some languages.
 struct Indents<'l> {
-    /// The indentation in the patch and in the file, those met last at the end.
+    /// Pairs of indentation in the patch and in the file, most recent last.
     known: Vec<(&'l str, &'l str)>,
 }
 
@@ -120,7 +120,7 @@ impl<'l> Indents<'l> {
         }
     }
 
-    /// Takes note of a line, so that it counts more than those further away.
+    /// Records a line, which takes precedence over more distant ones.
     fn pass(&mut self, line: &'l str, patch: &'l str) {
         if !self.known.is_empty() {
             self.note(line, patch);
@@ -141,8 +141,8 @@ fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start().len()]
 }
 
-/// Blocks of lines as edits of the text. `open_end` tells whether the last line is to lack its line end, if the patch
-/// says so; otherwise that stays as it is.
+/// Converts blocks of lines to edits. `open_end` is true if the patch removes the final line end, and `None` leaves it
+/// unchanged.
 fn edits(text: &str, file: &FileLines<'_>, blocks: Vec<Block>, open_end: Option<bool>) -> Vec<(Range<usize>, String)> {
     let mut starts = Vec::with_capacity(file.lines.len() + 1);
     let mut at = 0;
@@ -163,7 +163,7 @@ fn edits(text: &str, file: &FileLines<'_>, blocks: Vec<Block>, open_end: Option<
                 return (range, new);
             }
             if added.is_empty() {
-                // The line before becomes the last.
+                // The previous line becomes the last one.
                 range.start -= usize::from(opens && lines.start > 0);
             } else {
                 if was_open && lines.is_empty() {
@@ -176,21 +176,21 @@ fn edits(text: &str, file: &FileLines<'_>, blocks: Vec<Block>, open_end: Option<
         .collect()
 }
 
-/// A hunk that does not fit.
+/// Hunk that does not fit.
 pub(super) struct Misfit<'h> {
-    /// Its number among all hunks, counted from 1.
+    /// Number of the hunk, counted from 1.
     pub(super) number: usize,
     pub(super) of: usize,
     pub(super) hunk: &'h Hunk,
-    /// The first line, counted from 0, that the hunks before it left.
+    /// First line after the previous hunks, counted from 0.
     pub(super) from: usize,
-    /// Expected position.
+    /// Expected position of the hunk.
     pub(super) expected: Option<usize>,
     pub(super) why: NoPlace,
 }
 
 impl Misfit<'_> {
-    /// A sentence and, where it helps, the lines found there.
+    /// Describes the problem, with the lines of the file if they help.
     pub(super) fn told(&self, file: &FileLines<'_>) -> String {
         let header = if self.hunk.header.is_empty() {
             String::new()
@@ -251,7 +251,7 @@ impl Misfit<'_> {
             Some((_, wanted, None)) => format!("it expects {} after the last line", text::quoted(wanted)),
             None => "a line of it differs".to_owned(),
         };
-        // The line that differs is shown, however long the hunk.
+        // The differing line is always shown, however long the hunk is.
         let skip = differs.map_or(0, |(number, ..)| (number - at).saturating_sub(MAX_SHOWN / 2));
         let shown: String = file.lines[at + skip..]
             .iter()
@@ -261,7 +261,7 @@ impl Misfit<'_> {
         format!("does not fit: {first}. From line {} on the file has:{shown}", at + skip + 1)
     }
 
-    /// Returns whether what it makes is there already.
+    /// Returns true if the new lines of the hunk are in the file already.
     fn is_applied(&self, file: &FileLines<'_>) -> bool {
         let new: Vec<&str> = self.hunk.new_lines().map(|line| Likeness::Tail.of(line)).collect();
         let worth = new.iter().any(|line| !line.is_empty()) && new.len() <= 200;
@@ -273,9 +273,9 @@ impl Misfit<'_> {
                 .any(|lines| lines.iter().zip(&new).all(|(line, new)| Likeness::Tail.of(line) == *new))
     }
 
-    /// Returns the line where most of its lines are found, or the first meaningful one.
+    /// Position where most lines of the hunk match, or the line most similar to its first meaningful one.
     fn nearest(&self, file: &FileLines<'_>, old: &[&str]) -> Option<usize> {
-        /// Number of lines of the file and of the hunk that are compared.
+        /// Maximum numbers of compared lines of the file and of the hunk.
         const MAX_LINES: usize = 20_000;
         const MAX_OLD: usize = 40;
         let expected = self.expected.unwrap_or(self.from);
@@ -296,12 +296,12 @@ impl Misfit<'_> {
     }
 }
 
-/// The first characters of a line, without white space around them.
+/// First characters of a line, without surrounding white space.
 pub(crate) fn start_of(line: &str) -> &str {
     text::first_chars(line.trim(), 200).0
 }
 
-/// The first of the numbered lines that is most like another, and how much, up to 1. None if all are unlike it.
+/// First of the most similar numbered lines, with a score up to 1. `None` if all are dissimilar.
 pub(crate) fn most_alike<'l>(wanted: &str, lines: impl Iterator<Item = (usize, &'l str)>) -> Option<(f64, usize)> {
     lines
         .filter(|(_, line)| !line.trim().is_empty())
@@ -310,7 +310,7 @@ pub(crate) fn most_alike<'l>(wanted: &str, lines: impl Iterator<Item = (usize, &
         .max_by(|left, right| left.0.total_cmp(&right.0).then_with(|| right.1.cmp(&left.1)))
 }
 
-/// The numbers of lines, the first ten of many.
+/// Formats line numbers, at most the first ten.
 pub(crate) fn line_list(lines: &[usize]) -> String {
     const SHOWN: usize = 10;
     let shown: Vec<String> = lines.iter().take(SHOWN).map(usize::to_string).collect();

@@ -1,17 +1,17 @@
-//! Parsers for the output of `diff -u` and `git diff`, whose counts and line numbers may be wrong, because models are bad at
-//! both, and for patches between `*** Begin Patch` and `*** End Patch`.
+//! Parsers for unified diffs and for patches between `*** Begin Patch` and `*** End Patch`. Counts and line numbers of
+//! a diff may be wrong, because models are bad at both.
 
 use agentd_workspace::{failure::Failure, text};
 
 use crate::patch::{self, Change, FilePatch, Header, Hunk, LineKind, Lines};
 
-/// More files than this are no patch that anyone reads.
+/// Maximum number of files in a patch. Larger ones are not meant for review.
 const MAX_FILES: usize = 500;
 
-/// Reads a patch.
+/// Parses a patch of either form.
 ///
 /// # Errors
-/// `E_INVALID_ARGS`, naming the line and what is wrong with it.
+/// `E_INVALID_ARGS`, with the line number and the problem.
 pub(crate) fn parse(patch: &str) -> Result<Vec<FilePatch>, Failure> {
     let mut lines = Lines::of(patch);
     lines.trim();
@@ -43,17 +43,17 @@ pub(crate) fn parse(patch: &str) -> Result<Vec<FilePatch>, Failure> {
     Ok(files)
 }
 
-/// Content of the lines before the hunks of a file.
+/// Lines of a file before its hunks.
 #[derive(Debug, Default)]
 struct Head {
-    /// Set if `diff --git` introduced it.
+    /// True if it begins with `diff --git`.
     is_git: bool,
-    /// The names after `---` and `+++`.
+    /// Names after `---` and `+++`.
     old: Option<String>,
     new: Option<String>,
-    /// The names after `rename from` and `rename to`.
+    /// Names after `rename from` and `rename to`.
     renamed: (Option<String>, Option<String>),
-    /// The names of the line `diff --git`, where it tells them beyond doubt.
+    /// Name in the `diff --git` line, if it is unambiguous.
     git_name: Option<String>,
     is_new: bool,
     is_deleted: bool,
@@ -63,7 +63,7 @@ struct Head {
 fn parse_unified(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
     let mut files = Vec::new();
     loop {
-        // What stands before a file's head is for people: a commit message, `Index:`, `===`.
+        // Text before the header of a file is for humans: a commit message, `Index:`, `===`.
         while let Some(line) = lines.peek() {
             if is_head(&lines) {
                 break;
@@ -85,12 +85,12 @@ fn parse_unified(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
     }
 }
 
-/// Returns whether a file's head begins at the next line.
+/// Returns true if the header of a file begins at the next line.
 fn is_head(lines: &Lines<'_>) -> bool {
     lines.peek().is_some_and(|line| line.starts_with("diff --git ")) || is_names(lines)
 }
 
-/// Returns whether the next two lines name a file before and after.
+/// Returns true if the next two lines are the `---` and `+++` of a file.
 fn is_names(lines: &Lines<'_>) -> bool {
     let begins = |by: usize, with: &str| lines.ahead(by).is_some_and(|line| line.starts_with(with));
     begins(0, "--- ") && begins(1, "+++ ")
@@ -118,7 +118,7 @@ fn head(lines: &mut Lines<'_>) -> Result<Head, Failure> {
     Ok(head)
 }
 
-/// A line between `diff --git` and `---`.
+/// Parses a line between `diff --git` and `---`.
 fn extended(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failure> {
     let after = |mark: &str| line.strip_prefix(mark);
     let mode = after("new file mode ").or_else(|| after("new mode ")).or_else(|| after("deleted file mode "));
@@ -143,7 +143,7 @@ fn extended(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failur
     Ok(())
 }
 
-/// The name in `a/NAME b/NAME`, which is needed where no other line has it.
+/// Name in `a/NAME b/NAME`. It is used only if no other line has the name.
 fn git_name(names: &str) -> Option<String> {
     if names.starts_with('"') {
         let old = patch::name(names).ok()?;
@@ -166,7 +166,7 @@ fn hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
         lines.next();
         hunks.push(hunk(line, &header, lines)?);
     }
-    // What follows the hunks without being the head of another file would be lost silently.
+    // Other text after the hunks would be lost silently.
     if let Some(line) = lines.peek()
         && !hunks.is_empty()
         && !is_head(lines)
@@ -190,7 +190,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
         if is_names(lines) && ends_before_names(lines, old_left, new_left) {
             break;
         }
-        // `git format-patch` ends so.
+        // The signature of `git format-patch`.
         if line == "-- " && old_left == 0 {
             break;
         }
@@ -213,7 +213,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
     }
     patch::drop_blank_tail(&mut hunk, lost);
     if header.ranges.is_some_and(|[(_, old), _]| old > 0) && hunk.old().next().is_none() {
-        // It says that there are lines around, and leaves them out: then its line number is worth nothing either.
+        // The header counts context lines that the hunk omits, so its line number is not reliable either.
         hunk.start = None;
     }
     if hunk.lines.is_empty() {
@@ -222,7 +222,8 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
     Ok(hunk)
 }
 
-/// A removed line `-- x` and an added one `++ y` look like names. The counts tell, or what follows.
+/// Returns true if the next lines are names and not the removed line `-- x` and the added line `++ y`. The counts
+/// decide, or the line after both.
 fn ends_before_names(lines: &Lines<'_>, old_left: usize, new_left: usize) -> bool {
     match (old_left, new_left) {
         (0, 0) => true,
@@ -340,7 +341,7 @@ fn parse_envelope(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
     )))
 }
 
-/// The lines of a new file.
+/// Parses the lines of a new file.
 fn added(lines: &mut Lines<'_>) -> Result<String, Failure> {
     let mut content = String::new();
     while let Some(line) = lines.next() {
@@ -398,7 +399,7 @@ fn envelope_hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
     Ok(hunks)
 }
 
-/// `\ No newline at end of file` speaks of the line before it.
+/// Applies `\ No newline at end of file` to the line before it.
 pub(super) fn mark_open_end(hunk: &mut Hunk) {
     match hunk.lines.last().map(|line| line.kind) {
         Some(LineKind::Context) => hunk.open_end = (true, true),

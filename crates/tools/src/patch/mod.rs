@@ -1,11 +1,11 @@
-//! Parsing of patches, and placing of their hunks in a file.
+//! Parses patches and places their hunks in a file.
 //!
-//! - `forms`: both forms of patches, told apart by their first line: what `diff` and `git diff` write, and `*** Begin Patch`.
-//! - `place`: where a hunk stands. Lines may differ in white space and stand elsewhere than is said; none is ever left
-//!   out. That is why nothing ready-made is used: the libraries for patches want every byte and line number right, or
-//!   drop context until something fits.
-//! - `apply`: hunks made into edits of a text, so that lines which stay keep their bytes; answers for the model about hunks that
-//!   do not fit.
+//! - `forms`: parsers for both forms, unified diffs and `*** Begin Patch`. The first line decides.
+//! - `place`: finds the position of a hunk. Its lines may differ in white space and line number, but none is ever
+//!   omitted. Existing patch libraries require every byte and line number to be right, or drop context until something
+//!   matches.
+//! - `apply`: turns hunks into edits of a text, so that unchanged lines keep their bytes, and describes hunks that do
+//!   not match for the model.
 
 mod apply;
 mod forms;
@@ -16,10 +16,10 @@ use agentd_workspace::{failure::Failure, text};
 pub(crate) use apply::{Edits, apply, line_list, most_alike, start_of};
 pub(crate) use forms::parse;
 
-/// Change of one file.
+/// Change to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilePatch {
-    /// The file as the patch names it.
+    /// Path of the file, as written in the patch.
     pub(crate) path: String,
     pub(crate) change: Change,
 }
@@ -27,31 +27,31 @@ pub(crate) struct FilePatch {
 /// Kind of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The file is made, with this content.
+    /// Creates the file with this content.
     Add { content: String },
-    /// The file goes. `hunks` are its content, if the patch tells it.
+    /// Deletes the file. `hunks` has its content, if the patch includes it.
     Delete { hunks: Option<Vec<Hunk>> },
-    /// The file is changed, moved, or both.
+    /// Edits the file, moves it, or both.
     Update { hunks: Vec<Hunk>, moved_to: Option<String> },
 }
 
-/// Adjacent lines, and their changes.
+/// Adjacent lines and their changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hunk {
-    /// Header of the file in the patch, to name it by.
+    /// Header line of the hunk, for error messages.
     pub(crate) header: String,
-    /// The line, counted from 0, at which it says to begin.
+    /// First line according to the header, from 0.
     pub(crate) start: Option<usize>,
-    /// Anchor lines above it, the outer ones first.
+    /// Anchor lines above it, outermost first.
     pub(crate) anchors: Vec<String>,
     pub(crate) lines: Vec<Line>,
-    /// Set if it says that it ends at the end of the file.
+    /// True if it must end at the end of the file.
     pub(crate) at_end: bool,
-    /// Set, before and after, if it says that the last line lacks its line end.
+    /// True if the last line has no line end, before and after.
     pub(crate) open_end: (bool, bool),
 }
 
-/// A line of a hunk, without its line end.
+/// Line of a hunk, without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) kind: LineKind,
@@ -67,23 +67,23 @@ pub(crate) enum LineKind {
 }
 
 impl Hunk {
-    /// The lines that must be there, in order.
+    /// Iterates over the lines that must be there, in order.
     pub(crate) fn old(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(|line| line.kind != LineKind::Added).map(|line| line.text.as_str())
     }
 
-    /// The lines that will be there, in order.
+    /// Iterates over the lines after the change, in order.
     pub(crate) fn new_lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(|line| line.kind != LineKind::Removed).map(|line| line.text.as_str())
     }
 
-    /// Returns whether it changes anything.
+    /// Returns true if it changes anything.
     pub(crate) fn changes(&self) -> bool {
         self.lines.iter().any(|line| line.kind != LineKind::Context) || self.open_end.0 != self.open_end.1
     }
 }
 
-/// The lines of a patch, with the one that is read next.
+/// Lines of a patch, and the read position.
 #[derive(Debug, Clone)]
 pub(super) struct Lines<'p> {
     lines: Vec<&'p str>,
@@ -91,7 +91,8 @@ pub(super) struct Lines<'p> {
 }
 
 impl<'p> Lines<'p> {
-    /// Takes a patch apart. A `\r` before a line end is part of it: the file decides how its lines end.
+    /// Splits a patch into lines. A `\r` before a line end belongs to the line end, because the file decides about its
+    /// line ends.
     pub(super) fn of(patch: &'p str) -> Self {
         let mut lines: Vec<&str> = patch.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
         if lines.last() == Some(&"") {
@@ -114,12 +115,12 @@ impl<'p> Lines<'p> {
         Some(line)
     }
 
-    /// Takes back the line taken last.
+    /// Steps back by one line.
     pub(super) fn back(&mut self) {
         self.at -= 1;
     }
 
-    /// Leaves out lines around the patch that models put there: blank ones and code fences.
+    /// Drops the blank lines and code fences that models put around a patch.
     pub(super) fn trim(&mut self) {
         let is_blank = |line: &&str| line.trim().is_empty();
         let is_fence = |line: &str| line.trim_start().starts_with("```");
@@ -138,13 +139,13 @@ impl<'p> Lines<'p> {
         }
     }
 
-    /// A failure at the line that was taken last.
+    /// Creates the failure for the line that was read last.
     pub(super) fn wrong(&self, what: impl std::fmt::Display) -> Failure {
         Failure::arguments(format!("line {} of the patch {what}; nothing was changed", self.at.max(1)))
     }
 }
 
-/// A line of a hunk, if it can be one. An empty line is a context line whose space was lost.
+/// Parses a line of a hunk. An empty line is a context line that lost its space.
 pub(super) fn hunk_line(line: &str) -> Option<Line> {
     let kind = match line.bytes().next() {
         None | Some(b' ') => LineKind::Context,
@@ -155,7 +156,7 @@ pub(super) fn hunk_line(line: &str) -> Option<Line> {
     Some(Line { kind, text: line.get(1..).unwrap_or_default().to_owned() })
 }
 
-/// Takes blank lines off the end that were put between hunks and not in one: at most `lost` of them.
+/// Removes at most `lost` blank lines at the end, which separate hunks and belong to none.
 pub(super) fn drop_blank_tail(hunk: &mut Hunk, mut lost: usize) {
     while lost > 0 && hunk.lines.last().is_some_and(|line| line.kind == LineKind::Context && line.text.is_empty()) {
         hunk.lines.pop();
@@ -163,17 +164,17 @@ pub(super) fn drop_blank_tail(hunk: &mut Hunk, mut lost: usize) {
     }
 }
 
-/// Content of a hunk header: `@@ -12,3 +12,4 @@ section`, or only `@@` and some line of the file.
+/// Header of a hunk: `@@ -12,3 +12,4 @@ section`, or `@@` and a line of the file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The first line, from 1, and how many lines, before and after.
+    /// First line, from 1, and number of lines, before and after.
     pub(super) ranges: Option<[(usize, usize); 2]>,
-    /// Text after it, where there are no numbers.
+    /// Text after `@@`, if there are no numbers.
     pub(super) anchor: Option<String>,
 }
 
 impl Header {
-    /// The line, counted from 0, at which the hunk says to begin.
+    /// First line of the hunk, from 0.
     pub(super) fn start(&self) -> Option<usize> {
         self.ranges.map(|[(start, count), _]| start.saturating_sub(usize::from(count > 0)))
     }
@@ -200,7 +201,7 @@ fn range(word: &str, sign: char) -> Option<(usize, usize)> {
     Some((start.parse().ok()?, count.parse().ok()?))
 }
 
-/// A file name out of a header: quoted as git quotes odd names, or up to a tab and a time.
+/// Parses the file name of a header: quoted as in git, or up to a tab and a timestamp.
 pub(super) fn name(written: &str) -> Result<String, Failure> {
     let Some(quoted) = written.strip_prefix('"') else {
         return Ok(written.split('\t').next().unwrap_or_default().trim_end().to_owned());

@@ -1,8 +1,8 @@
-//! Placing of a hunk in a file.
+//! Finds the position of a hunk in a file.
 //!
-//! All of its old lines have to be there, one after the other: to the letter; else but for white space at the end of
-//! lines; else but for indentation too. Of several places the one that is nearest to the line number is meant. Where no
-//! number tells, the hunk is refused rather than put somewhere.
+//! All of its old lines must be there in sequence: exactly, or else without trailing white space, or else without
+//! indentation too. If there are several positions, the one nearest to the line number is used. Without a line number
+//! the hunk is rejected, because a guess could damage the file.
 
 use std::{
     cell::OnceCell,
@@ -11,13 +11,13 @@ use std::{
 
 use super::Hunk;
 
-/// Required likeness of lines.
+/// Required similarity of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Likeness {
     Exact,
-    /// But for white space at the end.
+    /// Ignores white space at the end.
     Tail,
-    /// But for white space at both ends.
+    /// Ignores white space at both ends.
     Indentation,
 }
 
@@ -33,34 +33,34 @@ impl Likeness {
     }
 }
 
-/// The lines of a file, without their ends.
+/// Lines of a file, without their line ends.
 #[derive(Debug)]
 pub(super) struct FileLines<'t> {
     pub(super) lines: Vec<&'t str>,
-    /// Keys by which lines are compared, for each likeness that was needed.
+    /// Hashes that compare lines, by likeness. Computed when first needed.
     keys: [OnceCell<Vec<u64>>; 3],
 }
 
 /// Position of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HunkPlace {
-    /// The first of its lines, counted from 0.
+    /// First line of the hunk, from 0.
     pub(super) at: usize,
     pub(super) likeness: Likeness,
 }
 
-/// Reason why a hunk has no place.
+/// Reason why a hunk has no position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// Its lines are nowhere.
+    /// Its lines do not occur.
     Missing,
-    /// Its lines are there, but above those of the hunk before it.
+    /// Its lines occur only above those of the previous hunk.
     Above { at: usize },
-    /// Its lines are at all of these, and nothing tells which is meant.
+    /// Its lines occur at all of these positions, and nothing selects one.
     Several { at: Vec<usize> },
-    /// The line after `@@` is nowhere.
+    /// The line after `@@` does not occur.
     NoAnchor { anchor: String },
-    /// It only adds lines, and nothing tells where.
+    /// It only adds lines and has no position.
     Nowhere,
 }
 
@@ -69,7 +69,7 @@ impl<'t> FileLines<'t> {
         Self { lines: text.split_terminator('\n').collect(), keys: Default::default() }
     }
 
-    /// Finds the place of a hunk, not above the line `from`. `expected` is where it should be.
+    /// Finds the position of a hunk at the line `from` or below it. `expected` is the likely position.
     pub(super) fn place(&self, hunk: &Hunk, from: usize, expected: Option<usize>) -> Result<HunkPlace, NoPlace> {
         let old: Vec<&str> = hunk.old().collect();
         let anchored = self.anchored(&hunk.anchors, from)?;
@@ -118,7 +118,7 @@ impl<'t> FileLines<'t> {
         }
     }
 
-    /// The lines at which the innermost anchor may be, or nothing if there is no anchor.
+    /// Finds the possible lines of the innermost anchor. `None` if the hunk has no anchors.
     fn anchored(&self, anchors: &[String], from: usize) -> Result<Option<Vec<usize>>, NoPlace> {
         let mut places: Option<Vec<usize>> = None;
         for anchor in anchors {
@@ -144,12 +144,12 @@ impl<'t> FileLines<'t> {
         Ok(places)
     }
 
-    /// Every line at which `wanted` begins, in time that does not depend on how often lines repeat.
+    /// Finds every line at which `wanted` begins. The time does not depend on repeated lines.
     fn occurrences(&self, wanted: &[&str], likeness: Likeness) -> Vec<usize> {
         let wanted_keys: Vec<u64> = wanted.iter().map(|line| key(likeness.of(line))).collect();
         let keys =
             self.keys[likeness as usize].get_or_init(|| self.lines.iter().map(|line| key(likeness.of(line))).collect());
-        // How much of the beginning also ends each beginning (Knuth, Morris and Pratt).
+        // For each prefix, the length of its longest proper prefix that is also its suffix (Knuth, Morris and Pratt).
         let mut borders = vec![0; wanted_keys.len()];
         for at in 1..wanted_keys.len() {
             let mut border = borders[at - 1];
@@ -169,7 +169,7 @@ impl<'t> FileLines<'t> {
                 found.push(at + 1 - matched);
             }
         }
-        // Two lines with one key are not impossible, only never seen; and comparing all places could take for ever.
+        // Collisions of the hashes are possible but very unlikely, and comparing all positions could take too long.
         const COMPARED: usize = 64;
         let is_there = |at: &usize| {
             self.lines[*at..].iter().zip(wanted).all(|(line, wanted)| likeness.of(line) == likeness.of(wanted))
@@ -181,7 +181,8 @@ impl<'t> FileLines<'t> {
     }
 }
 
-/// The one place that is meant, several if nothing tells which, or none if there is none.
+/// Selects the position nearest to `expected`. The error has all positions if none is nearest, and the result is `None`
+/// if there are none.
 fn nearest(places: &[usize], expected: Option<usize>) -> Option<Result<usize, Vec<usize>>> {
     let several = || Some(Err(places.to_vec()));
     match (places, expected) {

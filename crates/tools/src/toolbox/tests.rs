@@ -46,7 +46,7 @@ async fn a_rename_that_was_shown_runs_as_it_was_shown_and_only_for_its_call() {
     let project = Some(Mount { path: folder.path().canonicalize().unwrap(), writable: true });
     let workspace = Workspace { project, ..Workspace::clone(&context().workspace) };
     let context = ToolContext { workspace: Arc::new(workspace), ..context() };
-    // Whoever asks a server anew is refused.
+    // A second request to the server would fail.
     let languages: Option<Arc<dyn Languages>> = Some(Arc::new(NoLanguages));
     let toolbox = BuiltinToolbox::new(ToolboxConfig { languages, ..ToolboxConfig::new(|| TimeZone::UTC) });
     let call = |symbol: &str| ToolCall {

@@ -1,4 +1,4 @@
-//! A workbench: a session's workspace, maybe a project, and the toolbox, in a folder that goes away.
+//! Test bench: a session's workspace in a temporary folder, an optional project, and the toolbox.
 
 use std::{
     ffi::OsStr,
@@ -33,11 +33,11 @@ pub(crate) struct Bench {
     pub(crate) folders: WorkspaceFolders,
     pub(crate) toolbox: BuiltinToolbox,
     pub(crate) context: ToolContext,
-    /// Parent of the session's workspace and project; anything else in it is outside.
+    /// Parent folder of the workspace and the project. Anything else in it is outside.
     pub(crate) outside: tempfile::TempDir,
 }
 
-/// Mounted project.
+/// Mode in which the project is mounted.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Project {
     None,
@@ -89,7 +89,7 @@ impl Bench {
         &self.context.workspace
     }
 
-    /// The real path of a workspace path.
+    /// Real path of a workspace path.
     pub(crate) fn real(&self, path: &str) -> PathBuf {
         let (root, below) = if let Some(rest) = path.strip_prefix("/project") {
             (&self.workspace().project.as_ref().unwrap().path, rest.trim_start_matches('/'))
@@ -101,7 +101,7 @@ impl Bench {
         root.components().as_path().join(below).components().collect()
     }
 
-    /// Puts a file there, with its folders.
+    /// Writes a file and creates its folders.
     pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let real = self.real(path);
         fs::create_dir_all(real.parent().unwrap()).unwrap();
@@ -113,7 +113,7 @@ impl Bench {
         fs::read(self.real(path)).unwrap()
     }
 
-    /// A file outside, which no tool may reach.
+    /// Creates a file outside that no tool may reach.
     pub(crate) fn secret(&self) -> PathBuf {
         let path = self.outside.path().join("secret.txt");
         fs::write(&path, SECRET).unwrap();
@@ -124,7 +124,7 @@ impl Bench {
         self.call_raw(tool, &arguments.to_string()).await
     }
 
-    /// Calls as a turn does: in the form that names what links lead to, where there is one.
+    /// Calls a tool like a turn does: links are resolved first, if the call has any.
     pub(crate) async fn call_raw(&self, tool: &str, arguments: &str) -> ToolOutput {
         let call = written(tool, arguments);
         match self.toolbox.follow(&self.context, &call).await {
@@ -133,7 +133,7 @@ impl Bench {
         }
     }
 
-    /// Calls without a look at where links lead, as if there had been none when somebody looked.
+    /// Calls a tool without resolving links, as if a link had appeared after that step.
     pub(crate) async fn call_as_written(&self, tool: &str, arguments: &str) -> ToolOutput {
         self.toolbox.call(&self.context, &written(tool, arguments)).await
     }
@@ -150,14 +150,14 @@ impl Bench {
         self.toolbox.preview(&self.context, &written(tool, &arguments.to_string())).await
     }
 
-    /// The text of a call that must succeed.
+    /// Text of a call that must succeed.
     pub(crate) async fn ok(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert_eq!(output.error, None, "{}", output.text);
         output.text
     }
 
-    /// The text of a call that must fail with this code.
+    /// Text of a call that must fail with this code.
     pub(crate) async fn fails(&self, tool: &str, arguments: Value, code: ToolErrorCode) -> String {
         let output = self.call(tool, arguments).await;
         assert_eq!(output.error, Some(code), "{}", output.text);
@@ -176,13 +176,13 @@ pub(crate) fn written(tool: &str, arguments: &str) -> ToolCall {
     ToolCall { call_id: CallId::generate(), name: tool.to_owned(), arguments: arguments.to_owned() }
 }
 
-/// Returns whether a process runs. A zombie has ended, though its code has not been collected yet.
+/// Returns true if a process runs. A zombie has ended, even if its exit code was not collected yet.
 pub(crate) fn runs(process: u32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
 }
 
-/// Asks until it is so, for as long as a loaded machine may take.
+/// Polls until the condition is true, with a limit for a loaded machine.
 pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(30);
     while !is_so() {
@@ -191,7 +191,7 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The permissions of a file, and what else its mode holds but its kind.
+/// Permission bits and special bits of a file.
 pub(crate) fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
@@ -200,7 +200,7 @@ pub(crate) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs git as a person would, with arguments that may be of any encoding.
+/// Runs git like a user would. The arguments may have any encoding.
 #[track_caller]
 pub(crate) fn git<A: AsRef<OsStr>>(folder: &Path, arguments: &[A]) -> String {
     let settings =
@@ -212,7 +212,7 @@ pub(crate) fn git<A: AsRef<OsStr>>(folder: &Path, arguments: &[A]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// All files with what they hold, and links with where they lead.
+/// All files with their content, and links with their targets.
 pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -232,7 +232,7 @@ pub(crate) fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Runs this while another thread swaps something without pause.
+/// Runs `run` while another thread swaps something continuously.
 pub(crate) async fn while_swapping<T>(swap: impl Fn() + Send + 'static, run: impl Future<Output = T>) -> T {
     let over = Arc::new(AtomicBool::new(false));
     let swapping = std::thread::spawn({
@@ -249,7 +249,7 @@ pub(crate) async fn while_swapping<T>(swap: impl Fn() + Send + 'static, run: imp
     ran
 }
 
-/// Makes folders in folders, deeper than any path can name.
+/// Creates nested folders, deeper than any path can address.
 pub(crate) fn deep_tree(at: &Path, levels: usize) {
     let mut folder = cap_std::fs::Dir::open_ambient_dir(at, cap_std::ambient_authority()).unwrap();
     for _ in 0..levels {
@@ -259,7 +259,7 @@ pub(crate) fn deep_tree(at: &Path, levels: usize) {
     folder.write("a", "needle").unwrap();
 }
 
-/// Runs a property. The bench is shared by all its cases, because making one costs more than a case.
+/// Runs a property test. All cases share the bench, because creating one costs more than a case.
 pub(crate) fn hold<S: Strategy>(
     cases: u32,
     strategy: &S,

@@ -1,4 +1,4 @@
-//! Files that a client holds with text that is not saved: what the tools ask it, and what its answers are worth.
+//! Files with unsaved text in the client: the requests that tools send, and the use of the answers.
 
 use std::{fmt, sync::Mutex};
 
@@ -14,7 +14,7 @@ use super::*;
 
 type Answers = dyn Fn(&str, &FileAction) -> Result<ClientFileAnswer, NoAnswer> + Send + Sync;
 
-/// An editor that answers by a function.
+/// Editor that answers with a function.
 struct FakeEditor {
     answers: Box<Answers>,
     asked: Mutex<Vec<(String, FileAction)>>,
@@ -46,7 +46,7 @@ impl FakeEditor {
         Arc::new(Self { answers, asked: Mutex::default() })
     }
 
-    /// One that gives this text for everything, and takes what it is given.
+    /// Returns this text for every file and accepts all writes.
     fn with_text(text: &'static str) -> Arc<Self> {
         Self::new(move |_, action| {
             Ok(match action {
@@ -95,7 +95,7 @@ async fn only_texts_of_the_project_are_asked_about() {
 async fn an_answer_does_not_count_while_names_change_their_meaning() {
     let folder = Arc::new(Mutex::new(None::<(std::path::PathBuf, std::path::PathBuf)>));
     let known = Arc::clone(&folder);
-    // Reads by the name, in whose place a link stands just then.
+    // Reads by name while a link replaces the file.
     let editor = FakeEditor::new(move |_, _| {
         let (file, secret) = known.lock().unwrap().clone().unwrap();
         let aside = file.with_extension("aside");
@@ -136,7 +136,7 @@ async fn where_the_client_does_not_say_the_disk_is_read_and_nothing_written() {
         bench.fails("write_file", json!({"path": "/project/a.txt", "content": "x"}), ToolErrorCode::Tool).await;
         assert_eq!(bench.content("/project/a.txt"), b"saved");
         assert!(editor.written().is_empty());
-        // A new file can lose nothing.
+        // A new file has no unsaved text.
         bench.ok("write_file", json!({"path": "/project/new.txt", "content": "x"})).await;
         assert_eq!(bench.content("/project/new.txt"), b"x");
     }
@@ -200,7 +200,7 @@ async fn undo_gives_back_the_text_that_was_not_saved() {
     let editor = FakeEditor::with_text("un\nsaved\n");
     let bench = bench(&editor).await;
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
-    // With a mark and other line ends, which the editor does not tell of.
+    // With a byte order mark and other line ends, which the editor does not report.
     let file = bench.put("/project/a.txt", "\u{feff}on\r\ndisk\r\n");
     let paths = ["/project/a.txt".to_owned()];
     let around = async |change: &dyn Fn()| {

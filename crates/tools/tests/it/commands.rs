@@ -1,13 +1,13 @@
-//! `run_bash_command`: what it returns, what it ends, what it hides.
+//! Tests of `run_bash_command`: its output, the processes that it ends, and what it hides.
 
 use super::*;
 
-/// The process number that a command wrote to a file.
+/// Reads the process ID that a command wrote to a file.
 fn process(bench: &Bench, path: &str) -> Option<u32> {
     fs::read_to_string(bench.real(path)).ok()?.trim().parse().ok()
 }
 
-/// Waits for the end of the processes that wrote their numbers to these files.
+/// Waits until the processes that wrote their IDs to these files have ended.
 async fn all_end(bench: &Bench, files: &[&str]) {
     for file in files {
         let process = process(bench, file).unwrap();
@@ -51,7 +51,7 @@ async fn code_and_both_streams_come_back() {
 
 #[tokio::test]
 async fn the_environment_is_clean() {
-    // Every test process has variables of its own; none of them may be seen.
+    // The test process has variables too, and none may be visible.
     let own: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
     assert!(own.iter().any(|name| name.starts_with("CARGO")), "there is something to hide");
     let bench = Bench::with(Project::None, |config| {
@@ -137,7 +137,7 @@ async fn neither_a_cancelled_nor_an_abandoned_call_leaves_anything_running() {
 #[tokio::test]
 async fn commands_do_not_stand_in_each_others_way() {
     let bench = Bench::new().await;
-    // Each waits for a file that the other makes: one after the other, they would never end.
+    // Each command waits for a file that the other creates, so they would never end one after the other.
     let meet = |mine: &str, other: &str| json!({"command": format!("touch temp/{mine}; until [ -e temp/{other} ]; do sleep 0.02; done"), "timeout_s": 60});
     let (left, right) =
         tokio::join!(bench.call("run_bash_command", meet("a", "b")), bench.call("run_bash_command", meet("b", "a")));

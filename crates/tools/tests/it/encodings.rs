@@ -1,15 +1,15 @@
-//! Files in every encoding: read, edited and rewritten, with every byte outside the edit as it was.
+//! Files in all encodings are read, edited and rewritten, and every byte outside the edit is preserved.
 
 use encoding_rs::Encoding;
 use proptest::prelude::*;
 
 use super::*;
 
-/// An encoding, and lines that people write in it.
+/// Encoding, and lines that are typical for it.
 struct Script {
-    /// The label, with `+bom` where a byte order mark is written.
+    /// Label of the encoding, with `+bom` for a byte order mark.
     name: &'static str,
-    /// Name of the encoding given by `read_file`, if any.
+    /// Name of the encoding in the output of `read_file`, if any.
     said: Option<&'static str>,
     lines: [&'static str; 5],
 }
@@ -90,12 +90,12 @@ fn edit(old: &str, new: &str) -> Value {
 
 const ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
 
-/// A file of lines, one of which is to be replaced by others.
+/// File of lines, one of which is replaced.
 #[derive(Debug, Clone)]
 struct Case {
     script: usize,
     lines: Vec<usize>,
-    /// Line ends: all alike, or `\n` and `\r\n` mixed.
+    /// Line ends: all the same, or `\n` and `\r\n` mixed.
     ends: Vec<usize>,
     last_ends: bool,
     at: usize,
@@ -127,7 +127,7 @@ fn an_edit_changes_its_own_bytes_and_no_others() {
             if number == case.at {
                 after = before.clone();
                 before.extend(script.encode(&old));
-                // The first line end of the new text is the one that follows the place.
+                // Line ends in the new text are like the one after the edit.
                 let near = if number + 1 < case.lines.len() || case.last_ends { end(number) } else { end(number - 1) };
                 after.extend(script.encode(&new.join(near)));
             } else {
@@ -179,7 +179,7 @@ fn whatever_the_bytes_an_edit_is_exact_or_refused() {
     });
 }
 
-/// Text in the first half of a file, damage in the second: the text can be edited, and the damage stays.
+/// Text in the first half of a file can be edited, and damaged bytes in the second half are preserved.
 #[tokio::test]
 async fn damaged_bytes_elsewhere_stay() {
     let bench = Bench::new().await;
@@ -205,9 +205,9 @@ async fn damaged_bytes_elsewhere_stay() {
 async fn an_uncertain_encoding_takes_ascii_only() {
     let bench = Bench::new().await;
     for (before, old, new, expected) in [
-        // One letter says nothing of where it is from.
+        // A single letter does not identify the encoding.
         (&b"na\xefve x\n"[..], "x", "ü", "it is not certain which encoding"),
-        // The second half of a character may look like a backslash.
+        // The second byte of a character may look like a backslash.
         (b"\x95\\ \x81 a\n", "\\", "/", "it is not certain which encoding"),
         (b"\x1b$B$3$s\x1b(B x\n", "x", "y", "is ISO-2022-JP, where an edit could change what follows"),
         (b"ab\xff\xfe\xff\xfe c", "ab\u{fffd}", "b\u{fffd}c", ""),
@@ -246,7 +246,7 @@ async fn a_rewritten_file_keeps_its_encoding_mark_and_line_ends() {
             assert!(again.contains("already had this content"), "{again}");
         }
     }
-    // Line ends that were written are meant, and what was no text is replaced by what was written.
+    // Explicit line ends are kept, and binary content is replaced by the text.
     for (before, content) in [("one\r\ntwo\r\n", "a\r\nb\n"), ("\0\u{1}\u{2}", "ü\n")] {
         bench.put("outputs/f", before);
         bench.ok("write_file", json!({"path": "outputs/f", "content": content})).await;

@@ -1,4 +1,4 @@
-//! Ways out of the sandbox that were thought of: each is tried with everything that the kernel offers and with less.
+//! Known ways out of the sandbox. Each is tried with all protections of the kernel and with fewer.
 
 use std::os::{
     fd::{AsRawFd as _, IntoRawFd as _},
@@ -48,7 +48,7 @@ async fn a_project_that_another_session_made_a_link_is_not_followed() {
         fs::create_dir_all(away.join("deep")).unwrap();
         fs::write(away.join("deep/secret.txt"), SECRET).unwrap();
         let outer = bench.real("/project");
-        // The same as another session would have it, whose project lies inside of the first one's.
+        // Another session may see the same, if its project is inside the project of the first one.
         for inner in ["inner", "inner/deep"] {
             let path = outer.join(inner).canonicalize().unwrap();
             let workspace = Workspace { project: Some(Mount { path, writable: true }), ..bench.workspace().clone() };
@@ -86,7 +86,7 @@ async fn limits_of_processes_outside_cannot_be_set() {
     for bench in each_strength(Project::None).await {
         let other = tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
         let pid = other.id().unwrap();
-        // A limit of the time to compute ends a process; so would one of its keeper.
+        // A CPU time limit could end another process, and so could one on the helper.
         for whom in [pid.to_string(), "os.getppid()".to_owned()] {
             let body = format!("import os, resource as r\nr.prlimit({whom}, r.RLIMIT_NOFILE, (0, 0))");
             let output = bench.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
@@ -96,7 +96,7 @@ async fn limits_of_processes_outside_cannot_be_set() {
         let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
         let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
         assert!(!files.contains(" 0 "), "{files}");
-        // One's own are one's own.
+        // Its own limits can be changed.
         bench.allowed("ulimit -n 100; test $(ulimit -n) = 100; nice -n 5 true").await;
     }
 }
@@ -107,7 +107,7 @@ async fn memory_that_others_share_by_number_is_out_of_reach() {
         return;
     }
     let library = |body: &str| format!("/usr/bin/python3 -c 'import ctypes, sys; l = ctypes.CDLL(None)\n{body}'");
-    // As some program of the same user would have made it.
+    // Created by another program of the same user.
     let made =
         std::process::Command::new("bash").args(["-c", &library("print(l.shmget(0, 4096, 0o1600))")]).output().unwrap();
     let id = String::from_utf8(made.stdout).unwrap().trim().to_owned();
@@ -175,7 +175,7 @@ async fn what_happens_in_folders_that_cannot_be_listed_is_not_told() {
             outside.path().display()
         );
         bench.barred(&watch).await;
-        // Programs do without.
+        // Programs work without `inotify`.
         let text = bench.allowed("echo one > temp/log; timeout 2 tail -n 1 -f temp/log || true").await;
         assert!(text.contains("one"), "{text}");
     }
@@ -190,11 +190,11 @@ async fn a_session_that_a_command_closed_is_opened_again() {
         let closing = "echo y > outputs/y; chmod 000 uploads; cd /; chmod 000 \"$WORKSPACE\"";
         bench.sh(closing).await;
         assert_eq!(mode(&root), 0, "{namespaces}");
-        // In the same turn, by any tool.
+        // In the same turn, for every tool.
         let listed = bench.call("list_workspace_files", json!({})).await;
         assert!(listed.error.is_none() && listed.text.contains("outputs"), "{}", listed.text);
         bench.allowed("cat outputs/y").await;
-        // And at the beginning of the next one, what is below.
+        // At the beginning of the next turn, also for subfolders.
         let workspace = bench.folders.open(bench.context.session_id, None.into()).await.unwrap();
         bench.context.workspace = Arc::new(workspace);
         assert_eq!(mode(&uploads), 0o700);
@@ -209,7 +209,7 @@ async fn a_session_that_a_command_closed_is_opened_again() {
 async fn open_files_of_the_daemon_are_not_inherited() {
     for bench in each_strength(Project::None).await {
         let secret = fs::File::open(bench.secret()).unwrap();
-        // As a supervisor or a careless library might have left it: open across programs.
+        // Inherited across `exec`, as left by a supervisor or a careless library.
         let leaked = nix::unistd::dup(&secret).unwrap().into_raw_fd();
         assert_ne!(leaked, secret.as_raw_fd());
         let text = bench.allowed("ls -l /proc/self/fd; cat").await;
@@ -221,7 +221,7 @@ async fn open_files_of_the_daemon_are_not_inherited() {
 
 #[tokio::test]
 async fn a_flood_of_processes_is_stopped_and_cleared_away() {
-    // Children of children, everywhere at once.
+    // Each process spawns two more.
     let number = format!("6000.{}", std::process::id());
     for namespaces in STRENGTHS {
         let bench = locked(Project::None, |config| {
@@ -230,7 +230,7 @@ async fn a_flood_of_processes_is_stopped_and_cleared_away() {
             config.limits.cpu_seconds = Some(20);
         })
         .await;
-        // Without a process table of its own nothing but its depth limits it here.
+        // Without a process namespace only the depth of the recursion limits it.
         let bomb = format!(
             "f() {{ test $1 = 0 || {{ f $(($1 - 1)) & f $(($1 - 1)) & }}; exec -a x setsid sleep {number}; }}; f 7"
         );
@@ -243,7 +243,7 @@ async fn a_flood_of_processes_is_stopped_and_cleared_away() {
 async fn what_the_helper_is_told_is_no_business_of_commands() {
     let bench = locked(Project::None, |_| {}).await;
     for command in [
-        // The leash is not there, nor is the policy on any descriptor or in the environment.
+        // Neither the leash nor the policy is accessible through a descriptor or the environment.
         "ls -l /proc/$$/fd | grep -c socket",
         "cat /proc/$PPID/cmdline",
         "cat /proc/1/cmdline | grep -a sandbox-exec; kill -STOP 1 && kill -KILL 1 && test ! -e /proc/1",
@@ -252,7 +252,7 @@ async fn what_the_helper_is_told_is_no_business_of_commands() {
         let text = output.text;
         assert!(!text.starts_with("exit code 0") || !text.contains("socket"), "{command}: {text}");
     }
-    // And one without a leash does nothing at all.
+    // Without a leash the helper runs nothing.
     let status = std::process::Command::new(helper())
         .args([HELPER_ARGUMENT, "touch", "/var/tmp/agentd-never"])
         .stdin(std::process::Stdio::null())
@@ -263,7 +263,7 @@ async fn what_the_helper_is_told_is_no_business_of_commands() {
 
 #[test]
 fn an_ordinary_user_is_kept_in_as_well() {
-    // Whoever runs this as the administrator has it run once more as nobody: what the kernel gives to the two differs.
+    // Run as root, the test repeats itself as the user `nobody`, because the kernel treats the two differently.
     const NOBODY: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {
         return;
@@ -276,7 +276,7 @@ fn an_ordinary_user_is_kept_in_as_well() {
         fs::copy(from, &to).unwrap();
         to
     };
-    // Where they were built it might see nothing.
+    // The build folder may be inaccessible to that user.
     let tests = copied(std::env::current_exe().unwrap(), "deps/it");
     copied(helper(), "examples/sandbox_helper");
     let run = |filter: &str| {

@@ -1,4 +1,4 @@
-//! Workspaces: made, emptied, removed, mounted, filled.
+//! Workspace folders are created, cleaned, removed, mounted and filled.
 
 use agentd_core::{
     Timestamp,
@@ -59,7 +59,7 @@ async fn mounts_are_checked() {
             (opened, _) => panic!("{}: {opened:?}", path.display()),
         }
     }
-    // A base that cannot be made is said.
+    // An error is reported if the base folder cannot be created.
     let folders = WorkspaceFolders::new(outside.path().join("file/workspaces"));
     let error = folders.open(session, None.into()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Storage);
@@ -114,7 +114,7 @@ async fn what_a_session_made_is_copied_and_nothing_that_leads_elsewhere() {
         ("uploads/a.pdf", "a"),
         ("outputs/deep/er/b.txt", "bb"),
         ("large_tool_results/call_1.txt", "dddd"),
-        // As long as it was then.
+        // Truncated to its length at that time.
         ("conversation_history/one.md", "then"),
     ] {
         assert_eq!(fs::read_to_string(root.join(path)).unwrap(), content);
@@ -123,10 +123,10 @@ async fn what_a_session_made_is_copied_and_nothing_that_leads_elsewhere() {
     for gone in ["temp/c.txt", "conversation_history/two.md", "outputs/link", "outputs/folder", "outputs/hard"] {
         assert!(fs::symlink_metadata(root.join(gone)).is_err(), "{gone}");
     }
-    // The two have nothing in common.
+    // The copy shares no data with the original.
     fs::write(root.join("uploads/a.pdf"), "b").unwrap();
     assert_eq!(bench.content("uploads/a.pdf"), b"a");
-    // One that never had a file has nothing to copy.
+    // A session that never had a file has nothing to copy.
     let nothing = bench.folders.copy(SessionId::generate(), SessionId::generate(), None).await.unwrap();
     assert_eq!(nothing, FilesCopied::default());
 }
@@ -166,12 +166,12 @@ async fn uploads_get_names_that_are_free_and_an_input_is_kept_once() {
         assert_eq!(path, expected);
         assert_eq!(bench.content(&path), name.as_bytes());
     }
-    // What a command put there under the name is not followed.
+    // A link that a command placed under the name is not followed.
     symlink(bench.outside.path().join("new"), bench.real("uploads/link.txt")).unwrap();
     assert_eq!(add("link.txt", "x").await.unwrap(), "uploads/link-2.txt");
     assert!(!bench.outside.path().join("new").exists());
 
-    // An input is kept once, and never in the place of another.
+    // The same input is stored once and replaces no other file.
     let bench = Bench::new().await;
     let keep = |content: &str| {
         bench.folders.keep_input(bench.context.session_id, "stdin.txt".to_owned(), content.as_bytes().to_vec())
@@ -186,21 +186,21 @@ async fn uploads_get_names_that_are_free_and_an_input_is_kept_once() {
         assert_eq!(keep(content).await.unwrap(), expected);
         assert_eq!(bench.content(expected), content.as_bytes());
     }
-    // One that was changed since holds something else, and a link is no file of ours whatever it leads to.
+    // A changed file is not reused, and a link is never reused.
     fs::write(bench.real("uploads/stdin.txt"), "ONE").unwrap();
     fs::write(bench.outside.path().join("same"), "one").unwrap();
     symlink(bench.outside.path().join("same"), bench.real("uploads/stdin-4.txt")).unwrap();
     assert_eq!(keep("one").await.unwrap(), "uploads/stdin-5.txt");
 }
 
-/// Files that arrive while a folder is emptied wait until that is over.
+/// Files that arrive while a folder is cleaned wait for the end of the cleaning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_handed_over_while_a_session_is_cleaned_stays() {
     const OLD: usize = 2000;
     let bench = Bench::new().await;
     let session = bench.context.session_id;
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-    // Something else is in it, so that it is not removed as a whole.
+    // Prevents the removal of the whole area.
     bench.put("outputs/kept.txt", "kept");
     let mut cleaned_ones = 0;
     for round in 0..6 {
@@ -214,7 +214,7 @@ async fn what_is_handed_over_while_a_session_is_cleaned_stays() {
         let folders = bench.folders.clone();
         let cleaning =
             tokio::spawn(async move { folders.clean(session, vec![(WorkspaceArea::Uploads, since)], false).await });
-        // In the middle of it.
+        // Wait until the cleaning has begun.
         while !cleaning.is_finished() && fs::read_dir(&folder).unwrap().count() == before {}
         let path = if round % 2 == 0 {
             bench.folders.add_upload(session, "new.txt".to_owned(), b"new".to_vec()).await.unwrap()
@@ -245,7 +245,7 @@ async fn known_paths_are_bounded_with_the_own_newest_first_and_the_project_from_
     assert_eq!(paths(10).await.unwrap(), expected);
     assert_eq!(paths(3).await.unwrap(), expected[..3]);
 
-    // The project of a session without a folder is known, and the own files of one whose project is gone.
+    // Project paths are known before the session has a folder, and session files after the project is gone.
     let bench = Bench::with_project(Project::ReadOnly).await;
     bench.put("/project/README.md", "x");
     let workspace = Workspace { root: bench.workspace().root.join("not-made-yet"), ..bench.workspace().clone() };

@@ -1,8 +1,8 @@
-//! Git runs nothing that a folder names, whatever a command makes of its environment.
+//! Git does not run programs that a folder configures, even if a command changes its environment.
 
 use super::{sandbox::locked, *};
 
-/// Ways to have git run without what its environment says.
+/// Commands that run git without its configured environment.
 const WAYS: [&str; 7] = [
     "git",
     "env -i PATH=/usr/bin:/bin git",
@@ -13,7 +13,7 @@ const WAYS: [&str; 7] = [
     "env -i $(git --exec-path)/git",
 ];
 
-/// A project whose configuration names a program in all places that are closed.
+/// Creates a project whose configuration names a program in all settings that are disabled.
 fn poison(bench: &Bench) {
     let project = bench.real("/project");
     let (program, mark) = (project.join("evil"), bench.real("temp/ran"));
@@ -48,7 +48,7 @@ async fn no_program_of_a_folder_is_run_though_the_environment_is_emptied() {
         bench.context.confinement = confinement;
         for way in WAYS {
             for (folder, command) in [("", "status"), ("", "diff --stat"), ("", "log -1"), ("/bare", "status")] {
-                // It writes the index that it has looked through, and hooks may wait for that, where it can be written.
+                // `git diff` refreshes the index if it is writable, and hooks may run on that.
                 if command.starts_with("diff") && confinement == Confinement::Usual {
                     continue;
                 }

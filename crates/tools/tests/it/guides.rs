@@ -1,4 +1,4 @@
-//! `AGENTS.md` files and skills as they lie on the disk, some of them put there by others.
+//! `AGENTS.md` files and skills on a real disk, some of them hostile.
 
 use agentd_core::guide::{GuideLimits, GuideOrigin, Guides};
 use agentd_extensions::skills::{SkillConfig, SkillStore};
@@ -13,7 +13,7 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        // On a disk: a file system in memory does not remember what is not there, so that it cannot tell it at once.
+        // On a disk, because a file system in memory does not cache missing names and cannot answer without blocking.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let config = folder.path().join(".config/agentd");
         let person = SkillConfig { person: config.join("skills"), ..SkillConfig::default() };
@@ -61,13 +61,13 @@ impl Home {
 async fn what_is_no_plain_file_here_is_left_out() {
     let home = Home::new();
     home.write("secret.txt", "hunter2");
-    // A project's link leads wherever whoever wrote it likes.
+    // A link in a project can have any target.
     home.path("work/app/x");
     symlink(home.path("secret.txt"), home.path("work/app/AGENTS.md")).unwrap();
     fs::create_dir_all(home.path("work/AGENTS.md")).unwrap();
     mkfifo(&home.path("AGENTS.md"));
     assert_eq!(home.texts().await, []);
-    // The person's own may be one: many keep their configuration elsewhere.
+    // The user's own file may be a link, because many store their configuration elsewhere.
     home.path(".config/agentd/x");
     symlink(home.path("secret.txt"), home.path(".config/agentd/AGENTS.md")).unwrap();
     assert_eq!(home.texts().await, [("~/.config/agentd/AGENTS.md".to_owned(), "hunter2".to_owned())]);
@@ -86,7 +86,7 @@ async fn long_and_foreign_texts_are_read_as_far_as_they_go() {
     assert_eq!((found.files[0].text.as_str(), found.files[0].bytes), ("é".repeat(25).as_str(), 200));
     assert!(found.files[1].text.starts_with("café and [31mred[0m"), "{:?}", found.files[1].text);
 
-    // Only what is longer than its limit is cut.
+    // Only texts longer than the limit are truncated.
     let home = Home::new();
     let wide: Vec<u8> =
         [0xff, 0xfe].into_iter().chain("é\r\n".repeat(40).encode_utf16().flat_map(u16::to_le_bytes)).collect();
@@ -147,7 +147,8 @@ async fn folders_of_a_project_have_their_own_and_nothing_hostile_is_read() {
     assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
-/// Returns the guides available at once. Others are looked up nevertheless, and may be known the next time.
+/// Returns the guides that are available without blocking. Others are still looked up and may be cached for the next
+/// call.
 fn at_once(home: &Home, workspace: &Workspace) -> Option<Guides> {
     home.workspaces.guides(workspace, GuideLimits::default()).now_or_never()
 }
@@ -169,7 +170,7 @@ async fn what_is_as_it_was_is_told_without_waiting() {
         age(path);
     }
     let look = async || home.workspaces.guides(&workspace, GuideLimits::default()).await;
-    // What else goes on in the file system may be in the way of a glance, but not of all of them.
+    // Other file system activity can prevent one non-blocking lookup, but not all of them.
     let glance = async || {
         for _ in 0..1000 {
             look().await;
@@ -184,7 +185,7 @@ async fn what_is_as_it_was_is_told_without_waiting() {
     assert_eq!((first.files.len(), first.skills.len(), first.memories.len()), (1, 1, 1), "{first:?}");
     assert_eq!(glance().await, first);
 
-    // To the same size, with the same time.
+    // Same size and same time.
     write("two");
     assert_ne!(at_once(&home, &workspace), Some(first));
     let second = look().await;

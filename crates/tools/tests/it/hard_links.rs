@@ -1,4 +1,4 @@
-//! Commands in a writable project whose files have other names outside: what is outside stays as it is.
+//! Commands in a writable project whose files have hard links outside. The files outside must not change.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A file outside with another name in the project.
+/// Creates a file outside and a hard link to it in the project.
 fn linked(bench: &Bench, name: &str, content: &str) -> (PathBuf, PathBuf) {
     let outside = bench.outside.path().join("store").join(name);
     fs::create_dir_all(outside.parent().unwrap()).unwrap();
@@ -57,7 +57,7 @@ async fn a_copy_keeps_mode_time_and_the_names_in_the_project() {
     fs::hard_link(&inside, &second).unwrap();
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123);
     fs::File::open(&outside).unwrap().set_modified(time).unwrap();
-    // Where the file system has attributes.
+    // Some file systems have no extended attributes.
     let attributes = rustix::fs::setxattr(&outside, "user.kept", b"yes", rustix::fs::XattrFlags::empty()).is_ok();
     chmod(&outside, 0o555);
     run(&bench, "true").await;
@@ -84,7 +84,7 @@ async fn links_are_not_followed_and_commands_that_only_look_change_nothing() {
     bench.context.confinement = agentd_core::policy::Confinement::ReadOnly;
     bench.call("run_bash_command", json!({ "command": "true" })).await;
     assert_eq!(inode(&outside), inode(&inside));
-    // A project that may only be read is left alone.
+    // A read-only project is not changed.
     let bench = Bench::with_project(Project::ReadOnly).await;
     let (outside, inside) = linked(&bench, "linked", "old");
     run(&bench, "true").await;
@@ -122,7 +122,7 @@ async fn too_many_links_that_lead_out_refuse_the_command() {
     fs::File::options().write(true).open(&outside).unwrap().set_len(1100 << 20).unwrap();
     let output = bench.call("run_bash_command", json!({ "command": "touch ran" })).await;
     if names(&outside) == 1 {
-        // This file system shares what copies hold, so nothing was too large.
+        // The file system shares the data of copies, so nothing was too large.
         return;
     }
     assert_eq!(output.error, Some(ToolErrorCode::Tool));
@@ -147,16 +147,16 @@ async fn the_setting_refuses_or_allows() {
     }
 }
 
-/// Places of names; the last two are outside of the project.
+/// Folders for links. The last two are outside of the project.
 const PLACES: [&str; 8] = ["", "a", "a/b", ".git/objects", "node_modules/.pnpm", "c", "../store", "../store/a"];
-/// Files that are linked. Of the last two, no name lies outside but those that are drawn.
+/// Number of linked files. The last two have links outside only if they were generated.
 const FILES: usize = 6;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Afterwards no file of the project has a name outside, names in the project that were one file are one still, and
-    /// what lay in the project alone stays the file that it was.
+    /// Afterwards no file of the project has a link outside. Links within the project still share one file, and files
+    /// with links only in the project are unchanged.
     #[test]
     fn no_file_of_the_project_has_a_name_outside(
         links in prop::collection::vec((0..FILES, 0..PLACES.len()), 0..40),

@@ -1,4 +1,4 @@
-//! Paths that try to leave. Every tool refuses every one of them, and nothing outside is read or changed.
+//! Paths that try to leave the workspace. Every tool rejects each of them, and nothing outside is read or changed.
 
 use std::os::unix::fs::FileTypeExt as _;
 
@@ -6,13 +6,13 @@ use agentd_testkit::hostile::{CANARY, Class, SECRET, Trap, state};
 
 use super::*;
 
-/// The trap of this bench.
+/// Trap for the folders of this bench.
 fn trap(bench: &Bench) -> Trap {
     let (root, project) = (bench.workspace().root.clone(), bench.real("/project"));
     Trap { outside: bench.outside.path().to_owned(), root, project }
 }
 
-/// What is refused of the corpus, and what is too long to be written down.
+/// Rejected paths of the corpus, and paths that are too long for a file.
 fn corpus(bench: &Bench) -> Vec<String> {
     let refused = trap(bench).paths().into_iter().filter(|(class, _)| *class == Class::Refused);
     let long = [
@@ -38,13 +38,13 @@ fn corpus(bench: &Bench) -> Vec<String> {
     refused.map(|(_, path)| path).chain(long).collect()
 }
 
-/// A name as git quotes it, so that every byte of it arrives.
+/// Quotes a name like git, with every byte escaped.
 fn quoted(mark: &str, path: &str) -> String {
     let octal: String = path.bytes().map(|byte| format!("\\{byte:03o}")).collect();
     format!("\"{mark}{octal}\"")
 }
 
-/// Calls that change the file, or make it, in every way that there is.
+/// Calls that change or create the file in all possible ways.
 fn changing(path: &str) -> Vec<(&'static str, Value)> {
     let mut calls = vec![
         ("write_file", json!({ "path": path, "content": "overwritten" })),
@@ -58,7 +58,7 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
         format!("diff --git a/x b/y\nrename from uploads/notes.txt\nrename to {bare}\n"),
         format!("diff --git a/x b/y\nrename from {bare}\nrename to outputs/taken.txt\n"),
     ];
-    // The other form has no way to say what is more than a line.
+    // This form cannot represent names with line ends.
     if path.trim() == path && !path.contains(['\n', '\r']) {
         let inside = |inner: String| format!("*** Begin Patch\n{inner}*** End Patch\n");
         patches.extend([
@@ -74,7 +74,7 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
     calls
 }
 
-/// Calls that look at it.
+/// Calls that read the path.
 fn looking(path: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("read_file", json!({ "path": path })),
@@ -84,7 +84,7 @@ fn looking(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Nothing of what is outside is in an output, whatever it is.
+/// Checks that an output contains no content from outside.
 fn check_output(text: &str, tool: &str, path: &str) {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let first = passwd.lines().next().unwrap_or("no such file");
@@ -163,7 +163,7 @@ async fn an_area_or_root_replaced_by_a_link_is_refused() {
     let bench = Bench::new().await;
     let away = bench.outside.path().join("away");
     fs::create_dir(&away).unwrap();
-    // One that is missing is made again.
+    // A missing area is created again.
     fs::remove_dir(bench.real("outputs")).unwrap();
     bench.ok("write_file", json!({"path": "outputs/a.txt", "content": "x"})).await;
     fs::remove_dir_all(bench.real("outputs")).unwrap();

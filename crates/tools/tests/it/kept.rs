@@ -1,5 +1,5 @@
-//! Files that the daemon stores in a session's tree: tools read them, and nothing that a model does changes them. And
-//! `/memories`: one folder of all sessions, behind the same doors as a session's own files.
+//! Files that the daemon stores in a session's tree: tools can read them, and models cannot change them. Also
+//! `/memories`, a folder of all sessions with the same protection as session files.
 
 use agentd_core::{ports::ArtifactDir, undo::UndoOutcome};
 use agentd_testkit::{memory_workspaces::MemoryWorkspaces, workspace_contract::check_kept_texts};
@@ -47,7 +47,7 @@ async fn every_reading_tool_sees_it_and_no_other_changes_it() {
         assert!(listed.contains("large_tool_results/call.txt"), "{listed}");
     }
     assert!(bench.ok("list_workspace_files", json!({})).await.contains("conversation_history/h.md"));
-    // A search of everything does not find again what was returned or said before.
+    // A search of the whole tree excludes earlier results and history.
     bench.put("outputs/a.txt", "needle\n");
     let hits = bench.ok("grep", json!({"pattern": "needle"})).await;
     assert!(hits.contains("outputs/a.txt") && !hits.contains("call.txt") && !hits.contains("h.md"), "{hits}");
@@ -74,7 +74,7 @@ async fn no_link_leads_what_is_kept_elsewhere() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     let before = fs::read(&secret).unwrap();
-    // As a command without a sandbox could leave it.
+    // As left by a command without a sandbox.
     for area in ["large_tool_results", "conversation_history"] {
         fs::remove_dir(bench.real(area)).unwrap();
         symlink(bench.outside.path(), bench.real(area)).unwrap();
@@ -84,7 +84,7 @@ async fn no_link_leads_what_is_kept_elsewhere() {
     assert_eq!(bench.content("large_tool_results/secret.txt"), b"x");
     assert_eq!(bench.content("conversation_history/secret.txt"), b"x");
 
-    // A link in the file's place: replaced where results are, refused where history is added to.
+    // A link in place of the file is replaced for results and rejected for history, which is appended to.
     symlink(&secret, bench.real("large_tool_results/l")).unwrap();
     symlink(&secret, bench.real("conversation_history/l")).unwrap();
     fs::hard_link(&secret, bench.real("conversation_history/hard")).unwrap();
@@ -146,7 +146,7 @@ async fn what_a_call_remembered_can_be_taken_back() {
     bench.ok("write_file", json!({"path": "/memories/a.md", "content": "new\n"})).await;
     let changes = before.after.await.unwrap().files;
     assert!(changes.iter().map(|change| &*change.path).eq(["/memories/a.md"]), "{changes:?}");
-    // Another session has written there since.
+    // Another session has changed the file since.
     bench.put("/memories/a.md", "newer\n");
     let undo = || snapshots.undo(bench.context.session_id, bench.workspace(), changes.clone(), false);
     assert_eq!(undo().await.unwrap().files[0].outcome, UndoOutcome::Conflict);
@@ -154,7 +154,7 @@ async fn what_a_call_remembered_can_be_taken_back() {
     assert_eq!(undo().await.unwrap().files[0].outcome, UndoOutcome::Done);
     assert_eq!(bench.content("/memories/a.md"), b"old\n");
 
-    // What others remember while a command runs is none of its changes.
+    // Memories that others write during a command are not among its changes.
     let before = snapshots.before(&bench.context, None).await.unwrap();
     bench.put("/memories/a.md", "new\n");
     bench.put("/memories/b.md", "new\n");

@@ -1,4 +1,4 @@
-//! Files with keys in folders that commands may read: hidden by their names, by what is in them, or seen without the keys.
+//! Files with keys in folders that commands may read: hidden by name or by content, or shown without the keys.
 
 use agentd_core::environment::ClientEnvironment;
 use agentd_sandbox::config::SandboxConfig;
@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// A home as people have it: what is secret in it, and what is not.
+/// Creates a typical home folder with secret and other files.
 fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     let write = |path: &str, text: &str| {
@@ -131,7 +131,7 @@ async fn no_key_is_read_in_what_is_listed_as_it_is_shipped() {
         for path in [".config/git/ignore", ".local/share/uv/python/bin/python", ".cargo/bin/tool"] {
             bench.allowed(&format!("cat {shown}/{path}")).await;
         }
-        // Git works, and with the name where something can be put in the place of a file.
+        // Git works, and with the user's name if files can be replaced by a filtered copy.
         bench.allowed("git -C \"$PROJECT\" init -q && git -C \"$PROJECT\" status --short").await;
         if namespaces {
             let told = bench.allowed(&format!("git config user.name; cat {shown}/.cargo/config.toml")).await;
@@ -155,7 +155,7 @@ async fn a_key_is_hidden_that_was_written_a_moment_ago_or_lies_behind_a_link() {
         std::os::unix::fs::symlink(aside.path(), home.path().join("linked")).unwrap();
         let (shown, linked) = (home.path().display().to_string(), home.path().join("linked"));
         let bench = reading(home.path(), namespaces, &["notes"], |config| {
-            // Listed by a link: the name says where, and what is hidden is what it leads to.
+            // Listed through a link: its name is used, and the files of its target are hidden.
             config.read.push(linked);
             config.hidden = vec![aside.path().join("plain-name")];
         })
@@ -166,7 +166,7 @@ async fn a_key_is_hidden_that_was_written_a_moment_ago_or_lies_behind_a_link() {
         fs::write(aside.path().join(".env"), SECRET).unwrap();
         bench.barred(&format!("cat {shown}/notes/.netrc | grep launch")).await;
         bench.barred(&format!("cat {shown}/linked/.env | grep launch")).await;
-        // What is the session's own is not looked through.
+        // The session's own files are not scanned for keys.
         bench.put("/project/.env", "COLOUR=red");
         assert!(bench.allowed("cat \"$PROJECT/.env\"").await.contains("red"));
     }
@@ -190,7 +190,7 @@ async fn shallow_keys_are_hidden_beside_more_files_than_are_looked_at() {
     for namespaces in STRENGTHS {
         let bench = reading(home.path(), namespaces, &["a", "b"], |_| {}).await;
         let shown = home.path().display();
-        // What the one listed folder has too much takes nothing from the other.
+        // Too many files in one listed folder do not affect the other.
         for path in [shallow, other] {
             bench.barred(&format!("cat {shown}/{path} | grep launch")).await;
         }

@@ -1,4 +1,4 @@
-//! Git in worktrees and submodules of a person, whose repository lies outside of the folder that a session sees.
+//! Git in worktrees and submodules of the user, whose repository is outside of the session's folder.
 
 use agentd_core::folder::Mounts;
 
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// A repository with one commit.
+/// Creates a repository with one commit.
 fn repository(at: &Path, message: &str) {
     fs::create_dir_all(at).unwrap();
     git(at, &["init", "-q"]);
@@ -16,7 +16,7 @@ fn repository(at: &Path, message: &str) {
     git(at, &["commit", "-qm", message]);
 }
 
-/// Ways for a folder to have its repository elsewhere.
+/// Ways to have the repository in another folder.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Worktree,
@@ -29,7 +29,7 @@ enum Kind {
 const KINDS: [Kind; 5] =
     [Kind::Worktree, Kind::RelativeWorktree, Kind::WorktreeInBare, Kind::Submodule, Kind::NestedSubmodule];
 
-/// Makes the tree below a folder: its path, and that of its repository.
+/// Creates a tree of this kind and returns its path and that of its repository.
 fn tree(at: &Path, kind: Kind) -> [std::path::PathBuf; 2] {
     let main = at.join("main");
     repository(&main, "first of main");
@@ -66,7 +66,7 @@ fn tree(at: &Path, kind: Kind) -> [std::path::PathBuf; 2] {
     }
 }
 
-/// Lets the session see this project, and these folders beside it.
+/// Opens a session with this project and these additional folders.
 async fn open(bench: &mut Bench, project: &Path, added: &[&Path]) {
     let writable = |path: &Path| Mount { path: path.to_owned(), writable: true };
     let mounts = Mounts::from(Some(writable(project)));
@@ -123,7 +123,7 @@ async fn a_file_that_names_another_folder_mounts_nothing() {
         let [_, _] = tree(&at, Kind::Worktree);
         let project = at.join("project");
         let secret = at.join("docs");
-        // All that one archive can put into folders of the person: parts of a repository around what is there.
+        // All that an archive could unpack into folders of the user: parts of a repository around existing files.
         for folder in ["", "docs", "docs/.git", "docs/worktrees/x", "project/fake"] {
             let folder = at.join(folder);
             fs::create_dir_all(folder.join("objects")).unwrap();

@@ -1,10 +1,10 @@
-//! Links within the tree: nothing is written through one, and what is read through one is named before it is opened.
+//! Links within the tree: writes through them are rejected, and reads report the target before it is opened.
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use super::*;
 
-/// Calls that would change the file, or take it away.
+/// Calls that would change or remove the file.
 fn changing(path: &str) -> Vec<(&'static str, Value)> {
     let patch = |inner: String| ("apply_patch", json!({"patch": format!("*** Begin Patch\n{inner}*** End Patch\n")}));
     vec![
@@ -19,7 +19,7 @@ fn changing(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A tree in which `place` has files that are reached by links, too.
+/// Creates a tree in which files of `place` can be reached through links too.
 fn lay(bench: &Bench, place: &str) {
     bench.put("outputs/other", "other\n");
     bench.put(&format!("{place}/.envrc"), "real\n");
@@ -64,13 +64,13 @@ async fn nothing_is_written_through_a_link_and_the_real_name_is_told() {
                 assert_eq!(bench.preview(tool, arguments).await.unwrap_err().text, refused, "foreseen");
             }
         }
-        // The same under the names that commands print.
+        // The same for real paths, as commands print them.
         let real = bench.real(&format!("{place}/docs/a.md"));
         let args = json!({"path": real, "content": "changed"});
         let refused = bench.fails("write_file", args, ToolErrorCode::Path).await;
         assert!(refused.contains(&format!("write to {place}/.envrc itself")), "{refused}");
         assert_eq!(tree(bench.outside.path()), before);
-        // Under its own name it is a file like any other.
+        // By its own name the file is writable.
         bench.ok("write_file", json!({"path": format!("{place}/.envrc"), "content": "new"})).await;
         assert_eq!(bench.content(&format!("{place}/.envrc")), b"new");
     }
@@ -111,7 +111,7 @@ async fn what_a_read_leads_to_is_told_before_it_is_opened() {
             }
         }
     }
-    // Names that other systems use are read, too; what changes or runs something is not followed.
+    // Argument names of other systems are accepted too. Calls that change or run something are not followed.
     let followed = bench.follow("read_file", json!({"file_path": "/project/docs/a.md"})).await.unwrap();
     assert_eq!(followed.to_string(), "/project/docs/a.md leads to /project/.envrc through a link");
     for (tool, arguments) in changing("/project/docs/a.md") {
@@ -140,12 +140,12 @@ async fn a_read_goes_on_under_the_name_that_the_link_leads_to() {
     assert!(listed.contains("/project/docs/b.md") && !listed.contains("/project/folder"), "{listed}");
     let ran = bench.preview("run_bash_command", json!({"command": "pwd", "directory": "/project/folder"})).await;
     assert!(ran.unwrap().unwrap().contains("(in /project/docs,"));
-    // An ignore file may be a link, and counts.
+    // A link as an ignore file is respected.
     symlink("rules", bench.real("/project/docs/.ignore")).unwrap();
     bench.put("/project/docs/rules", "b.md\n");
     let found = bench.ok("find_files", json!({"pattern": "*.md", "path": "/project/docs"})).await;
     assert!(found.contains("No file matches"), "{found}");
-    // Whoever has not looked where it leads reads nothing.
+    // Without a resolved path nothing is read through a link.
     for (tool, path) in [
         ("read_file", "/project/CLAUDE.md"),
         ("list_workspace_files", "/project/CLAUDE.md"),
@@ -158,7 +158,7 @@ async fn a_read_goes_on_under_the_name_that_the_link_leads_to() {
     }
 }
 
-/// Calls while another thread exchanges two names without pause.
+/// Makes calls while another thread exchanges two names continuously.
 async fn while_exchanging(
     bench: &Bench,
     one: PathBuf,
@@ -167,7 +167,7 @@ async fn while_exchanging(
     calls: &[(&str, Value)],
 ) -> Vec<String> {
     let swap = move || {
-        // A call may have taken one of them away.
+        // A call may have removed one of them.
         let _ = renameat2(AT_FDCWD, &one, AT_FDCWD, &two, RenameFlags::RENAME_EXCHANGE);
     };
     while_swapping(swap, async {
@@ -188,7 +188,7 @@ async fn a_link_put_there_during_a_write_leads_nowhere() {
     bench.put("/project/.envrc", "the hook\n");
     bench.put("outputs/other", "other\n");
     let hooks = tree(&bench.real("/project/.git"));
-    // A file and a link to another, a folder and a link to another, and a folder further up.
+    // A file with a link to another, a folder with a link to another, and a folder further up.
     bench.put("/project/docs/a.md", "real\n");
     symlink("../.envrc", bench.real("/project/docs/swap")).unwrap();
     let swaps = [bench.real("/project/docs/a.md"), bench.real("/project/docs/swap")];
@@ -196,7 +196,7 @@ async fn a_link_put_there_during_a_write_leads_nowhere() {
     for path in ["/project/top/a.md", "/project/top/new/a.md", "/project/top/sub/a.md"] {
         let (top, swap) = (bench.real("/project/top"), bench.real("/project/swap"));
         for place in [&top, &swap] {
-            // Either may be the link by now.
+            // Either may be the link now.
             let _ = if place.is_symlink() { fs::remove_file(place) } else { fs::remove_dir_all(place) };
         }
         bench.put("/project/top/sub/a.md", "real\n");
@@ -227,7 +227,7 @@ async fn a_link_put_there_during_a_read_leads_nowhere() {
         for text in texts {
             assert!(!text.contains("the secret"), "{text}");
         }
-        // As it was, for the next.
+        // Restored for the next pair.
         if bench.real(one).is_symlink() {
             renameat2(AT_FDCWD, &bench.real(one), AT_FDCWD, &bench.real(two), RenameFlags::RENAME_EXCHANGE).unwrap();
         }

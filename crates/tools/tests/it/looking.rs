@@ -1,4 +1,4 @@
-//! Commands that may change nothing, whatever they are: what a gate took for looking by mistake does no harm.
+//! Commands in read-only confinement cannot change anything, so a gate that misjudges a command does no harm.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// All that a person may have opened.
+/// Creates a bench with everything open that a user can configure.
 async fn held(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
     let listed = listed.to_owned();
     let mut bench = locked(Project::Writable, |config| {
@@ -89,7 +89,7 @@ async fn there_is_no_network_though_it_is_allowed() {
 
 #[tokio::test]
 async fn its_temporary_files_are_its_own_and_looking_goes_on() {
-    // The session lies below /tmp, which is fresh.
+    // The session is below `/tmp`, which is fresh for each command.
     for base in ["/tmp", "/var/tmp"] {
         let mut bench = locked_in(base, Project::Writable, |_| {}).await;
         bench.context.confinement = Confinement::ReadOnly;
@@ -107,7 +107,7 @@ async fn its_temporary_files_are_its_own_and_looking_goes_on() {
 async fn where_nothing_holds_it_it_does_not_run() {
     for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-        // Without a helper nothing is locked in, however little is asked for.
+        // Without a helper no confinement is possible.
         let bench = held(true, folder.path(), |config| {
             config.mode = mode;
             config.helper = "/bin/true".into();
@@ -137,7 +137,7 @@ async fn attributes_of_files_are_neither_read_nor_changed_by_their_paths() {
     let program = |body: &str| format!("/usr/bin/python3 -c 'import os\n{body}'");
     let outside =
         |body: String| std::process::Command::new("bash").args(["-c", &program(&body)]).status().unwrap().success();
-    // A file system without attributes has none to lose.
+    // File systems without extended attributes have none to leak.
     let has_them = outside(format!("os.setxattr(\"{path}\", \"user.secret\", b\"{SECRET}\")"));
     for namespaces in STRENGTHS {
         for confinement in [Confinement::Usual, Confinement::ReadOnly] {

@@ -1,4 +1,4 @@
-//! The tools through the ports that the engine calls.
+//! Tests of the tools through the ports that the engine calls.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod bench;

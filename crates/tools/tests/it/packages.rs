@@ -1,4 +1,4 @@
-//! Packages of skills: what is installed, from where, and what an installer can reach.
+//! Packages of skills: the result and source of an installation, and the reach of an installer.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -18,10 +18,10 @@ use tempfile::TempDir;
 
 use super::{sandbox::helper, *};
 
-/// A folder with wheels, programs and environments in it.
+/// Temporary folder with wheels, programs and environments.
 struct World(TempDir);
 
-/// Makes a wheel and an archive of sources that would write a file when it is built.
+/// Creates a wheel, and a source archive that would write a file when it is built.
 const MAKE: &str = r#"
 import io, sys, tarfile, zipfile
 folder, mark = sys.argv[1:]
@@ -37,7 +37,7 @@ with tarfile.open(folder + "/evilpkg-1.0.tar.gz", "w:gz") as archive:
     archive.addfile(about, io.BytesIO(setup))
 "#;
 
-/// What every installer here begins with.
+/// Beginning of all test installers.
 const INSTALLER: &str = r#"#!/bin/sh
 if [ "$1" = venv ]; then
     for place; do :; done
@@ -45,7 +45,7 @@ if [ "$1" = venv ]; then
 fi
 "#;
 
-/// An installer that tells what it can reach.
+/// Installer that reports its access.
 const SPY: &str = r#"
 {
     cat "SECRET" && echo "it can read"
@@ -57,7 +57,7 @@ exit 0
 
 impl World {
     fn new() -> Self {
-        // Not below /tmp, which is fresh for each command.
+        // Not below `/tmp`, which is fresh for each command.
         let world = Self(tempfile::tempdir_in("/var/tmp").unwrap());
         for folder in ["wheels", "bin", "home/.config/pip"] {
             fs::create_dir_all(world.path(folder)).unwrap();
@@ -83,7 +83,7 @@ impl World {
         all
     }
 
-    /// Puts an installer before those of the machine.
+    /// Adds an installer that takes precedence over those of the machine.
     fn installer(&self, script: &str) {
         fs::write(self.path("bin/uv"), format!("{INSTALLER}{script}")).unwrap();
         chmod(&self.path("bin/uv"), 0o755);
@@ -164,16 +164,16 @@ async fn an_installer_reaches_nothing_but_the_environment() {
     assert!(!report.contains("PIP_TARGET") && !report.contains("UV_CONFIG_FILE"), "{report}");
 }
 
-/// A server of pages and files on loopback.
+/// HTTP server for pages and files on loopback.
 struct Server {
     url: String,
     place: String,
-    /// Connections so far.
+    /// Number of connections so far.
     asked: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Serves an answer for each path: a head's first lines, and a body. Paths that are not there are held up.
+    /// Starts a server with a response head and a body for each path. Requests for other paths get no answer.
     fn start(pages: Vec<(String, String, Vec<u8>)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place = listener.local_addr().unwrap().to_string();
@@ -194,7 +194,7 @@ impl Server {
     }
 }
 
-/// Answers one request; what is not answered is given back.
+/// Answers one request. Returns the stream of an unknown path without an answer.
 fn answer(stream: TcpStream, pages: &[(String, String, Vec<u8>)]) -> Option<TcpStream> {
     let mut lines = BufReader::new(&stream).lines();
     let first = lines.next()?.ok()?;
@@ -209,7 +209,7 @@ fn answer(stream: TcpStream, pages: &[(String, String, Vec<u8>)]) -> Option<TcpS
 const WHEEL: &str = "goodpkg-1.0-py3-none-any.whl";
 const PAGE: &str = "200 OK\r\nContent-Type: text/html";
 
-/// A page that links the wheel there.
+/// Index page that links to the wheel.
 fn page(place: &str) -> (String, String, Vec<u8>) {
     ("/simple/goodpkg/".to_owned(), PAGE.to_owned(), format!("<a href=\"{place}/{WHEEL}\">{WHEEL}</a>").into_bytes())
 }
@@ -220,7 +220,7 @@ impl World {
         (format!("/{WHEEL}"), "200 OK\r\nContent-Type: application/octet-stream".to_owned(), wheel)
     }
 
-    /// Variables with this index, and with no proxy or host that is not used.
+    /// Variables for this index, without the offline settings.
     fn with_index(&self, index: &Server) -> BTreeMap<String, String> {
         let mut variables = self.variables(&[("PIP_INDEX_URL", format!("{}/simple", index.url))]);
         variables.retain(|name, _| !["PIP_FIND_LINKS", "PIP_NO_INDEX"].contains(&name.as_str()));
@@ -238,7 +238,7 @@ async fn an_index_is_reached_and_so_are_the_hosts_that_are_set() {
         let hosts = [files.place.clone()];
         let made = world.install_with("goodpkg", sandbox.clone(), variables, &hosts, CancellationToken::new()).await;
         assert!(holds(&made.unwrap(), "goodpkg"));
-        // The person's own proxy is on the way.
+        // Connections go through the user's own proxy.
         let world = World::new();
         let proxy = Server::start(vec![
             ("http://index.example/simple/goodpkg/".to_owned(), PAGE.to_owned(), page("http://index.example").2),
@@ -288,7 +288,7 @@ async fn an_index_that_leads_elsewhere_is_refused() {
     }
 }
 
-/// An installer that does not care for the proxy it was told of.
+/// Installer that ignores the configured proxy.
 const STRAY: &str = r#"
 /usr/bin/python3 -c '
 import os, socket
@@ -344,7 +344,7 @@ async fn nothing_is_installed_where_nothing_holds_an_installer_to_its_index() {
     let variables = world.with_index(&index);
     let refused = world.install("goodpkg", Some(without.clone()), variables).await.unwrap_err();
     assert!(refused.to_string().contains("no namespaces") && index.asked() == 0, "{refused}");
-    // What needs no network is installed all the same.
+    // Installations without network use still work.
     assert!(holds(&world.install("goodpkg", Some(without), world.variables(&[])).await.unwrap(), "goodpkg"));
 }
 
@@ -352,7 +352,7 @@ async fn nothing_is_installed_where_nothing_holds_an_installer_to_its_index() {
 async fn a_cancel_ends_the_connections_of_an_installer() {
     for sandbox in sandboxes().await {
         let world = World::new();
-        // It never answers, and sees the end of what was opened to it.
+        // The server never answers and waits for the end of its connection.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let place = listener.local_addr().unwrap().to_string();
         let index = Server { url: format!("http://{place}"), place, asked: Arc::default() };

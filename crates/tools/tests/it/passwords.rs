@@ -1,4 +1,4 @@
-//! Documents that want a password: the person is asked, and nobody else learns the answer.
+//! Documents with a password: the user is asked, and the answer stays confidential.
 
 use std::{collections::VecDeque, io::Read as _, sync::Mutex};
 
@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 
 use super::*;
 
-/// Reads documents that open with their own content as the password.
+/// Reader for documents whose password is their own content.
 #[derive(Debug)]
 struct Locked;
 
@@ -99,7 +99,7 @@ impl Knowledge for Locked {
 
 type Asked = Arc<Mutex<Vec<Ask>>>;
 
-/// A bench with a person who gives these answers, and what they were asked.
+/// Creates a bench with a user who gives these answers, and records the questions.
 async fn bench(answers: &[Option<&str>]) -> (Bench, Asked) {
     let mut bench = Bench::with(Project::None, |config| config.knowledge = Some(Arc::new(Locked))).await;
     let asked = Asked::default();
@@ -132,11 +132,11 @@ async fn the_person_is_asked_in_secret_and_only_once_in_a_session() {
         let Ask::Question { question, context: Some(context), .. } = &asked[1] else { panic!() };
         assert!(question.contains("uploads/a.pdf") && context.contains("did not open it (try 2 of 3)"), "{context}");
     }
-    // Other documents with the same password, and other tools, ask nobody.
+    // Other documents with the same password need no question, nor do other tools.
     bench.ok("read_file", json!({"path": "uploads/b.pdf"})).await;
     bench.ok("search_file", json!({"path": "uploads/a.pdf", "query": "x"})).await;
     assert_eq!(asked.lock().unwrap().len(), 2);
-    // The session is gone, and with it the password.
+    // The password is dropped with the session.
     bench.toolbox.end_session(bench.context.session_id).await;
     let told = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
     assert!(told.contains("it is encrypted; ask a person"), "{told}");
@@ -160,11 +160,11 @@ async fn a_path_behind_an_archive_names_a_document_in_it() {
         let told = bench.ok("read_file", json!({ "path": path })).await;
         assert!(told.contains("uploads/all.zip!/x/y.pdf: PDF") && told.contains("opened x/y.pdf"), "{told}");
     }
-    // A link to an archive is followed, so that the rules hear of what is read.
+    // A link to an archive is resolved, so that the rules apply to its target.
     std::os::unix::fs::symlink("all.zip", bench.real("uploads/link.zip")).unwrap();
     let followed = bench.follow("read_file", json!({"path": "uploads/link.zip!/y.pdf"})).await.unwrap();
     assert_eq!(followed.leads_to, "uploads/all.zip!/y.pdf");
-    // A file that has such a name itself is that file.
+    // A real file with such a name takes precedence.
     bench.put("uploads/odd.zip!/real.txt", "words of its own");
     assert!(bench.ok("read_file", json!({"path": "uploads/odd.zip!/real.txt"})).await.contains("words of its own"));
     let told = bench.fails("read_file", json!({"path": "uploads/none.zip!/y.pdf"}), ToolErrorCode::Path).await;

@@ -1,4 +1,4 @@
-//! `apply_patch`: both forms, all or nothing, and what is told of a patch that does not fit.
+//! Tests of `apply_patch`: both forms, atomicity, and errors for patches that do not match.
 
 use proptest::prelude::*;
 use similar::TextDiff;
@@ -9,7 +9,7 @@ fn patch(text: &str) -> Value {
     json!({ "patch": text })
 }
 
-/// Applies a patch to `outputs/f` and compares what comes of it.
+/// Applies a patch to `outputs/f` and compares the result.
 async fn becomes(bench: &Bench, before: &str, text: &str, after: &str) {
     bench.put("outputs/f", before);
     let output = bench.call("apply_patch", patch(text)).await;
@@ -48,7 +48,7 @@ async fn a_unified_diff_of_several_files_is_applied() {
 #[tokio::test]
 async fn what_models_get_wrong_is_forgiven() {
     let bench = Bench::new().await;
-    // Other names of the tool and its argument, and a code fence.
+    // Other names for the tool and its argument, and a code fence.
     bench.put("outputs/n.txt", "one\n2\n");
     let text = "```\n*** Begin Patch\n*** Update File: outputs/n.txt\n-2\n+two\n*** End Patch\n```\n";
     bench.ok("applypatch", json!({ "input": text })).await;
@@ -56,34 +56,34 @@ async fn what_models_get_wrong_is_forgiven() {
     let diff = |hunks: &str| format!("--- a/outputs/f\n+++ b/outputs/f\n{hunks}");
     let numbers = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
     for (before, hunks, after) in [
-        // Wrong line numbers and counts, or none.
+        // Wrong or missing line numbers and counts.
         (numbers, "@@ -77,9 +70,1 @@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@ -1,1 +1,1 @@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@ ... @@\n-5\n+five\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
         (numbers, "@@ -2,3 +2,2 @@\n 2\n-3\n 4\n@@ -7,2 +6,3 @@\n 7\n+7½\n 8\n", "1\n2\n4\n5\n6\n7\n7½\n8\n9\n"),
-        // A context line that lost its space.
+        // Context line that lost its space.
         ("a\n\nb\nc\n", "@@ -1,4 +1,4 @@\n a\n\n-b\n+B\n c\n", "a\n\nB\nc\n"),
         ("a\n\nb\nc\n", "@@\n a\n\n-b\n+B\n c\n\n\n", "a\n\nB\nc\n"),
-        // White space at the end of lines, and lines that stay keep theirs.
+        // White space at the end of lines. Unchanged lines keep theirs.
         ("a  \nb\t\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c  \n", "a  \nB\nc\n"),
-        // Indentation, which the added lines then share.
+        // Different indentation, which added lines adopt.
         (
             "\tif x:\n\t\ta\n\t\tb\n",
             "@@\n if x:\n     a\n-    b\n+    c\n+      d\n",
             "\tif x:\n\t\ta\n\t\tc\n\t\t  d\n",
         ),
         ("    a\n    b\n", "@@\n a\n-b\n+c\n+    d\n", "    a\n    c\n        d\n"),
-        // The nearest of several, by the line number.
+        // The nearest of several positions, by line number.
         ("x\ny\nx\ny\nx\n", "@@ -3,1 +3,1 @@\n-x\n+z\n", "x\ny\nz\ny\nx\n"),
         ("x\ny\nx\ny\nx\n", "@@ -9,1 +9,1 @@\n-x\n+z\n", "x\ny\nx\ny\nz\n"),
-        // A patch with `\r\n` for a file with `\n`, and the other way round.
+        // A patch with `\r\n` for a file with `\n`, and vice versa.
         ("a\nb\n", "@@ -1,2 +1,2 @@\r\n a\r\n-b\r\n+c\r\n", "a\nc\n"),
         ("a\r\nb\r\n", "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n", "a\r\nc\r\nd\r\n"),
         ("a\r\nb\nc\r\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\r\nB\nc\r\n"),
         ("a\rb\rc\r", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\rB\rc\r"),
         ("\u{feff}a\nb\n", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n", "\u{feff}A\nb\n"),
-        // The end of a file without a line end.
+        // Files without a line end at the end.
         ("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n", "a\nc"),
         ("a\nb", "@@ -1,2 +1,3 @@\n a\n b\n+c\n", "a\nb\nc"),
         ("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n", "a\nb\n"),
@@ -94,7 +94,7 @@ async fn what_models_get_wrong_is_forgiven() {
         ("", "@@ -0,0 +1,2 @@\n+a\n+b\n", "a\nb\n"),
         ("a\n", "@@ -1,0 +2,1 @@\n+b\n", "a\nb\n"),
         ("a\n", "@@ -0,0 +1,1 @@\n+b\n", "b\na\n"),
-        // Lines that look like the head of a file.
+        // Lines that look like the header of a file.
         ("-- x\ny\n", "@@ -1,2 +1,2 @@\n--- x\n+++ z\n y\n", "++ z\ny\n"),
     ] {
         becomes(&bench, before, &diff(hunks), after).await;
@@ -249,7 +249,7 @@ async fn a_write_that_fails_takes_the_others_back() {
     chmod(&real, 0o750);
     bench.put("outputs/gone", "x");
     let before = tree(bench.outside.path());
-    // The file that the patch makes first is in the way of the folder that it needs then.
+    // The patch creates a file first and then needs a folder of that name.
     let text = "*** Begin Patch\n*** Update File: outputs/a\n-one\n+two\n*** Delete File: outputs/gone\n\
         *** Add File: outputs/deep/er/x\n+x\n*** Add File: outputs/y\n+y\n*** Add File: outputs/y/z\n+z\n*** End Patch";
     let refused = bench.fails("apply_patch", patch(text), ToolErrorCode::Path).await;
@@ -278,7 +278,7 @@ async fn sizes_are_bounded() {
 
 // --- Properties ---
 
-/// Texts of few different lines, so that they repeat, some of which look like parts of a patch.
+/// Texts with few distinct lines, so that they repeat. Some look like parts of a patch.
 fn text() -> impl Strategy<Value = String> {
     let plain = ["", " ", "a", "b", "  a", "\ta", "a ", "{", "}", "中文"];
     let of_patches = ["-- a/x", "++ b/x", "- x", "@@ -1 +1 @@", "*** End Patch", "\\ x"];
@@ -301,7 +301,7 @@ fn a_diff_makes_after_of_before() {
         let diff = diff(&before, &after, radius);
         let output = runtime.block_on(bench.call("apply_patch", patch(&diff)));
         prop_assert_eq!(output.error, None, "{}\n{}", diff, output.text);
-        // A file that has no line end yet tells nothing of how its lines end.
+        // A file without any line end does not define its kind.
         let expected = if before.contains('\n') { ends(&after) } else { after.clone() };
         prop_assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), expected, "{}", diff);
         Ok(())
@@ -312,7 +312,7 @@ fn a_diff_makes_after_of_before() {
 fn lines_put_above_do_not_matter() {
     let lines = || proptest::collection::vec(0..4_u8, 1..25);
     hold(200, &(lines(), lines(), 0..40_usize), |runtime, bench, (before, after, above)| {
-        // Lines that are unlike all others, so that only one place fits.
+        // All lines are distinct, so only one position matches.
         let numbered = |lines: &[u8]| -> String {
             lines.iter().enumerate().map(|(number, kind)| format!("line {number} of kind {kind}\n")).collect()
         };

@@ -1,4 +1,4 @@
-//! What projects bring along, on a real disk, with others who write there.
+//! Project configuration on a real disk, with other writers.
 
 use agentd_core::{
     guide::{GuideLimits, GuideOrigin},
@@ -42,7 +42,7 @@ impl Home {
         Self { folder, projects, workspaces, skills }
     }
 
-    /// The same folders under another daemon.
+    /// Opens the same folders as another daemon.
     fn again(self) -> Self {
         Self::in_folder(self.folder)
     }
@@ -72,14 +72,14 @@ impl Home {
         self.projects.trust(self.project(), hash, "a test".to_owned()).await.unwrap()
     }
 
-    /// The instructions that models are told.
+    /// Instructions of the project for models.
     async fn instructions(&self) -> Option<String> {
         let guides = self.workspaces.guides(&self.workspace().await, GuideLimits::default()).await;
         guides.files.into_iter().find(|file| file.origin == GuideOrigin::Trusted).map(|file| file.text)
     }
 }
 
-/// Lets a file be as old as its content needs to be known again.
+/// Makes a file old enough for its content to be cached.
 fn age(path: &Path) {
     let before = SystemTime::now() - Duration::from_secs(60);
     fs::File::open(path).unwrap().set_modified(before).unwrap();
@@ -99,15 +99,15 @@ async fn trust_outlives_the_daemon_and_ends_with_the_content() {
 
     let home = home.again();
     assert!(home.instructions().await.is_some());
-    // The agents of a life are one value as long as nothing has changed.
+    // The agents are one shared value while nothing changes.
     let agents = home.workspaces.project(&workspace).await.agents.unwrap();
     assert!(Arc::ptr_eq(&agents, &home.workspaces.project(&workspace).await.agents.unwrap()));
-    // Its own copy may be lost, and is made again.
+    // The daemon's own copy may be lost and is recreated.
     fs::remove_dir_all(home.folder.path().join("projects").join(home.show().await.hash)).unwrap();
     let home = home.again();
     assert!(home.instructions().await.is_some());
 
-    // The same length, and the time put back.
+    // Same length and same modification time.
     fs::write(&file, "Be cold.\u{1b}[31m\n").unwrap();
     age(&file);
     assert_eq!(home.instructions().await, None);
@@ -137,7 +137,7 @@ async fn nothing_is_read_anew_where_nothing_has_changed() {
     home.workspaces.project(&workspace).await;
     let at_once = || home.workspaces.project(&workspace).now_or_never().map(|standing| standing.trust);
     assert_eq!(at_once(), Some(ProjectTrust::Trusted));
-    // One more file in a folder far below.
+    // Another file in a nested folder.
     home.write(".agentd/skills/deploy/scripts/run.py", "print(1)");
     assert_ne!(at_once(), Some(ProjectTrust::Trusted));
     assert_eq!(home.workspaces.project(&workspace).await.trust, ProjectTrust::Changed);
@@ -177,7 +177,7 @@ async fn what_is_too_much_is_left_out_the_same_way_each_time() {
     assert_eq!(home.show().await, report);
 }
 
-/// Somebody changes the project all the time, as fast as they can.
+/// The project is changed continuously by another thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_swapped_in_between_the_look_and_the_use() {
     const EVIL: &str = "---\nname: deploy\ndescription: Evil\n---\n";

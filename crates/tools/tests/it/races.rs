@@ -1,4 +1,4 @@
-//! Links and folders swapped while tools run. Whatever the moment, nothing outside is read or changed.
+//! Links and folders are swapped while tools run. At no time is anything outside read or changed.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use super::*;
 
-/// Calls the tools while another thread swaps what the path leads through, and looks whether anything got out.
+/// Calls the tools while another thread swaps part of the path, and checks that nothing leaks.
 async fn race(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl Fn() + Send + 'static) {
     while_swapping(swap, async {
         for (tool, arguments) in calls.iter().cycle().take(rounds * calls.len()) {
@@ -17,12 +17,12 @@ async fn race(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl 
     .await;
 }
 
-/// Lets two names change what they name in one step, so that there is no moment at which either names nothing.
+/// Exchanges two names atomically, so both always exist.
 fn exchange(one: &Path, two: &Path) {
     renameat2(AT_FDCWD, one, AT_FDCWD, two, RenameFlags::RENAME_EXCHANGE).unwrap();
 }
 
-/// Every tool, at a file below `folder`.
+/// Calls of every tool for a file below `folder`.
 fn all_tools(folder: &str) -> Vec<(&'static str, Value)> {
     let file = format!("{folder}/a.txt");
     let patch = |inner: String| json!({"patch": format!("*** Begin Patch\n{inner}*** End Patch\n")});
@@ -45,7 +45,7 @@ fn all_tools(folder: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Files that must not be read, changed or joined by others, and a link to their folder.
+/// Files that must not be read or changed, and must get no new neighbours. A link leads to their folder.
 struct Away {
     folder: PathBuf,
     before: Vec<(OsString, String, SystemTime)>,
@@ -84,7 +84,7 @@ impl Away {
     }
 }
 
-/// No file of the workspace has what is outside.
+/// Checks that no file of the workspace has content from outside.
 fn check_inside(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -99,7 +99,7 @@ fn check_inside(folder: &Path) {
 
 #[tokio::test]
 async fn a_folder_exchanged_with_a_link_during_the_call_leads_nowhere() {
-    // The folder itself, and one above it: then the link leads to a folder that has one of the same name.
+    // The folder itself, and its parent folder: then the link leads to a folder with a subfolder of the same name.
     for (exchanged, folder) in [
         ("outputs/folder", "outputs/folder"),
         ("/project/folder", "/project/folder"),
@@ -125,7 +125,7 @@ async fn a_file_exchanged_with_a_link_during_the_call_leads_nowhere() {
     let away = Away::beside(&bench, &bench.real("outputs/elsewhere"));
     symlink(away.folder.join("a.txt"), &link).unwrap();
     let place = bench.real("outputs/folder/a.txt");
-    // A tool may have moved or removed one of the two.
+    // A tool may have moved or removed one of them.
     let swap = move || {
         let _ = renameat2(AT_FDCWD, &place, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
     };
@@ -139,7 +139,7 @@ async fn a_file_swapped_for_a_link_during_the_call_leads_nowhere() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     let place = bench.real("outputs/a.txt");
-    // The count of links never falls to one, since that alone tells a hard link.
+    // The link count never drops to one, because only the count identifies a hard link.
     fs::hard_link(&secret, bench.outside.path().join("other-name.txt")).unwrap();
     let calls = [
         ("read_file", json!({"path": "outputs/a.txt"})),

@@ -1,4 +1,4 @@
-//! `read_file`, `now`, names and arguments.
+//! Tests of `read_file`, `now`, and the names of tools and arguments.
 
 use agentd_core::tool::Effect;
 
@@ -29,7 +29,7 @@ async fn text_is_read_as_it_is() {
     ] {
         assert_eq!(bench.ok("read_file", json!({ "path": path })).await, expected, "{path}");
     }
-    // Commands print real paths, so models use them.
+    // Models use the real paths that commands print.
     for path in ["uploads/plain.txt", "/project/a b/ü.txt"] {
         let real = bench.real(path);
         assert!(!bench.ok("read_file", json!({ "path": real })).await.is_empty());

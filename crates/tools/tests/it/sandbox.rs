@@ -1,4 +1,4 @@
-//! Commands in the sandbox, with real processes: what they cannot reach, what they still can, and what is left of them.
+//! Commands in the sandbox with real processes: blocked access, allowed access, and cleanup.
 
 use std::{
     net::{TcpListener, UdpSocket},
@@ -10,21 +10,21 @@ use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 
 use super::*;
 
-/// The example of this crate that can be the helper; it is built with the tests.
+/// Path of the example that serves as the helper. It is built with the tests.
 pub(crate) fn helper() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().unwrap().parent().unwrap().join("examples/sandbox_helper")
 }
 
 pub(crate) async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
-    // Not below /tmp, which is fresh for each command: what is outside must be kept from it all the same.
+    // Not below `/tmp`, which is fresh for each command: files outside must be protected without that.
     locked_in("/var/tmp", project, adapt).await
 }
 
-/// With everything that the kernel offers, and with what is left where users may make no namespaces.
+/// Values of `namespaces`: all protections of the kernel, and those left if users cannot create namespaces.
 pub(crate) const STRENGTHS: [bool; 2] = [true, false];
 
-/// One of each strength.
+/// Creates a bench for each strength.
 pub(crate) async fn each_strength(project: Project) -> Vec<Bench> {
     let mut benches = Vec::new();
     for namespaces in STRENGTHS {
@@ -48,17 +48,17 @@ async fn within(outside: tempfile::TempDir, project: Project, adapt: impl FnOnce
 }
 
 impl Bench {
-    /// In the workspace, whatever is mounted.
+    /// Runs a command in the workspace, even if a project is mounted.
     pub(crate) async fn sh(&self, command: &str) -> ToolOutput {
         self.call("run_bash_command", json!({ "command": command, "directory": "/" })).await
     }
 
-    /// In the project, where there is one: the whole answer.
+    /// Runs a command in the project, if any, and returns the whole output.
     pub(crate) async fn run(&self, command: &str) -> String {
         self.call("run_bash_command", json!({ "command": command })).await.text
     }
 
-    /// The command must fail, and say nothing of the secret.
+    /// Runs a command that must fail without printing the secret.
     pub(crate) async fn barred(&self, command: &str) -> String {
         let output = self.sh(command).await;
         assert!(!output.text.starts_with("exit code 0"), "{command}: {}", output.text);
@@ -73,7 +73,7 @@ impl Bench {
     }
 }
 
-/// Processes whose command line has this word, seen from outside.
+/// Counts processes with this argument in their command line, as seen from outside.
 pub(crate) fn named(word: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
@@ -87,7 +87,7 @@ pub(crate) fn python() -> bool {
     Path::new("/usr/bin/python3").exists()
 }
 
-/// What a client sends of its environment.
+/// Environment variables sent by a client.
 fn sent(variables: &[(&str, &str)]) -> Arc<ClientEnvironment> {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Arc::new(ClientEnvironment::unjudged(variables))
@@ -128,7 +128,7 @@ async fn a_file_has_one_name_for_tools_and_commands() {
         let written = bench.run("echo made > /project/made.txt; echo more >> src/greet.py; cat made.txt").await;
         assert_eq!(written.contains("stdout:\nmade"), writable, "{written}");
         assert_eq!(bench.real("/project/made.txt").exists(), writable);
-        // Its real path is the same folder, and no more may be done there.
+        // Its real path leads to the same folder, with the same permissions.
         let real = bench.real("/project").display().to_string();
         assert!(bench.run(&format!("ls {real}; echo x > {real}/real.txt")).await.contains("src"));
         assert_eq!(bench.real("/project/real.txt").exists(), writable);
@@ -177,7 +177,7 @@ async fn a_command_that_uses_a_skill_starts_where_skills_are() {
     }
     let shown = bench.preview("run_bash_command", json!({"command": "python3 skills/pdf/scripts/info.py x"})).await;
     assert!(shown.unwrap().unwrap().contains("(in the workspace,"));
-    // One of the project's own is meant in the project.
+    // A file of the same name in the project takes precedence.
     bench.put("/project/skills/pdf/scripts/info.py", "print('of the project')\n");
     assert!(bench.run("python3 skills/pdf/scripts/info.py x").await.contains("of the project"));
 }
@@ -195,7 +195,7 @@ async fn where_a_command_will_start_is_known_by_each_path_that_leads_there() {
             let named = named.iter().filter(|_| namespaces).map(PathBuf::from);
             assert_eq!(start.name, name, "{arguments}");
             assert_eq!(start.paths, [real].into_iter().chain(named).collect::<Vec<_>>(), "{arguments}");
-            // And there it is.
+            // The command starts in this folder.
             for path in &start.paths {
                 let command = format!("{}; test . -ef '{}'", arguments["command"].as_str().unwrap(), path.display());
                 let mut arguments = arguments.clone();
@@ -323,7 +323,8 @@ async fn nothing_outside_is_changed() {
             "chroot / true".to_owned(),
             "hostname elsewhere".to_owned(),
         ] {
-            // Landlock knows no modes and times: without namespaces they are not kept, and `doctor` says so.
+            // Landlock does not restrict modes and times, so they are not protected without namespaces. `doctor`
+            // reports that.
             if namespaces || !(command.starts_with("chmod") || command.starts_with("touch -d")) {
                 bench.barred(&command).await;
             }
@@ -424,9 +425,9 @@ async fn there_is_no_network() {
             format!("s.socket(s.AF_UNIX).connect(\"{}\")", path.display()),
             "s.socket(s.AF_NETLINK, s.SOCK_RAW)".to_owned(),
             "s.socket(s.AF_PACKET, s.SOCK_RAW)".to_owned(),
-            // Datagrams need no connection.
+            // Datagrams do not need a connection.
             "a, b = s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)\na.sendto(b\"x\", \"temp/datagrams\")".to_owned(),
-            // io_uring would make sockets beside the filter.
+            // `io_uring` could create sockets that the filter does not see.
             "import sys\nsys.exit(0 if ctypes.CDLL(None).syscall(425, 8, ctypes.create_string_buffer(256)) >= 0 else 1)"
                 .to_owned(),
         ] {
@@ -447,7 +448,7 @@ async fn letters_are_read_as_they_were_judged_and_programs_are_nobodys_in_the_se
         for folder in ["/project/bin", "temp/bin"] {
             program(&bench.real(&format!("{folder}/ls")), "echo planted");
         }
-        // By a link, too.
+        // Also through a link.
         let link = bench.outside.path().join("link");
         symlink(bench.real("/project/bin"), &link).unwrap();
         let path = format!(
@@ -462,7 +463,7 @@ async fn letters_are_read_as_they_were_judged_and_programs_are_nobodys_in_the_se
         assert!(text.contains("LANG=C.UTF-8") && !text.contains("GBK") && !text.contains("Big5"), "{text}");
         assert!(text.contains("LC_CTYPE=en_US.UTF-8") && text.contains("PATH=/usr/bin:/bin\n"), "{text}");
         assert!(!text.contains("planted"), "{text}");
-        // In GBK the second of these letters would swallow the backslash.
+        // In GBK the last byte of this letter would absorb the backslash.
         let text = bench.allowed("echo \u{3042}\\; echo two").await;
         assert!(text.contains("\u{3042}; echo two"), "{text}");
     }
@@ -486,7 +487,7 @@ async fn a_program_in_a_closed_folder_stands_before_no_other() {
         bench.context.environment = sent(&[("PATH", &path)]);
         let text = bench.allowed("agentd-test-program; env").await;
         assert!(text.contains("this is listed") && text.contains("/nowhere:/usr/bin"), "{text}");
-        // Where all are closed it is not the folder of the command that programs come from.
+        // If all folders are closed, programs must not come from the working directory.
         bench.context.environment = sent(&[("PATH", &closed)]);
         let command = "cd $WORKSPACE/temp; printf 'echo mine' > ls; chmod +x ls; ls; env";
         let text = bench.allowed(command).await;
@@ -592,7 +593,7 @@ async fn a_limit_a_cancel_and_an_abandoned_call_end_everything() {
 
 #[tokio::test]
 async fn a_killed_daemon_takes_its_commands_along() {
-    // This test is run again as another process, which is then killed as a daemon might be.
+    // The test runs itself as another process, which is killed like a daemon.
     const MARK: &str = "AGENTD_TEST_KILLED_DAEMON";
     if let Ok(number) = std::env::var(MARK) {
         let namespaces = number.ends_with('1');

@@ -1,4 +1,4 @@
-//! `list_workspace_files`, `find_files` and `grep`.
+//! Tests of `list_workspace_files`, `find_files` and `grep`.
 
 use super::*;
 
@@ -47,7 +47,7 @@ async fn lists_and_walks_are_bounded_and_time_ends_a_search() {
         assert!(text.contains("is not complete: there are too many files"), "{text}");
     }
 
-    // Time ends them, too.
+    // Searches have a time limit too.
     let bench = Bench::with(Project::None, limits(|limits| limits.search_time = Duration::ZERO)).await;
     bench.put("uploads/a.txt", "needle\n");
     for (tool, arguments) in [("grep", json!({"pattern": "x"})), ("find_files", json!({"pattern": "*"}))] {
@@ -179,12 +179,12 @@ async fn what_grep_returns_is_bounded_and_of_a_long_line_what_stands_around_the_
     assert!(found.ends_with("[the first 5 matches are shown; narrow the pattern, the path or include]"), "{found}");
     let found = bench.ok("grep", json!({"pattern": "needle", "path": "uploads/b.txt"})).await;
     assert!(found.len() < 600, "{}", found.len());
-    // A file that is one line of more than the heap allows is passed over, not kept in memory.
+    // A line longer than the memory limit is skipped, not stored.
     bench.put("uploads/huge.txt", vec![b'x'; 20 * 1024 * 1024]);
     let found = bench.ok("grep", json!({"pattern": "needle", "path": "uploads/huge.txt"})).await;
     assert!(found.contains("1 file (up to a line that is too long)"), "{found}");
 
-    // Of a long line what stands around the match is shown.
+    // A long line is shown only around the match.
     let bench = Bench::new().await;
     let (before, behind) = ("ä".repeat(500_000), "z".repeat(500_000));
     bench.put("uploads/one.json", format!("{before}NEEDLE{behind}NEEDLE{behind}\n"));

@@ -1,11 +1,11 @@
-//! `/state` through the tools: the same tools, and files that are on no disk.
+//! Tests of `/state` through the tools: the same calls, for files that are not on disk.
 
 use agentd_core::state_files::{StateFileChange, StateFiles};
 
 use super::*;
 
 impl Bench {
-    /// Calls a tool as the engine does: what it changed is what the next call finds.
+    /// Calls a tool like the engine, which applies the changes for the next call.
     async fn step(&mut self, tool: &str, arguments: Value) -> ToolOutput {
         let output = self.call(tool, arguments).await;
         let mut files: StateFiles = self.context.state_files.as_ref().clone();
@@ -40,7 +40,7 @@ async fn all_file_tools_work_there() {
     let output = bench.step_ok("edit_file", edit).await;
     assert_eq!(output.state_files, [written("notes/plan.md", "one\nthree\n")]);
 
-    // A patch may touch both, and move from one to the other.
+    // A patch may change both kinds of files and move one to the other.
     bench.put("outputs/a.txt", "a\n");
     let patch = "*** Begin Patch\n*** Update File: /state/notes/plan.md\n@@\n-one\n+1\n*** Update File: outputs/a.txt\n\
                  *** Move to: /state/a.txt\n@@\n-a\n+b\n*** Add File: /state/new.txt\n+n\n*** End Patch";
@@ -75,7 +75,7 @@ async fn a_call_that_fails_changes_nothing_there() {
         (json!({"path": "/state", "content": "x"}), "folder"),
         (json!({"path": "/state/b", "content": "x".repeat(256 * 1024 + 1)}), "outputs/"),
         (json!({"path": "/state/../b", "content": "x"}), "`..`"),
-        // It may be the project's folder of that name that is meant.
+        // The project's folder of that name may be meant.
         (json!({"path": "state/b", "content": "x"}), "/state"),
     ] {
         let output = bench.step("write_file", arguments).await;

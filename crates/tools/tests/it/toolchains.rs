@@ -1,4 +1,4 @@
-//! Compilers and interpreters outside of the listed folders, which variables of the client name.
+//! Compilers and interpreters outside of the listed folders, named by variables of the client.
 
 use agentd_core::environment::ClientEnvironment;
 
@@ -14,7 +14,7 @@ fn write(folder: &Path, path: &str, text: &str) {
     chmod(&path, 0o755);
 }
 
-/// Rust as rustup installs it, and Java, in a folder that no setting lists.
+/// Installs a fake Rust, like rustup, and a fake Java in an unlisted folder.
 fn installed() -> tempfile::TempDir {
     let at = tempfile::tempdir_in("/var/tmp").unwrap();
     let write = |path: &str, text: &str| write(at.path(), path, text);
@@ -61,7 +61,7 @@ async fn a_toolchain_is_found_where_the_client_has_it_and_keys_in_it_stay_hidden
         if namespaces {
             assert!(bench.allowed("cat $CARGO_HOME/config.toml").await.contains("offline = true"));
         }
-        // A cache without programs.
+        // Without programs the folder is a cache.
         fs::remove_dir_all(cargo.join("bin")).unwrap();
         assert!(bench.allowed("cat $CARGO_HOME/registry/index").await.contains("plain"));
         bench.barred("cat $CARGO_HOME/credentials.toml | grep launch").await;

@@ -1,4 +1,4 @@
-//! Changes of calls are recorded and reverted, byte for byte.
+//! Changes of calls are recorded and undone, byte for byte.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use serde_json::json;
 
 use crate::bench::{Bench, Project, chmod, eventually, mkfifo, mode};
 
-/// A bench with snapshots.
+/// Bench that records snapshots of files.
 struct Camera {
     bench: Bench,
     snapshots: FileSnapshots,
@@ -42,19 +42,19 @@ impl Camera {
         Self { bench, snapshots }
     }
 
-    /// One whose calls are checked for files that others obey.
+    /// Creates one whose calls are checked for guarded files.
     async fn guarded(config: SnapshotConfig) -> Self {
         let mut camera = Self::with(Project::Writable, config).await;
         camera.bench.context.confinement = Confinement::Guarded;
         camera
     }
 
-    /// The snapshots as the next daemon has them: only what is on the disk.
+    /// Reopens the snapshots like a new daemon, with only the data on disk.
     fn restart(&mut self) {
         self.snapshots = FileSnapshots::new(self.bench.outside.path().join("undo"), SnapshotConfig::default());
     }
 
-    /// Waits until it is certain that these were changed before the next crash.
+    /// Waits until changes of these files are provably older than the next crash.
     fn wait_for_a_sign_after(&self, paths: &[&str]) {
         let changed = |path: &Path| fs::metadata(path).map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
         let alive =
@@ -69,12 +69,12 @@ impl Camera {
         ToolContext { call_id: CallId::generate(), ..self.bench.context.clone() }
     }
 
-    /// Changes of a command that does this.
+    /// Records the changes of a command.
     async fn around(&self, change: impl FnOnce(&Bench)) -> Changes {
         self.of(&self.call(), change).await
     }
 
-    /// Changes of a tool that can change only these paths.
+    /// Records the changes of a tool that can change only these paths.
     async fn around_paths(&self, paths: &[&str], change: impl FnOnce(&Bench)) -> Changes {
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
         let before = self.snapshots.before(&self.call(), Some(&paths)).await.unwrap();
@@ -82,7 +82,7 @@ impl Camera {
         before.after.await.unwrap()
     }
 
-    /// Changes of a call that a kill ended.
+    /// Returns the changes of a killed call.
     async fn unfinished(&self, call: &ToolContext) -> Changes {
         self.snapshots.unfinished(call.session_id, &call.workspace, &call.call_id).await.unwrap()
     }
@@ -99,7 +99,7 @@ impl Camera {
         self.snapshots.undo(call.session_id, &call.workspace, folded(changes), preview).await.unwrap()
     }
 
-    /// A file of the project that has another name outside: both.
+    /// Creates a file of the project with a hard link outside. Returns both paths.
     fn linked(&self) -> (PathBuf, PathBuf) {
         let (file, outside) = (self.bench.put("/project/a", "old"), self.bench.outside.path().join("cache"));
         fs::hard_link(&file, &outside).unwrap();
@@ -116,7 +116,7 @@ impl Camera {
     }
 }
 
-/// Content of a path, so that two scans can be compared.
+/// Content of a path, to compare two scans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Held {
     File(u32, Vec<u8>),
@@ -205,7 +205,7 @@ async fn files_changed_since_are_conflicts_and_left_alone() {
     assert!(!bench.real("outputs/made/a.txt").exists());
 }
 
-/// The size and the times of a file can be the same though its content is not.
+/// Size and times of a file can be equal even if its content has changed.
 #[tokio::test]
 async fn a_change_within_a_tick_of_the_clock_is_seen() {
     let camera = Camera::new(Project::None).await;
@@ -245,7 +245,7 @@ async fn what_changed_after_a_kill_is_left_alone() {
     camera.wait_for_a_sign_after(&put.each_ref().map(String::as_str));
     drop(before);
     camera.restart();
-    // A person edits, makes, and swaps whole folders, which leaves the times of the files in them as they were.
+    // A user edits and creates files, and swaps whole folders, which preserves the times of their files.
     camera.bench.put("/project/b.txt", "by a person");
     camera.bench.put("/project/mine.txt", "by a person");
     let path = |name: &str| camera.bench.real(&format!("/project/{name}"));
@@ -271,7 +271,7 @@ async fn what_changed_after_a_kill_is_left_alone() {
     assert_eq!(camera.bench.content("/project/aside/y.txt"), b"old");
 }
 
-/// Unchanged entries are not read again; the smallest change is seen all the same.
+/// Unchanged entries are not read again, and the smallest change is still detected.
 #[tokio::test]
 async fn a_change_after_looks_that_saw_none_is_seen() {
     let mut camera = Camera::new(Project::Writable).await;
@@ -279,7 +279,7 @@ async fn a_change_after_looks_that_saw_none_is_seen() {
         camera.bench.put(&format!("/project/{name}"), "old");
     }
     let before = camera.tree();
-    // What is younger than a tick of the clock is gone through each time: that is another test.
+    // Entries younger than a clock tick are always read again. Another test covers them.
     let tick_is_over = std::time::Instant::now() + std::time::Duration::from_millis(40);
     while std::time::Instant::now() < tick_is_over {
         std::thread::yield_now();
@@ -302,7 +302,7 @@ async fn a_change_after_looks_that_saw_none_is_seen() {
     assert_eq!(camera.tree(), before);
 }
 
-/// Large trees are looked at by several threads, which see what one would.
+/// Several threads scan a large tree, with the same result as one.
 #[tokio::test]
 async fn a_large_tree_is_looked_at_whole() {
     let mut camera = Camera::new(Project::Writable).await;
@@ -357,14 +357,14 @@ async fn a_tool_that_names_its_paths_is_looked_at_there_only() {
             bench.put("outputs/unseen.txt", "by somebody else");
         })
         .await;
-    // An ignored folder is recorded where a tool names it.
+    // An ignored folder is recorded if a tool names it.
     let expected =
         [("/project/target/new/", Created), ("/project/target/new/y", Created), ("/project/target/x", Modified)];
     assert_eq!(kinds(&changes), expected);
     camera.undo(&changes.files).await;
     assert_eq!(bench.content("/project/target/x"), b"built");
     assert!(!bench.real("/project/target/new").exists());
-    // Through a link another file is written.
+    // A write through a link changes another file.
     let changes = camera.around_paths(&["outputs/link.txt"], |bench| drop(bench.put("outputs/link.txt", "new"))).await;
     assert_eq!(kinds(&changes), [("outputs/real.txt", Modified)]);
 }
@@ -407,7 +407,7 @@ async fn what_cannot_be_recorded_is_said() {
 async fn nothing_is_hidden_from_an_undo_by_ignoring_it() {
     let mut camera = Camera::new(Project::Writable).await;
     camera.bench.put("/project/src/deep/main.c", "int main;");
-    // One command has the sources ignored, and another one, perhaps after a restart, changes them.
+    // One command ignores the sources, and another one changes them, perhaps after a restart.
     let first = camera.around(|bench| drop(bench.put("/project/.gitignore", "src/\ndeep/\n"))).await;
     camera.restart();
     let second = camera
@@ -423,7 +423,7 @@ async fn nothing_is_hidden_from_an_undo_by_ignoring_it() {
     assert!(!camera.bench.real("/project/.gitignore").exists() && !camera.bench.real("/project/build").exists());
 }
 
-/// Files that git ignored are not seen. One that comes into view is no new one: an undo would delete it for good.
+/// Files ignored by git are not recorded. If they become visible they are not new: an undo would delete them for good.
 #[tokio::test]
 async fn what_only_comes_into_view_is_not_taken_for_new() {
     for is_killed in [false, true] {
@@ -445,7 +445,7 @@ async fn what_only_comes_into_view_is_not_taken_for_new() {
         } else {
             looked.after.await.unwrap()
         };
-        // After a kill it is not known what the folder held.
+        // After a kill the earlier content of the folder is unknown.
         let new = ["/project/.gitignore", "/project/data/made/", "/project/data/made/new.csv", "/project/data/new.csv"];
         let expected = if is_killed { &new[..1] } else { &new[..] };
         assert_eq!(paths(&changes.files), expected);
@@ -458,7 +458,7 @@ async fn what_only_comes_into_view_is_not_taken_for_new() {
     }
 }
 
-/// A guarded name that leads to a folder of the person is taken back, and nothing that was in the folder.
+/// A guarded name that links to a folder of the user is removed, but no file in that folder.
 #[tokio::test]
 async fn a_planted_link_costs_nothing_that_it_leads_to() {
     let camera = Camera::guarded(SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
@@ -478,7 +478,7 @@ async fn a_planted_link_costs_nothing_that_it_leads_to() {
     assert_eq!(camera.bench.content("/project/data/old.csv"), b"old");
     assert_eq!(camera.bench.content("/project/data/large.csv"), b"larger than is kept of one file");
 
-    // A plain name that leads to a cache, where no check looks.
+    // An ordinary name that links to a cache, which the check does not scan.
     let changes = camera
         .around(|bench| {
             fs::rename(bench.real("/project/src"), bench.real("/project/target/src")).unwrap();
@@ -491,7 +491,7 @@ async fn a_planted_link_costs_nothing_that_it_leads_to() {
     assert!(!camera.bench.real("/project/src").is_symlink());
     assert!(camera.bench.real("/project/app").is_symlink(), "a link to a file that was built");
 
-    // A cache below a folder of which all is obeyed.
+    // A cache in a folder whose files are all guarded.
     let rule = "/project/.claude/rules/a/target/x.md";
     let changes = camera.around(|bench| drop(bench.put(rule, "planted"))).await;
     assert!(changes.set_aside.files.iter().any(|file| file.path == rule), "{changes:?}");
@@ -512,7 +512,7 @@ async fn old_turns_make_room_for_new_ones() {
     let undone = camera.undo(&all[7]).await;
     assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Done)]);
     assert_eq!(camera.bench.content("outputs/a"), vec![6; 30_000]);
-    // The one of long ago is found to be gone, file by file.
+    // Old contents were evicted, which is reported for each file.
     camera.bench.put("outputs/a", vec![1; 30_000]);
     let undone = camera.undo(&all[1]).await;
     assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Failed)]);
@@ -540,7 +540,7 @@ async fn a_lost_content_fails_one_file_and_no_other() {
     assert_eq!(camera.bench.content("outputs/b"), b"second");
 }
 
-/// A link that is put where a folder was must not lead an undo out of the workspace.
+/// A link in place of a folder must not lead an undo out of the workspace.
 #[tokio::test]
 async fn no_link_leads_an_undo_elsewhere() {
     let camera = Camera::new(Project::None).await;
@@ -554,7 +554,7 @@ async fn no_link_leads_an_undo_elsewhere() {
     let undone = camera.undo(&changes.files).await;
     assert_eq!(outcomes(&undone), [("outputs/folder/a.txt", UndoOutcome::Failed)], "{undone:?}");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    // Neither does a path that was never recorded so.
+    // Forged paths do not lead out either.
     for path in ["../elsewhere/x", "/etc/x", "outputs/../../elsewhere/x"] {
         let forged = FileChange { path: path.to_owned(), ..changes.files[0].clone() };
         assert_eq!(outcomes(&camera.undo(&[forged]).await), [(path, UndoOutcome::Failed)]);
@@ -603,12 +603,12 @@ async fn a_file_with_several_names_comes_back_under_all_of_them_in_place_with_it
         assert_eq!(fs::read(path).unwrap(), b"old", "{}", path.display());
         assert_eq!(fs::metadata(path).unwrap().nlink(), 3);
     }
-    // And the way back.
+    // The undo can be undone too.
     let redone = camera.undo(&undone.changes).await;
     assert!(redone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{redone:?}");
     assert_eq!(fs::read(&outside).unwrap(), b"longer than before");
 
-    // One that may not be written, with its mode.
+    // A read-only file is restored with its mode.
     let camera = Camera::new(Project::Writable).await;
     let (first, outside) = camera.linked();
     chmod(&first, 0o640);
@@ -626,7 +626,7 @@ async fn what_is_another_file_by_now_is_never_said_to_be_back_under_all_names_no
     let camera = Camera::new(Project::Writable).await;
     let (first, outside) = camera.linked();
     let changes = camera.around(|bench| fs::write(bench.real("/project/a"), "new").unwrap()).await;
-    // An editor writes a new file of the same content: the other name keeps what it had.
+    // An editor writes a new file with the same content. The other link keeps its content.
     fs::remove_file(&first).unwrap();
     camera.bench.put("/project/a", "new");
     let undone = camera.undo(&changes.files).await;
@@ -634,7 +634,7 @@ async fn what_is_another_file_by_now_is_never_said_to_be_back_under_all_names_no
     assert!(undone.files[0].reason.as_deref().is_some_and(|reason| reason.contains("keep the change")), "{undone:?}");
     assert_eq!((camera.bench.content("/project/a"), fs::read(&outside).unwrap()), (b"old".to_vec(), b"new".to_vec()));
 
-    // A link that a command made leads no undo into another file.
+    // A hard link from a command must not lead an undo into another file.
     let camera = Camera::new(Project::Writable).await;
     camera.bench.put("/project/a", "mine");
     let other = camera.bench.outside.path().join("other");
@@ -669,14 +669,14 @@ async fn what_a_command_wrote_through_a_hard_link_comes_back_and_was_never_chang
     }
 }
 
-/// All files below a folder.
+/// Lists all files below a folder.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
 impl Camera {
-    /// Another session, with the same project.
+    /// Context of another session with the same project.
     async fn second(&self) -> ToolContext {
         let session_id = SessionId::generate();
         let project = self.bench.workspace().project.clone();
@@ -684,7 +684,7 @@ impl Camera {
         ToolContext { session_id, workspace: workspace.into(), ..self.call() }
     }
 
-    /// Changes of a command of that session.
+    /// Records the changes of a command in that session.
     async fn of(&self, call: &ToolContext, change: impl FnOnce(&Bench)) -> Changes {
         let before = self.snapshots.before(call, None).await.unwrap();
         change(&self.bench);
@@ -701,7 +701,7 @@ impl Camera {
         self.contents().into_iter().filter(|(path, _)| path.extension().is_some()).collect()
     }
 
-    /// Contents in packs, and contents by themselves: names and sizes. A file that is collected meanwhile is left out.
+    /// Names and sizes of packs and separate contents. Files that are collected concurrently are omitted.
     fn contents(&self) -> BTreeMap<PathBuf, u64> {
         let folder = self.bench.outside.path().join("undo/contents");
         let size = |path: PathBuf| fs::metadata(&path).ok().map(|metadata| (path, metadata.len()));
@@ -730,14 +730,14 @@ async fn a_project_is_kept_once_for_all_sessions_and_a_full_store_makes_room() {
         let own: u64 = files_below(&own).iter().map(|path| path.metadata().unwrap().len()).sum();
         assert!(own < 4096, "{own} bytes of its own");
     }
-    // What the second session changes is undone from what the first one kept.
+    // Changes of the second session are undone with contents stored by the first.
     let second = camera.second().await;
     let changes = camera.of(&second, |bench| drop(bench.put("/project/d1/f1", "changed"))).await;
     let undone = camera.undo_of(&second, &changes.files, false).await;
     assert_eq!(outcomes(&undone), [("/project/d1/f1", UndoOutcome::Done)]);
     assert_eq!(camera.bench.content("/project/d1/f1"), vec![1; 4097]);
 
-    // A full store makes room, and goes on.
+    // A full store evicts old contents and continues.
     let config = SnapshotConfig { max_total_bytes: 1_000_000, ..SnapshotConfig::default() };
     let camera = Camera::with(Project::Writable, config).await;
     camera.fill(100);
@@ -767,7 +767,7 @@ async fn what_another_session_needs_outlives_a_session() {
     camera.snapshots.collect().await.unwrap();
     camera.restart();
     camera.snapshots.collect().await.unwrap();
-    // What only the first one needed is the look's, too, as long as there is a session with that project.
+    // Contents that only the first session needed belong to the shared scan while a session with that project exists.
     for (changes, path, content) in
         [(changes, "/project/d2/f2", vec![2; 4098]), (first, "/project/d1/f1", vec![1; 4097])]
     {
@@ -779,7 +779,7 @@ async fn what_another_session_needs_outlives_a_session() {
     let undo = camera.bench.outside.path().join("undo");
     eventually("nothing is left", || files_below(&undo).is_empty()).await;
     camera.snapshots.remove(second.session_id).await.unwrap();
-    // The removal counts its files at its end: the next one waits for that.
+    // The removal counts its files at its end, and the next collection waits for that.
     camera.snapshots.collect().await.unwrap();
     assert_eq!(camera.snapshots.bytes_on_disk().await.unwrap(), 0);
 }
@@ -797,7 +797,7 @@ async fn guarded_names_and_what_a_person_kept_are_known_after_a_kill() {
     camera.restart();
     assert_eq!(paths(&camera.unfinished(&call).await.files), ["/project/a.txt"]);
 
-    // The end of a checked call, but for the last step: the names of its looks.
+    // A checked call without its last step, which renames its scans.
     camera.bench.context.confinement = Confinement::Guarded;
     let call = camera.call();
     let looked = camera.snapshots.before(&call, None).await.unwrap();
@@ -816,7 +816,7 @@ async fn guarded_names_and_what_a_person_kept_are_known_after_a_kill() {
     assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"new", "a person has kept it");
 }
 
-/// Files that the check of one call removed stay removed when a concurrent call ends.
+/// Files removed by the check of one call stay removed when a concurrent call ends.
 #[tokio::test]
 async fn what_one_call_planted_is_brought_back_by_no_other() {
     for (is_killed, is_checked) in [(false, true), (false, false), (true, true)] {
@@ -849,7 +849,8 @@ async fn what_one_call_planted_is_brought_back_by_no_other() {
     }
 }
 
-/// Hooks in the project that a configuration elsewhere names, repositories in parts, and what lies too deep to be seen.
+/// Hooks in the project that a configuration elsewhere names, partial repositories, and files nested too deeply for a
+/// scan.
 #[tokio::test]
 async fn hooks_and_repositories_are_known_wherever_git_finds_them() {
     let config = "[core]\n\thooksPath = tools/hooks ; of all\n";
@@ -871,7 +872,7 @@ async fn hooks_and_repositories_are_known_wherever_git_finds_them() {
             assert_eq!(camera.bench.content(&format!("/project/{hook}")), b"old", "{at}");
         };
         plants().await;
-        // The same by an included file; a pipe in the place of another holds nothing up.
+        // The same through an included file. A pipe in place of another one does not block the scan.
         let included = project.join(at).with_file_name("hooks.inc");
         fs::rename(project.join(at), included).unwrap();
         fs::write(project.join(at), "[include]\n\tpath = hooks.inc\n").unwrap();
@@ -919,7 +920,7 @@ async fn what_a_call_under_way_needs_is_not_collected() {
     let call = camera.call();
     let before = camera.snapshots.before(&call, None).await.unwrap();
     camera.bench.put("/project/d3/f3", "changed");
-    // Meanwhile the look of all sessions goes on, and other sessions come and go, in any number.
+    // Meanwhile other sessions begin and end, and the shared scan is updated.
     for number in 0..40 {
         let other = camera.second().await;
         camera.of(&other, |_| {}).await;
@@ -939,7 +940,7 @@ async fn what_a_call_under_way_needs_is_not_collected() {
     assert_eq!(camera.bench.content("/project/d4/f4"), vec![4; 4100]);
 }
 
-/// Possible action of a command on a tree, with names that meet often.
+/// Action of a command on a tree. Names collide often.
 #[derive(Debug, Clone)]
 enum Deed {
     Write(usize, Vec<u8>),
@@ -967,7 +968,7 @@ fn deeds(most: usize) -> impl Strategy<Value = Vec<Deed>> {
 
 const PATHS: [&[u8]; 10] = [b"a", b"b", b"d", b"d/a", b"d/b", b"d/e", b"d/e/a", b"d/e/\xff\n\x1b[2J", b"f\\", b"f\\/a"];
 
-/// Does what can be done of it, as a command would that minds no error.
+/// Performs all actions that are possible and ignores errors.
 fn act(folder: &Path, deeds: &[Deed]) {
     let at = |path: usize| folder.join(OsString::from_vec(PATHS[path].to_vec()));
     for deed in deeds {
@@ -976,7 +977,7 @@ fn act(folder: &Path, deeds: &[Deed]) {
             Deed::Remove(path) => fs::remove_file(at(*path)).or_else(|_| fs::remove_dir_all(at(*path))),
             Deed::Folder(path) => fs::create_dir(at(*path)),
             Deed::Link(path, to) => symlink(OsStr::from_bytes(PATHS[*to]), at(*path)),
-            // Of a link, the permissions of what it leads to would change.
+            // For a link, this would change the permissions of its target.
             Deed::Mode(path, mode) if !at(*path).is_symlink() => {
                 fs::set_permissions(at(*path), fs::Permissions::from_mode(*mode))
             }
@@ -1035,7 +1036,7 @@ async fn what_sessions_change_at_once_is_told_of_one_and_taken_back_with_all() {
     assert_eq!(told(&of_first), [change("both", Created, true), change("first", Created, true)]);
     assert_eq!(told(&of_other), [change("both", Modified, false), change("other", Created, false)]);
 
-    // Neither takes the other's work back.
+    // Neither session undoes the work of the other.
     let undone = camera.try_undo(&of_first, true).await;
     let first = undone.files.iter().find(|file| file.path == "outputs/first.txt").unwrap();
     assert_eq!(first.outcome, Conflict, "{undone:#?}");
@@ -1043,7 +1044,7 @@ async fn what_sessions_change_at_once_is_told_of_one_and_taken_back_with_all() {
     let undone = camera.undo_of(&other, &of_other, true).await;
     assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
 
-    // Whoever had both do it takes back all of it.
+    // Their parent session undoes all changes.
     let parent = SessionId::generate();
     let mut all = Vec::new();
     for (session, changes) in [(context.session_id, of_first), (other.session_id, of_other)] {

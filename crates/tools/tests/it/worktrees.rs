@@ -1,4 +1,5 @@
-//! Worktrees of sessions, with the git of this machine: nothing runs, nothing is lost, nothing of a person's is touched.
+//! Worktrees of sessions with the git of this machine. No program of the repository runs, no work is lost, and user
+//! files are not touched.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
@@ -11,7 +12,7 @@ use agentd_worktrees::WorktreeFolders;
 
 use super::*;
 
-/// A repository with a commit, and the worktrees beside it.
+/// Repository with a commit and its worktrees.
 struct Field {
     root: PathBuf,
     project: PathBuf,
@@ -47,7 +48,7 @@ impl Field {
         self.make_of(name, &self.project).await.unwrap()
     }
 
-    /// Makes a worktree in which a file has this content.
+    /// Creates a worktree in which a file has this content.
     async fn worked(&self, file: &str, content: &str) -> PathBuf {
         let folder = self.make("one").await;
         fs::write(folder.join(file), content).unwrap();
@@ -78,7 +79,7 @@ impl Field {
     }
 }
 
-/// The worktrees as a daemon has them that starts now.
+/// Opens the worktrees like a new daemon.
 fn life(root: &Path) -> WorktreeFolders {
     let environment = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
     WorktreeFolders::new(root.join("data/worktrees"), None, &environment, None)
@@ -141,7 +142,7 @@ async fn work_in_a_repository_inside_is_a_change() {
     let report = field.report("one").await;
     assert_eq!((report.changed, report.is_merged, &report.problem), (1, false, &None));
     field.refused(field.remove("one", false).await, &["merged nowhere"]);
-    // A commit that only the worktree has would be lost with it.
+    // A commit that exists only in the worktree would be lost with it.
     git(&folder.join("lib"), &["add", "--all"]);
     git(&folder.join("lib"), &["commit", "--quiet", "--message=work"]);
     field.refused(field.apply("one").await, &["lib", "submodules"]);
@@ -170,11 +171,11 @@ async fn nothing_is_merged_into_the_middle_of_something_and_a_merge_is_one_whate
     fs::create_dir(&state).unwrap();
     field.refused(field.apply("one").await, &["git rebase", "--abort"]);
     fs::remove_dir(&state).unwrap();
-    // A command that was killed has left it.
+    // Left by a killed command.
     fs::write(field.project.join(".git/worktrees/one/index.lock"), "").unwrap();
     field.apply("one").await.unwrap();
 
-    // It is a merge whatever the settings make of it.
+    // It must be a merge even if the settings change that.
     let field = Field::new();
     git(&field.project, &["config", "branch.main.mergeOptions", "--squash"]);
     field.worked("b.txt", "new\n").await;
@@ -255,7 +256,7 @@ async fn a_merge_that_was_cut_off_goes_on_with_files_of_any_kind() {
     let at = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() - 1;
     record["stage"] = serde_json::json!({ "applying": { "from": from, "to": to, "at": at } });
     fs::write(&file, record.to_string()).unwrap();
-    // What this life did not begin may be somebody else's.
+    // A merge that this daemon did not begin may be the work of someone else.
     life(&field.root).settle().await.unwrap();
     assert_eq!((field.head(), git(&field.project, &["status", "--porcelain"])), (to, String::new()));
     assert_eq!(fs::read(field.project.join("begun.bin")).unwrap(), picture(253));
@@ -296,13 +297,13 @@ async fn a_difference_is_a_patch_for_git_and_what_is_merged_is_none_any_more() {
     let report = field.report("one").await;
     assert_eq!((report.changed, report.ahead, report.is_merged), (0, 0, true));
     assert_eq!(field.worktrees.diff("one".to_owned()).await.unwrap().files, Vec::<String>::new());
-    // What comes from the main tree is no change of the session's.
+    // Changes from the main tree are not changes of the session.
     field.commit("main.txt", b"later\n");
     git(&folder, &["merge", "--quiet", "main"]);
     fs::write(folder.join("c.txt"), "more\n").unwrap();
     assert_eq!(field.worktrees.diff("one".to_owned()).await.unwrap().files, ["c.txt"]);
 
-    // It is a patch for git unless it says that it is none.
+    // The diff is a valid git patch unless it is marked as lossy.
     let field = Field::new();
     let folder = field.make("one").await;
     fs::write(folder.join("b.bin"), [0, 159, 146, 150]).unwrap();

@@ -1,4 +1,4 @@
-//! `write_file` and `edit_file`, run and foreseen.
+//! Tests of `write_file` and `edit_file` and their previews.
 
 use super::*;
 
@@ -82,7 +82,7 @@ async fn too_much_content_is_refused_before_anything_happens() {
     bench.ok("write_file", write(100)).await;
     let grow = json!({"path": "outputs/a", "old_string": "x", "new_string": "xy", "replace_all": true});
     bench.fails("edit_file", grow, ToolErrorCode::Tool).await;
-    // A larger file can be replaced as a whole, and the preview says what is lost.
+    // A larger file can be replaced as a whole. The preview shows its size.
     bench.put("outputs/a", "y".repeat(5000));
     let shown = bench.preview("write_file", write(10)).await.unwrap().unwrap();
     let (before, after) = shown.split_once(" (last changed ").expect("it tells which version it is about");
@@ -92,7 +92,7 @@ async fn too_much_content_is_refused_before_anything_happens() {
     bench.ok("write_file", write(10)).await;
 }
 
-/// No approval covers content after the place at which a preview was cut.
+/// An approval never covers content after a truncated preview.
 #[tokio::test]
 async fn all_that_would_be_written_is_in_the_preview() {
     let bench = Bench::new().await;
@@ -143,7 +143,7 @@ async fn edits_leave_every_other_byte_alone() {
         ("no newline at end", "end", "the end", false, "no newline at the end"),
         ("aaa", "aa", "b", false, "ba"),
         ("tab\there", "\t", "  ", false, "tab  here"),
-        // Mixed line ends are those of the place.
+        // With mixed line ends, those of the edited lines are used.
         ("a\r\nb\nc\r\n", "a\nb\nc", "A\nB\nC", false, "A\r\nB\nC\r\n"),
         ("a\r\nb\nc\r\n", "b", "b\nb", false, "a\r\nb\nb\nc\r\n"),
         ("a\r\nb\nc\r\n", "c", "c\nd", false, "a\r\nb\nc\r\nd\r\n"),
@@ -211,13 +211,13 @@ async fn relative_paths_mean_the_project_where_there_is_one() {
     ] {
         assert!(bench.ok(tool, arguments).await.contains("/project/src/main.rs"), "{tool}");
     }
-    // The names of the session's tree go on to mean it, with a slash and without.
+    // Names of the session's tree keep their meaning, with and without a slash.
     for (path, real) in [("outputs/a.md", "outputs/a.md"), ("/outputs/b.md", "outputs/b.md"), ("./temp/c", "temp/c")] {
         bench.ok("write_file", json!({ "path": path, "content": "own" })).await;
         assert_eq!(bench.content(real), b"own");
         assert_eq!(bench.ok("read_file", json!({ "path": path })).await, "own");
     }
-    // What is not there is told with what may be meant.
+    // Errors for missing files suggest similar paths.
     for (path, near) in [
         ("main.rs", "/project/src/main.rs"),
         ("/setup.py", "/project/setup.py"),
@@ -254,7 +254,7 @@ async fn a_path_that_may_mean_two_files_is_written_to_neither() {
     }
     let text = bench.fails("read_file", json!({"path": "outputs/both.txt"}), ToolErrorCode::Path).await;
     assert!(text.contains("/outputs/both.txt or /project/outputs/both.txt"), "{text}");
-    // The rules hear of a file of the project that is meant by a name of the session's tree.
+    // The rules apply to a project file that is addressed by a name of the session's tree.
     let followed = bench.follow("read_file", json!({"path": "outputs/of-project.txt"})).await.unwrap();
     assert_eq!(followed.leads_to, "/project/outputs/of-project.txt");
     bench.ok("write_file", json!({"path": "/outputs/new.txt", "content": "x"})).await;

@@ -1,11 +1,12 @@
-//! Files of the project that a client of the turn holds, with text that is not saved.
+//! Project files that are open in a client of the turn, such as an editor, with unsaved text.
 //!
-//! The disk decides what may be asked: a path is opened through the jail first, and only a text, or a file that could be
-//! made, is asked about. The client opens the file by its name, as any program does. So a name must not change its meaning
-//! between our look and its own: the folders on the way are to be as they were, and to have been so for a while.
+//! The disk decides which files the client is asked about: a path is first opened through the jail, and only a text
+//! file, or one that could be created, qualifies. The client opens the file by its name, like any program. The name
+//! must therefore mean the same file for both, so the folders above it must be unchanged during the request and for a
+//! while before it.
 //!
-//! A client that is gone counts for nothing. One that refuses, or is late, leaves reads to the disk; what is to be written is
-//! then refused, because nobody knows whether the disk has what the person sees.
+//! A client that has disconnected is ignored. If a client refuses or is late, reads use the disk, but writes are
+//! rejected, because the disk may lack the text that the user sees.
 
 use std::{
     io::{Read as _, Seek as _},
@@ -36,16 +37,16 @@ use crate::{
     text,
 };
 
-/// Bytes of a file that tell whether it is a text.
+/// Bytes of a file that are checked to detect text.
 const SAMPLE: u64 = 64 * 1024;
-/// Characters of a client's reason that are repeated.
+/// Maximum length of a client's reason that is shown, in characters.
 const MAX_REASON: usize = 300;
-/// Times of folders go by a clock that ticks this seldom: a change within a tick leaves no trace.
+/// Upper bound on the tick of the file system's clock. Two changes within one tick have the same time.
 const TICK: Duration = Duration::from_millis(25);
-/// Looks at folders that change all the while.
+/// Attempts at a consistent read of folders that keep changing.
 const TRIES: usize = 3;
 
-/// The client, for work on a thread that may block.
+/// Client of a turn, for use on a blocking thread.
 #[derive(Debug, Clone)]
 pub(crate) struct FileClient {
     files: Arc<dyn ClientFiles>,
@@ -54,23 +55,23 @@ pub(crate) struct FileClient {
     notes: Arc<Mutex<Vec<String>>>,
 }
 
-/// Answer about the present text of a file.
+/// Current text of a file, according to the client.
 enum Present {
     Text(String),
-    /// The disk has it.
+    /// The disk is up to date.
     OnDisk,
-    /// The client did not say.
+    /// The client gave no usable answer, for this reason.
     Unknown(String),
 }
 
 impl FileClient {
-    /// The client that holds files for a call; none where only the disk counts.
+    /// Client that has files of a call. `None` if only the disk applies.
     pub(crate) fn of(context: &ToolContext, cancel: CancellationToken) -> Option<Self> {
         let files = context.client_files.clone().filter(|files| files.access().is_some())?;
         Some(Self { files, runtime: Handle::try_current().ok()?, cancel, notes: Arc::default() })
     }
 
-    /// Remarks for the model about what was written.
+    /// Remarks for the model about written files.
     pub(crate) fn notes(&self) -> Vec<String> {
         lock(&self.notes).clone()
     }
@@ -89,7 +90,8 @@ impl FileClient {
         })
     }
 
-    /// The present text of a file, if its name meant the same file all the while.
+    /// Asks for the current text of a file. The answer counts only if the folders above the file did not change
+    /// meanwhile.
     fn present(&self, jail: &Jail, path: &ToolPath) -> Result<Present, Failure> {
         for _ in 0..TRIES {
             let before = settled_times(jail, path)?;
@@ -111,11 +113,11 @@ impl FileClient {
         Ok(Present::Unknown("its folder changes all the while".to_owned()))
     }
 
-    /// The file that was opened on the disk, with the text that the client has for it.
+    /// Replaces the content of a file opened on the disk by the client's text.
     pub(super) fn over(&self, jail: &Jail, path: &ToolPath, mut opened: OpenFile) -> Result<OpenFile, Failure> {
         let mut sample = Vec::new();
         let read = (&mut opened.content).take(SAMPLE).read_to_end(&mut sample);
-        // It is read from its beginning afterwards.
+        // The file is read from its beginning afterwards.
         let is_read = opened.content.rewind().is_ok() && read.is_ok();
         let is_text = is_read && encoding::detect(&sample, (sample.len() as u64) < SAMPLE).is_ok();
         if opened.size > MAX_CLIENT_FILE as u64 || !is_text {
@@ -127,7 +129,7 @@ impl FileClient {
         }
     }
 
-    /// A file that only the client has; none where it has none either.
+    /// Opens a file that exists only in the client. `None` if the disk has an entry or the client has no text.
     pub(super) fn alone(&self, jail: &Jail, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
         if !jail.is_missing(path) {
             return Ok(None);
@@ -138,7 +140,7 @@ impl FileClient {
         })
     }
 
-    /// The unsaved text of a file that the disk has with another one, as the disk would have it.
+    /// Unsaved text of a file that differs from the disk, in the encoding of the file on the disk.
     pub(crate) fn unsaved(&self, jail: &Jail, path: &ToolPath) -> Option<Vec<u8>> {
         let mut on_disk = jail.open_file(path).ok().filter(|opened| opened.size <= MAX_CLIENT_FILE as u64)?;
         let mut content = Vec::new();
@@ -157,11 +159,11 @@ impl FileClient {
         Some([&content[..document.charset().bom], &encoded].concat())
     }
 
-    /// The place of a file that is to be written, where the client has it: it is read and written there.
+    /// Target of a file that is to be written. Goes through the client if it has the file.
     pub(super) fn target(&self, jail: &Jail, path: &ToolPath, on_disk: Target) -> Result<Target, Failure> {
         let content = match &on_disk.existing {
             Some(Existing { content: Some(content), .. }) if Document::read(content.clone()).is_ok() => Some(content),
-            // What is no text, or too large, is no matter of editors.
+            // Binary and large files are not edited in a client.
             Some(_) => return Ok(on_disk),
             None if !on_disk.missing_folders().is_empty() => return Ok(on_disk),
             None => None,
@@ -169,7 +171,7 @@ impl FileClient {
         let text = match self.present(jail, path)? {
             Present::Text(text) => text,
             Present::OnDisk => return Ok(on_disk),
-            // There is nothing that could be lost.
+            // No text could be lost.
             Present::Unknown(_) if content.is_none() => return Ok(on_disk),
             Present::Unknown(why) => {
                 return Err(Failure::tool(format!(
@@ -202,21 +204,21 @@ impl FileClient {
     }
 }
 
-/// The reason of a client, which is shown to a model.
+/// Client's reason, cleaned and shortened for a model.
 fn reason(why: &str) -> String {
     let (why, _) = text::first_chars(why.lines().next().unwrap_or_default().trim(), MAX_REASON);
     let why = untrusted::plain(why);
     if why.is_empty() { "it refused".to_owned() } else { format!("it refused ({why})") }
 }
 
-/// Returns whether the disk has this text, whatever its encoding, its byte order mark and its line ends.
+/// Returns true if the disk has this text, ignoring encoding, byte order mark and line ends.
 fn is_same(content: &[u8], text: &str) -> bool {
     let Ok(document) = Document::read(content.to_vec()) else { return false };
     let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n");
     plain(document.text()) == plain(text)
 }
 
-/// The folders above a file, and when their entries last changed.
+/// Inodes of the folders above a file, and the times of their last changes.
 type FolderTimes = Vec<(u64, i64, i64)>;
 
 fn folder_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
@@ -232,7 +234,7 @@ fn folder_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
     Ok(times)
 }
 
-/// The same, once the last change is so old that another one would show.
+/// Folder times, once the last change is old enough that another one would be visible.
 fn settled_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
     for _ in 0..TRIES {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -249,13 +251,13 @@ fn settled_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
     folder_times(jail, path)
 }
 
-/// The place of a file that the client holds.
+/// Target of a file that the client has open.
 #[derive(Debug)]
 struct ClientSlot {
     client: FileClient,
     jail: Jail,
     path: ToolPath,
-    /// Set if the disk had the same text.
+    /// True if the disk had the same text.
     is_saved: bool,
     on_disk: Target,
 }

@@ -1,12 +1,13 @@
-//! Storage of files, and the interface that the tools need of it.
+//! Storage of files, and the storage interface of the file tools.
 //!
-//! - [`Backend`]: look, open, list, and open a place to write. Every file tool is made of these: a search is a walk of
-//!   lists and opens, an edit is a [`Target`] that is read and replaced, an upload one that is replaced.
-//! - [`Jail`]: real folders. `state`: the files that live in the journal.
-//! - [`Files`]: the one tree that models see, put together of both by the first part of a path.
+//! - [`Backend`]: checks, opens and lists files, and opens targets for writing. Every file tool is built from these
+//!   operations: a search is a walk of lists and opens, an edit reads and replaces a [`Target`], an upload replaces
+//!   one.
+//! - [`Jail`]: real folders. `state`: files stored in the journal.
+//! - [`Files`]: the single tree that models see, dispatched to a backend by the first part of a path.
 //!
-//! Paths are taken apart before they come here ([`ToolPath`]), so no backend meets `..` or another absolute path; what
-//! a path leads to on a real disk is for the disk's backend alone to hold.
+//! Paths are parsed before they reach a backend ([`ToolPath`]), so no backend receives `..` or a foreign absolute path.
+//! Only the disk's backend has to deal with links.
 
 pub mod client;
 pub(crate) mod port;
@@ -34,24 +35,24 @@ use crate::{
     target::{self, Target},
 };
 
-/// The one tree that models see: `/state` is in the journal, all else on the disk.
+/// Single tree that models see: `/state` is in the journal, everything else on the disk.
 #[derive(Debug, Clone)]
 pub struct Files {
-    /// The way to real folders, for those who need one: a command starts in it.
+    /// Access to real folders, for example for the working directory of a command.
     pub jail: Jail,
     state: Arc<StateBackend>,
-    /// The client that holds files of the project. It is asked about single files that are read or written as texts;
-    /// searches, listings and documents stay with the disk.
+    /// Client that has project files open. It is asked only about single text files that are read or written; searches,
+    /// listings and documents use the disk.
     client: Option<FileClient>,
 }
 
 impl Files {
-    /// The tree of a session, with the files of its state as they are at that time.
+    /// Creates the tree of a session, with the state files as of now.
     pub fn new(workspace: Arc<Workspace>, state: &StateFiles, now: Timestamp) -> Self {
         Self { jail: Jail::new(workspace), state: Arc::new(StateBackend::new(state.clone(), now)), client: None }
     }
 
-    /// The same tree, with the files that a client holds.
+    /// Adds a client that has files open.
     pub(crate) fn held_by(self, client: Option<FileClient>) -> Self {
         Self { client, ..self }
     }
@@ -60,7 +61,7 @@ impl Files {
         self.client.as_ref().filter(|_| path.place() == PathPlace::Project)
     }
 
-    /// The file that was opened for its text, with the text that a client has for it.
+    /// Replaces the content of an opened file by the client's text, if it has any.
     pub fn present(&self, path: &ToolPath, opened: OpenFile) -> Result<OpenFile, Failure> {
         match self.client(path) {
             Some(client) => client.over(&self.jail, path, opened),
@@ -68,52 +69,52 @@ impl Files {
         }
     }
 
-    /// A file that only a client has, because it was never saved.
+    /// Opens a file that only a client has, because it was never saved.
     pub fn never_saved(&self, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
         self.client(path).map_or(Ok(None), |client| client.alone(&self.jail, path))
     }
 
-    /// Remarks for the model about what a client was given.
+    /// Remarks for the model about texts given to a client.
     pub fn notes(&self) -> Vec<String> {
         self.client.as_ref().map(FileClient::notes).unwrap_or_default()
     }
 
-    /// Changes of the files in the session's state, in order.
+    /// Changes of the session's state files, in order.
     pub fn state_changes(&self) -> Vec<StateFileChange> {
         self.state.changes()
     }
 
-    /// Reads a path that is written from the root of the tree.
+    /// Parses a path relative to the root of the tree.
     pub fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
         self.jail.locate(written)
     }
 
-    /// Reads a path as a call writes it that looks at something.
+    /// Parses a path of a call that reads.
     pub fn meant(&self, written: &str) -> Result<ToolPath, Failure> {
         self.jail.meant(written, Aim::Read)
     }
 
-    /// The folder at which a search or a listing begins: where none is named, all that there is.
+    /// Start of a search or listing; the root of the tree if none is given.
     pub fn start(&self, written: Option<&str>) -> Result<ToolPath, Failure> {
         written.map_or_else(|| Ok(ToolPath::root(PathPlace::Own)), |written| self.meant(written))
     }
 
-    /// Reads a path as a call writes it that changes something.
+    /// Parses a path of a call that writes.
     pub fn meant_to_write(&self, written: &str) -> Result<ToolPath, Failure> {
         self.jail.meant(written, Aim::Write)
     }
 
-    /// Places searched from `start`.
+    /// Roots of a search from `start`.
     pub fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
         self.jail.places(start)
     }
 
-    /// Resolves links on the way of a path.
+    /// Resolves the links in a path.
     pub fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         if path.place() == PathPlace::State { Ok(path.clone()) } else { self.jail.follow(path) }
     }
 
-    /// The places beside the session's own tree and the person's folders that have something to show.
+    /// Places outside the session's own tree and the user's folders that are not empty.
     pub fn beside(&self) -> Vec<ToolPath> {
         let holds = |place: &ToolPath| {
             self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, ListedEntry::Entry(_))))
@@ -177,7 +178,7 @@ impl Backend for Jail {
     }
 }
 
-/// The entry, if its name is UTF-8 and it can be looked at.
+/// Converts an entry. Unreadable if its name is not UTF-8 or its metadata cannot be read.
 fn listed(entry: &DirEntry) -> ListedEntry {
     let name = entry.file_name();
     if name.as_encoded_bytes().starts_with(b".") {

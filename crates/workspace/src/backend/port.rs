@@ -1,4 +1,4 @@
-//! Interface of all backends, and what they give: files that are open, and names in a folder.
+//! Interface of all backends, with its open files and folder entries.
 
 use std::{
     fmt::Debug,
@@ -11,50 +11,49 @@ pub use agentd_core::files::EntryKind as Kind;
 
 use crate::{failure::Failure, path::ToolPath, target::Target};
 
-/// A place that keeps files.
+/// Storage of the files that tools use.
 pub trait Backend: Send + Sync + Debug {
-    /// Returns whether a folder is there.
+    /// Returns true for an existing folder, false for a file.
     ///
     /// # Errors
-    /// `E_PATH` where nothing is, or what is there is neither file nor folder.
+    /// `E_PATH` if the path is missing, or neither a file nor a folder.
     fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure>;
 
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// `E_PATH` where no file is there, or it is none that may be read.
+    /// `E_PATH` if the file is missing or may not be read.
     fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure>;
 
-    /// The entries of a folder, in no order.
+    /// Lists a folder, in no particular order.
     ///
     /// # Errors
-    /// `E_PATH` where no folder is there.
+    /// `E_PATH` if the folder is missing.
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure>;
 
-    /// Opens the place of a file that is to be written, and the file that is there, if its content has at most
-    /// `max_content` bytes.
+    /// Opens a file for writing. The existing content is loaded if it has at most `max_content` bytes.
     ///
     /// # Errors
-    /// `E_PATH` where it may not be written.
+    /// `E_PATH` if the file may not be written.
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure>;
 
-    /// Opens a file with settings that may well be missing, such as an ignore file.
+    /// Opens an optional settings file, such as an ignore file.
     fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
         self.open_file(path).ok().map(|opened| opened.content)
     }
 }
 
-/// The bytes of an open file.
+/// Bytes of an open file.
 #[derive(Debug)]
 pub enum Content {
-    /// On the disk.
+    /// File on the disk.
     Disk(File),
-    /// In the journal or with a client, and read from it.
+    /// Content in memory, read from the journal or from a client.
     Held(Cursor<Vec<u8>>),
 }
 
 impl Content {
-    /// The file, where there is one that others could be handed.
+    /// The file on the disk, if there is one to pass on.
     pub fn into_file(self) -> Option<File> {
         match self {
             Self::Disk(file) => Some(file),
@@ -81,44 +80,44 @@ impl Seek for Content {
     }
 }
 
-/// A file, open for reading.
+/// File open for reading.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// Its bytes.
+    /// Content of the file.
     pub content: Content,
-    /// In bytes.
+    /// Size of the content, in bytes.
     pub size: u64,
-    /// When it was last changed.
+    /// Time of the last change.
     pub(crate) modified: Option<SystemTime>,
 }
 
 impl OpenFile {
-    /// A text that is not on the disk.
+    /// Text that is not on the disk.
     pub(super) fn held(text: String) -> Self {
         Self { size: text.len() as u64, content: Content::Held(Cursor::new(text.into_bytes())), modified: None }
     }
 }
 
-/// The entries of a folder.
+/// Entries of a folder.
 pub(crate) type Entries = Box<dyn Iterator<Item = ListedEntry> + Send>;
 
-/// One entry of a folder.
+/// Entry of a folder.
 #[derive(Debug)]
 pub enum ListedEntry {
-    /// It can be shown.
+    /// Entry that may be shown.
     Entry(Entry),
-    /// Its name, which it has, begins with a dot.
+    /// Name that begins with a dot.
     Hidden(String),
-    /// Its name is not UTF-8, or it cannot be looked at.
+    /// Entry whose name is not UTF-8, or whose metadata cannot be read.
     Unreadable,
 }
 
-/// An entry that can be shown.
+/// Entry that can be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// In bytes; 0 for folders.
+    /// Size in bytes; 0 for folders.
     pub(crate) size: u64,
     pub(crate) modified: Option<SystemTime>,
 }

@@ -1,8 +1,7 @@
-//! The files that live in the journal.
+//! Files stored in the journal.
 //!
-//! A call sees them as they were when it began, with what it has changed itself. Its changes are facts only when the
-//! call has ended well: then they go up with its outcome, and the session's one writer stores them. So a call that
-//! fails half way has changed nothing here.
+//! A call sees a snapshot taken at its start, plus its own changes. Changes are stored by the session's single writer,
+//! together with the outcome of a successful call, so a call that fails midway changes nothing here.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +23,7 @@ use crate::{
     text,
 };
 
-/// The files of one session's state, as one call sees them.
+/// State files of one session, as seen by one call.
 #[derive(Debug)]
 pub(crate) struct StateBackend {
     draft: Arc<Mutex<Draft>>,
@@ -42,7 +41,7 @@ impl StateBackend {
         Self { draft: Arc::new(Mutex::new(Draft { files, changes: Vec::new() })), now }
     }
 
-    /// The changes, in order.
+    /// Changes of this call, in order.
     pub(crate) fn changes(&self) -> Vec<StateFileChange> {
         lock(&self.draft).changes.clone()
     }
@@ -126,7 +125,7 @@ impl Backend for StateBackend {
     }
 }
 
-/// The place of one file.
+/// Target of one state file.
 #[derive(Debug)]
 struct StateSlot {
     draft: Arc<Mutex<Draft>>,

@@ -1,4 +1,4 @@
-//! Common behaviour of all backends, as a suite that runs against the disk and the state alike; and the tree of both.
+//! Common tests of all backends, run against the disk and the state, and a test of the combined tree.
 
 use std::{collections::BTreeSet, io::Read as _};
 
@@ -7,7 +7,7 @@ use agentd_core::{ids::SessionId, tool::ToolErrorCode};
 use super::*;
 use crate::layout;
 
-/// A tree on a real disk, and files of the state.
+/// Creates a tree with a real disk and empty state.
 fn files(folder: &tempfile::TempDir) -> Files {
     let root = layout::make(&folder.path().join("workspace"), SessionId::generate()).unwrap();
     let memories = Some(layout::make_shared(&folder.path().join("memories")).unwrap());
@@ -45,7 +45,7 @@ fn refused<T>(outcome: Result<T, Failure>, part: &str) {
     assert!(failure.text.contains(part), "{failure}");
 }
 
-/// The suite. `top` is an empty folder of the backend.
+/// Common tests. `top` is an empty folder of the backend.
 fn check(backend: &dyn Backend, top: &ToolPath) {
     let at = |path: &str| path.split('/').fold(top.clone(), |folder, name| folder.entry(name));
     assert!(backend.is_folder(top).unwrap() && names(backend, top).is_empty());
@@ -55,7 +55,7 @@ fn check(backend: &dyn Backend, top: &ToolPath) {
     refused(backend.open_file(top), "is a folder");
     refused(backend.target(top, 10), "name a file in it");
 
-    // What is made, replaced and read is the same to the byte.
+    // Files are created, replaced and read without changing a byte.
     let target = backend.target(&at("a.txt"), 1000).unwrap();
     assert!(target.existing.is_none());
     assert!(target.document(1000).is_err_and(|failure| failure.text.contains("is not there")));
@@ -72,7 +72,7 @@ fn check(backend: &dyn Backend, top: &ToolPath) {
     let large = backend.target(&at("a.txt"), 11).unwrap();
     assert_eq!((large.existing.as_ref().unwrap().content.as_ref(), large.existing.as_ref().unwrap().size), (None, 12));
 
-    // Folders come with their files.
+    // Folders are created with their files.
     write(backend, &at("b/c/d.txt"), "deep");
     write(backend, &at("b/e.txt"), "e");
     write(backend, &at("b-e"), "x");
@@ -89,7 +89,7 @@ fn check(backend: &dyn Backend, top: &ToolPath) {
     assert_eq!(below_a_file.unwrap_err().code, ToolErrorCode::Path);
     assert_eq!(read(backend, &at("a.txt")), b"twelve bytes");
 
-    // One file under one name; removed once.
+    // Both targets are the same file, which is removed once.
     let (one, two) = (backend.target(&at("b/e.txt"), 10).unwrap(), backend.target(&at("b/e.txt"), 10).unwrap());
     assert!(one.is_file_of(&two) && !one.is_file_of(&large));
     one.remove().unwrap();
@@ -108,7 +108,7 @@ fn the_tree_of_both_keeps_the_contract_and_parts_them_by_their_first_part() {
     let top = ToolPath::root(PathPlace::State);
     check(&files, &top);
     assert_eq!(files.beside(), std::slice::from_ref(&top));
-    // What the state tells is what has happened.
+    // Replaying the recorded changes gives the same files.
     let mut again = StateFiles::default();
     files.state_changes().iter().for_each(|change| again.apply(change, Timestamp::UNIX_EPOCH));
     assert_eq!(names(&StateBackend::new(again, Timestamp::UNIX_EPOCH), &top), names(&files, &top));

@@ -1,8 +1,8 @@
-//! What a call starts from: the trees before it, and the paths that it names.
+//! Initial state of a call: the trees before it, and the paths that it names.
 //!
-//! Calls of several sessions may change the same files at once, as a session and its subagents do. A scan of a whole tree sees
-//! the changes of all calls. Changes reported by one call when it ended belong to no other; a change reported while another
-//! call is still running may be the other's, so it is marked and not reverted alone.
+//! Calls of several sessions may change the same files at once, as a session and its subagents do. A scan of a whole
+//! tree sees the changes of all calls. Changes reported by one call when it ended belong to no other. A change reported
+//! while another call is still running may be the other's, so it is marked and not reverted alone.
 
 use std::{collections::HashMap, ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::PathBuf, sync::Arc};
 
@@ -28,27 +28,27 @@ use crate::{
     text,
 };
 
-/// The trees before a call. The call owns them, so that nothing drops them while it runs.
+/// Trees before a call. The call owns them, so that they are not evicted while it runs.
 #[derive(Default)]
 pub(super) struct Before {
     pub(super) call: CallId,
     pub(super) scoped: bool,
     pub(super) trees: Vec<Arc<Tree>>,
     pub(super) notes: Vec<String>,
-    /// Unsaved texts that the call may change.
+    /// Unsaved texts of files that the call may change.
     pub(super) unsaved: UnsavedContents,
     /// Names in folders that git ignores.
     pub(super) ignored: IgnoredFolders,
-    /// Names that others run or obey, as of the look.
+    /// Guarded names at the time of the scan.
     pub(super) names: GuardedNames,
     /// Guard of a call that is checked when it ends.
     pub(super) guard: Option<CallGuard>,
-    /// States that people brought about in other sessions since.
+    /// States created by users in other sessions since.
     pub(super) kept: KeptStates,
-    /// Guarded paths that it cannot change, and why there may be more.
+    /// Guarded paths that the call cannot change, and the reason why there may be more.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
-    /// While the call runs; the last sign comes when the last look is over.
+    /// Heartbeat of the running call; its last beat follows the last scan.
     pub(super) pulse: Option<Heartbeat>,
 }
 
@@ -58,28 +58,29 @@ impl Before {
         Self { call, scoped, trees, names, ..Self::default() }
     }
 
-    /// Changes of a tree since. A path that only came into view, as when its folder is no longer ignored, is no new one.
+    /// Changes of a tree since the call began. A path that only became visible, for example because its folder is no
+    /// longer ignored, is not new.
     pub(super) fn differences(&self, tree: &Tree, now: &Tree) -> Vec<Difference> {
         let mut found = tree.differences(now);
         found.retain(|found| found.was.is_some() || self.is_new(tree, &found.below));
         found
     }
 
-    /// Returns true if a path that a tree does not have was not there before the call.
+    /// Returns true if a path that is missing in a tree did not exist before the call.
     pub(super) fn is_new(&self, tree: &Tree, below: &[u8]) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.has_seen(tree, below, &self.names))
             || !self.ignored.may_have_held(&SafePath { place: tree.place, below: below.to_vec() })
     }
 
-    /// The paths of which no contents are kept.
+    /// Sorted paths whose contents are not stored.
     pub(super) fn unkept(&self) -> Vec<String> {
         let mut paths: Vec<String> = self.ignored.shown().chain(self.unkept_files().map(|(_, path)| path)).collect();
-        // A question is compared with what it would be now.
+        // Sorted, because a question is compared with a later version of itself.
         paths.sort();
         paths
     }
 
-    /// The files among them, with the reasons.
+    /// Files whose contents are not stored, with the reasons.
     pub(super) fn unkept_files(&self) -> impl Iterator<Item = (Why, String)> {
         let entries = self.trees.iter().flat_map(|tree| tree.entries.iter().map(|entry| (tree.place, entry)));
         entries.filter_map(|(place, (below, entry))| match entry.content {
@@ -89,13 +90,13 @@ impl Before {
     }
 }
 
-/// The paths that a scoped look is of.
+/// Paths of a scoped scan.
 pub(super) fn spots_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
     tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
 }
 
-/// The spots that these paths mean. None if one is a link, or below one, or cannot be read: then the changes may be
-/// elsewhere, and everything is scanned.
+/// Resolves the paths of a scoped scan. `None` if one is a link, is below a link, or cannot be read: the changes may
+/// then be elsewhere, and everything is scanned.
 pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
     let spots: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
     let is_link = |spot: &SafePath| {
@@ -105,14 +106,14 @@ pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
             |spot| !matches!(root.look(&spot.below), Ok(found) if found.is_none_or(|found| found.kind != Kind::Link)),
         ))
     };
-    // A path in a tree that cannot be written cannot be changed either.
+    // Paths outside of the writable trees cannot be changed.
     spots.iter().all(|spot| is_link(spot) != Some(true)).then_some(spots)
 }
 
-/// Contents that are kept of unsaved texts, by the paths of their files.
+/// Stored contents of unsaved texts, by the paths of their files.
 pub(super) type UnsavedContents = HashMap<String, (Hash, u64)>;
 
-/// The unsaved texts of these files, as the disk would have them.
+/// Unsaved texts of these files, in the encoding of the disk.
 pub(super) async fn texts(
     client: FileClient,
     workspace: Arc<Workspace>,
@@ -129,7 +130,7 @@ pub(super) async fn texts(
     asked.await.unwrap_or_default()
 }
 
-/// Keeps the texts. One for which there is no room is not among what comes back.
+/// Stores the texts. Those that exceed the storage limit are missing in the result.
 pub(super) fn keep(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io::Result<UnsavedContents> {
     let mut intake = blobs.intake(false);
     let mut kept = HashMap::new();
@@ -142,19 +143,18 @@ pub(super) fn keep(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io::Result
     Ok(kept)
 }
 
-/// Maximum size of all changes of one call, in bytes: they are one entry of the journal, and one message to clients,
-/// which read no more than 16 MiB.
+/// Maximum size of all changes of one call, in bytes. They are one journal entry, and one message to clients, which
+/// read at most 16 MiB.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Size of one beside its path, in bytes: its states, with their fingerprints.
+/// Estimated size of a change without its path, in bytes: its states and their hashes.
 const BESIDE_PATH: usize = 256;
 
-/// Cuts changes down to this many, and says what is not among them.
+/// Reduces the changes to `limit`, and returns a note about the omitted ones.
 ///
-/// Undoing a part of what a call did must not lose what the whole would have kept: a folder that was moved is one that
-/// was made and one that was removed. So what took something away comes first, and what was made is recorded only where
-/// there is room behind that. One of those that are left out stays as a change that is only told of, so that an undo
-/// says that it is not whole.
+/// Undoing a part of a call must not lose what undoing the whole would preserve: moving a folder creates one and
+/// removes another. Deletions and modifications therefore come first, and creations are recorded only if there is room
+/// left. One omitted change stays without its states, so that undo reports that it is incomplete.
 pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
     let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
     let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };
@@ -175,11 +175,11 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
     Some(format!("{} were changed beyond the {limit} that are recorded", text::count(more, "file")))
 }
 
-/// The calls that are under way.
+/// Running calls of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     calls: Vec<RunningCalls>,
-    /// States that the daemon brought about since its start, for calls that a crash cut off.
+    /// States created by the daemon since its start, for calls interrupted by a crash.
     pub(super) set_aside: KeptStates,
 }
 
@@ -187,53 +187,54 @@ pub(super) struct Overlaps {
 struct RunningCalls {
     session: SessionId,
     call: CallId,
-    /// The tree that it works on.
+    /// Tree that the call works on.
     root: PathBuf,
-    /// Set if it may change anything, and not only what it names.
+    /// True if the call may change anything, not only the paths that it names.
     anywhere: bool,
-    /// Changes that others have recorded as theirs meanwhile, in order.
+    /// Changes recorded by other calls meanwhile, in order.
     of_others: Vec<FileChange>,
-    /// States that people brought about in other sessions meanwhile.
+    /// States created by users in other sessions meanwhile.
     kept: KeptStates,
 }
 
-/// States that people brought about beside calls, by undo or by an answer, or the check of a call, by the real paths of the files.
+/// States created outside of calls, by undo or an answer of the user, or by the check of a call. The keys are real
+/// paths.
 pub(super) type KeptStates = HashMap<PathBuf, Option<FileState>>;
 
-/// Changes of a call.
+/// Changes attributed to a call.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) changes: Vec<FileChange>,
-    /// Changes of others that they continue from.
+    /// Changes of other calls that these continue from.
     pub(super) going_on_from: Vec<FileChange>,
 }
 
 impl Overlaps {
-    /// A call begins. A session has one of them at a time.
+    /// Registers a call. A session has one at a time.
     pub(super) fn begin(&mut self, session: SessionId, call: CallId, root: PathBuf, anywhere: bool) {
         self.calls.retain(|running| running.session != session);
         self.calls.push(RunningCalls { session, call, root, anywhere, of_others: Vec::new(), kept: KeptStates::new() });
     }
 
-    /// States that people brought about in other sessions since a call began.
+    /// States created by users in other sessions since a call began.
     pub(super) fn kept(&self, session: SessionId, call: &CallId) -> KeptStates {
         let running = self.calls.iter().find(|running| running.session == session && running.call == *call);
         running.map(|running| running.kept.clone()).unwrap_or_default()
     }
 
-    /// Notes what the check of such a call brought about.
+    /// Records the states created by the check of an interrupted call.
     pub(super) fn recovered(&mut self, changes: &[FileChange]) {
         self.set_aside.extend(states(changes));
     }
 
-    /// Notes what a person brought about in a session, or the check of a call in it.
+    /// Records the states created in a session by a user, or by the check of a call.
     pub(super) fn note(&mut self, session: SessionId, changes: &[FileChange]) {
         for other in self.calls.iter_mut().filter(|other| other.session != session) {
             other.kept.extend(states(changes));
         }
     }
 
-    /// A call has ended, and this was seen to change meanwhile.
+    /// Ends a call, and returns the share of the `seen` changes that belongs to it.
     pub(super) fn end(&mut self, session: SessionId, call: &CallId, seen: Vec<FileChange>) -> Own {
         let ended = self.calls.iter().position(|running| running.session == session && running.call == *call);
         let Some(ended) = ended.map(|index| self.calls.swap_remove(index)) else {
@@ -252,7 +253,7 @@ impl Overlaps {
     }
 }
 
-/// The changes without those of others: where these led to what is there now, nothing.
+/// Removes the changes of others. Where those led to the current state, nothing remains.
 fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
     let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
     for change in of_others.into_iter().filter(FileChange::is_recorded) {
@@ -278,7 +279,8 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
     own
 }
 
-/// Starts changes from what people and checks of other calls brought about meanwhile, and drops those that lead to nothing else.
+/// Starts changes from the states created meanwhile by users and by checks of other calls, and drops changes without an
+/// effect.
 pub(super) fn from_kept(changes: Vec<FileChange>, kept: &KeptStates) -> Vec<FileChange> {
     let begin = |mut change: FileChange| {
         if let Some(state) = real_path(&change).and_then(|path| kept.get(&path)) {
@@ -314,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; in capitals if they are only reported.
+    /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; upper case if they are reported only.
     #[track_caller]
     fn check(before: &str, limit: usize, after: &str) {
         let kinds = [('d', FileChangeKind::Deleted), ('m', FileChangeKind::Modified), ('c', FileChangeKind::Created)];

@@ -1,13 +1,13 @@
-//! Contents, each kept once under its hash, for all sessions together.
+//! Content-addressed storage, shared by all sessions.
 //!
 //! ```text
 //! contents/{hash}     one content
-//! contents/*.pack     many small ones; *.index says where each begins
+//! contents/*.pack     many small contents; *.index has their offsets
 //! ```
 //!
-//! A content takes its name in one step when it is whole, and is checked against its name when it is read. So a file
-//! that a crash left half written is found out, never put back. Which contents stay is not known here: who needs them
-//! says so, and meanwhile holds the [gate](Blobs::gate), behind which nothing is removed.
+//! A content is renamed to its hash when it is complete, and verified against its hash when it is read, so a file left
+//! incomplete by a crash is detected and never restored. This module does not know which contents are needed: users of
+//! contents declare them, and meanwhile hold the [gate](Blobs::gate), which blocks removal.
 
 use std::{
     fs::{self, File},
@@ -27,38 +27,38 @@ use super::packs::{self, PackDraft, Packs};
 use crate::failure::if_there;
 pub(super) use crate::text::hex as text;
 
-/// The hash of a content.
+/// Hash of a content.
 pub(super) type Hash = [u8; 32];
 
-/// Prefix of a file while it is being written.
+/// Name prefix of incomplete files.
 const DRAFT: &str = "draft-";
 
-/// From this size on, sharing the blocks of the original is cheaper than copying them.
+/// Size from which sharing the blocks of the original is cheaper than copying, in bytes.
 const WORTH_SHARING: u64 = 64 * 1024;
 
-/// From so many new contents on, the whole file system is written to the disk at once.
+/// Number of new contents above which the whole file system is synced at once.
 const SYNC_AT_ONCE: usize = 16;
 
-/// The contents of all sessions.
+/// Contents of all sessions.
 #[derive(Debug)]
 pub(super) struct Blobs {
     folder: PathBuf,
-    /// The bytes that may be kept.
+    /// Maximum total size in bytes.
     pub(super) limit: u64,
     kept: AtomicU64,
-    /// Set if the file system can share blocks between this folder and where files come from.
+    /// True while the file system seems able to share blocks with the sources of files.
     can_share: AtomicBool,
     packs: Mutex<Packs>,
-    /// Contents that were added and may not have reached the disk.
+    /// Contents that were added and may not be synced yet.
     unsettled: Mutex<Vec<String>>,
-    /// Held while contents are needed that nothing on the disk refers to yet.
+    /// Held for reading while contents are needed that nothing on the disk refers to yet.
     gate: RwLock<()>,
-    /// Counts removals: what was known of contents before may not be so.
+    /// Number of removals. A change invalidates cached knowledge of contents.
     removals: AtomicU64,
 }
 
 impl Blobs {
-    /// Opens the folder, making it where it is missing.
+    /// Opens the folder, creating it if it is missing.
     pub(super) fn open(folder: PathBuf, limit: u64) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let packs = Packs::open(folder.clone())?;
@@ -83,7 +83,7 @@ impl Blobs {
         })
     }
 
-    /// As long as this is held nothing is removed.
+    /// Blocks removals while the guard is held.
     pub(super) fn gate(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,12 +93,12 @@ impl Blobs {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of times that contents were removed.
+    /// Number of removals so far.
     pub(super) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)
     }
 
-    /// The bytes that are kept.
+    /// Total size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
     }
@@ -107,13 +107,13 @@ impl Blobs {
         lock(&self.packs)
     }
 
-    /// Takes in contents; where they are many, small ones come into one file together.
+    /// Starts adding contents. With `many`, small ones are written into one file.
     pub(super) fn intake(&self, many: bool) -> Intake<'_> {
         Intake { blobs: self, many, pack: None }
     }
 
-    /// Takes a content by sharing its blocks, if there is room. What is hashed is what was taken: the original may change
-    /// meanwhile.
+    /// Stores a file by sharing its blocks, if there is room. The hash is that of the stored copy, because the original
+    /// may change meanwhile.
     fn share(&self, source: &File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         if !self.has_room(size) {
             return Ok(None);
@@ -153,7 +153,7 @@ impl Blobs {
         self.folder.join(format!("{DRAFT}{}", uuid::Uuid::new_v4().simple()))
     }
 
-    /// Returns whether a content of that size is stored.
+    /// Returns true if a content of that size is stored.
     pub(super) fn has(&self, hash: &Hash, size: u64) -> bool {
         self.packs().piece(hash).is_some_and(|piece| piece.size == size)
             || fs::symlink_metadata(self.folder.join(text(hash))).is_ok_and(|metadata| metadata.len() == size)
@@ -163,9 +163,9 @@ impl Blobs {
         self.bytes().saturating_add(size) <= self.limit
     }
 
-    /// Waits until all that was added is on the disk.
+    /// Syncs all added contents to the disk.
     pub(super) fn settle(&self) -> io::Result<()> {
-        // Held until it is so: what one has added, another may go on from.
+        // Locked until the sync is done, because others may build on added contents.
         let mut unsettled = lock(&self.unsettled);
         if unsettled.is_empty() {
             return Ok(());
@@ -175,7 +175,7 @@ impl Blobs {
             rustix::fs::syncfs(&folder)?;
         } else {
             for name in unsettled.iter().filter(|name| !name.is_empty()) {
-                // One that is not there was removed to make room.
+                // Missing ones were removed to make room.
                 if let Some(file) = if_there(File::open(self.folder.join(name)))? {
                     file.sync_data()?;
                 }
@@ -186,9 +186,9 @@ impl Blobs {
         Ok(())
     }
 
-    /// A content, if it is there and whole.
+    /// Reads a content. `None` if it is missing or damaged.
     pub(super) fn read(&self, hash: &str) -> io::Result<Option<Vec<u8>>> {
-        // The name comes from the journal; nothing but a hash may become a path.
+        // The name comes from the journal; only a hash may become a path.
         let Some(wanted) = read_hash(hash) else { return Ok(None) };
         let packed = {
             let packs = self.packs();
@@ -204,16 +204,16 @@ impl Blobs {
         }
     }
 
-    /// The size of a content, if it is there.
+    /// Size of a content, if it is stored.
     pub(super) fn size(&self, hash: &Hash) -> Option<u64> {
         let packed = self.packs().piece(hash).map(|piece| piece.size);
         packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
     }
 
-    /// Removes all that is not wanted; of a pack, where that is `much` of it, in percent. The caller is
-    /// [alone](Self::alone). Returns how many bytes that gave back.
+    /// Removes unwanted contents; in a pack, only if they are `much` percent of it. The caller holds
+    /// [`alone`](Self::alone). Returns the number of freed bytes.
     pub(super) fn sift(&self, is_wanted: impl Fn(&Hash) -> bool, much: u64) -> io::Result<u64> {
-        // Told first: where it fails half way, nobody takes for kept what is gone.
+        // Incremented first, so that a partial failure leaves no stale knowledge.
         self.removals.fetch_add(1, Ordering::AcqRel);
         let mut removed = 0;
         for entry in fs::read_dir(&self.folder)? {
@@ -232,7 +232,7 @@ impl Blobs {
     }
 }
 
-/// Takes in contents, one after the other.
+/// Adds contents one by one.
 #[derive(Debug)]
 pub(super) struct Intake<'a> {
     blobs: &'a Blobs,
@@ -241,14 +241,14 @@ pub(super) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Stores the content of an open file of that size, or of a little more if it grows: the returned size shows that
-    /// it did. None where there is no room for it.
+    /// Stores an open file of the given size, or a little more if it grows: the returned size shows that it did. `None`
+    /// if there is no room.
     pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Option<(Hash, u64)>> {
         let blobs = self.blobs;
         if size >= WORTH_SHARING && blobs.can_share.load(Ordering::Relaxed) {
             match blobs.share(source, size) {
                 Ok(shared) => return Ok(shared),
-                // Another file system, or one that cannot: then it is copied, now and ever after.
+                // Another file system, or one without sharing: files are copied from now on.
                 Err(_) => blobs.can_share.store(false, Ordering::Relaxed),
             }
         }
@@ -257,7 +257,7 @@ impl Intake<'_> {
         Ok(self.keep(&content)?.map(|hash| (hash, content.len() as u64)))
     }
 
-    /// Keeps a content. None where there is no room for it.
+    /// Stores a content. `None` if there is no room.
     pub(super) fn keep(&mut self, content: &[u8]) -> io::Result<Option<Hash>> {
         let (hash, size) = (hash(content), content.len() as u64);
         if self.pack.as_ref().is_some_and(|pack| pack.known.contains(&hash)) || self.blobs.has(&hash, size) {
@@ -272,7 +272,7 @@ impl Intake<'_> {
                 none => none.insert(PackDraft::new(&self.blobs.folder)?),
             };
             pack.append(hash, content)?;
-            // It counts at once, also for those who take in something beside.
+            // Counts at once, also for concurrent additions.
             self.blobs.kept.fetch_add(size, Ordering::Relaxed);
             if pack.length >= packs::MOST {
                 self.finish()?;
@@ -285,12 +285,12 @@ impl Intake<'_> {
         Ok(Some(hash))
     }
 
-    /// Keeps all that was taken in together from now on.
+    /// Commits the pending pack.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let Some(pack) = self.pack.take() else { return Ok(()) };
         let written = pack.finish()?;
         self.blobs.packs().add(written);
-        // Its files are on the disk; their names may not be.
+        // The files are synced; their names may not be.
         lock(&self.blobs.unsettled).push(String::new());
         Ok(())
     }
@@ -298,7 +298,7 @@ impl Intake<'_> {
 
 impl Drop for Intake<'_> {
     fn drop(&mut self) {
-        // What was not finished is kept by nobody.
+        // An unfinished pack is discarded.
         if let Some(pack) = self.pack.take() {
             self.blobs.kept.fetch_sub(pack.length, Ordering::Relaxed);
         }
@@ -309,7 +309,7 @@ pub(super) fn new_file(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// The hash and size of what a file holds.
+/// Hash and size of a file.
 pub(super) fn hash_of(mut file: File) -> io::Result<(Hash, u64)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
@@ -325,7 +325,7 @@ pub(super) fn hash_of(mut file: File) -> io::Result<(Hash, u64)> {
     }
 }
 
-/// The hash of a content.
+/// Hash of a content.
 pub(super) fn hash(content: &[u8]) -> Hash {
     Sha256::digest(content).into()
 }

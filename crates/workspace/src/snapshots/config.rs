@@ -1,23 +1,23 @@
-//! Bounds of what is kept for undo.
+//! Limits of the snapshots of files.
 
 use std::path::PathBuf;
 
-/// The bounds of what is kept.
+/// Limits of snapshots, and folders of the user's settings.
 #[derive(Debug, Clone)]
 pub struct SnapshotConfig {
-    /// Larger files are not recorded, in bytes.
+    /// Maximum size of a recorded file, in bytes.
     pub max_file_bytes: u64,
-    /// The bytes that are kept of all sessions together. Where that is full, what belongs to old turns goes first.
+    /// Maximum total size of the contents of all sessions, in bytes. Above it, contents of old turns are removed first.
     pub max_total_bytes: u64,
-    /// A tree with more files is not recorded.
+    /// Maximum number of files in a recorded tree.
     pub max_files: usize,
-    /// Maximum number of recorded changes of one call. They are one entry of the journal.
+    /// Maximum number of recorded changes of a call. They are one entry of the journal.
     pub max_changes: usize,
-    /// Home folder of the person, for `~/` in configurations of git.
+    /// Home folder of the user, for `~/` in git configurations.
     pub home: Option<PathBuf>,
-    /// Folder of the person's settings.
+    /// Folder of the user's settings.
     pub settings: Option<PathBuf>,
-    /// Configurations of git of the person and the machine, which hold in every repository.
+    /// Git configurations of the user and the machine, which apply to every repository.
     pub git_configs: Vec<PathBuf>,
 }
 

@@ -1,8 +1,8 @@
-//! Files that others run or obey: where they are, by whatever name.
+//! Finds files that other programs run or obey, by any name.
 //!
-//! A guarded link says where its file is, and a file `.git` where its repository is; what lies there is guarded like the
-//! name that leads to it, and so is every link on the way. Guards of a call are on the disk before it starts, so that the
-//! next start of the daemon checks what a crash kept this one from checking.
+//! A guarded link leads to its file, and a file `.git` to its repository. The targets are guarded like the names that
+//! lead to them, and so is every link on the way. Guards of a call are on the disk before it starts, so that the next
+//! start of the daemon can do the check that a crash prevented.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -31,20 +31,20 @@ use super::{
 use crate::{failure::if_there, path::PathPlace};
 
 const TOO_MANY: &str = "the project has too many folders that git ignores, or too deep ones";
-/// Guarded paths that are closed before a command. Of more, the rest is only checked when it ends.
+/// Maximum number of guarded paths that are closed before a command. Further ones are only checked when it ends.
 const MAX_CLOSED: usize = 2000;
 
 /// Guard of one call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct CallGuard {
-    /// True if what the call leaves behind is not checked: the names alone are stored, for the look after a crash.
+    /// True if the effects of the call are not checked. Only the names are stored, for the scan after a crash.
     #[serde(default)]
     only_names: bool,
-    /// True if only repositories of git are guarded.
+    /// True if only git repositories are guarded.
     of_git: bool,
-    /// Names that a person added.
+    /// Names added by the user.
     names: Vec<String>,
-    /// Where guarded links and files led before the call.
+    /// Targets of guarded links and files before the call.
     leads: Vec<Lead>,
     /// Folders that could not be opened before the call.
     #[serde(default)]
@@ -52,23 +52,24 @@ pub(super) struct CallGuard {
     /// Folders that git ignored before the call.
     #[serde(default)]
     pub(super) left_out: Vec<String>,
-    /// The way back to what was set aside, where the call has ended.
+    /// Changes that restore what was set aside, once the call has ended.
     pub(super) set_aside: Vec<FileChange>,
 }
 
-/// Guarded files of the folders of the person, as they were last seen.
+/// Guarded files of the user's folders in the last scan.
 #[derive(Debug, Default)]
 pub(super) struct GuardedPaths {
     leads: Vec<Lead>,
-    /// The topmost ones, by their real paths.
+    /// Topmost guarded paths, as real paths.
     closed: Vec<PathBuf>,
-    /// Relative folders of hooks from the person's configuration. They count in every folder: any can become a repository.
+    /// Relative hook folders from the user's configuration. They count in every folder, since any can become a
+    /// repository.
     hooks: Vec<PathBuf>,
     /// New links to folders in caches.
     cache_links: Vec<PathBuf>,
     /// True if there may be more.
     pub(super) is_partial: bool,
-    /// True if not all configurations of git were read.
+    /// True if some git configurations were not read.
     pub(super) is_unread: bool,
     /// Folders that could not be opened.
     unopened: Vec<PathBuf>,
@@ -85,12 +86,13 @@ impl CallGuard {
         }
     }
 
-    /// Returns true if the call is to be checked. One that was, and of which a person may have kept something since, is not.
+    /// Returns true if the call must be checked. One that was checked before is skipped, because the user may have kept
+    /// some of its changes since.
     pub(super) fn is_due(&self) -> bool {
         !self.only_names && self.set_aside.is_empty()
     }
 
-    /// The same with what was guarded before the call, and the folders that were left out.
+    /// Adds the state before the call: guarded paths, and ignored folders.
     pub(super) fn with(self, guarded: &GuardedPaths, left_out: &[SafePath]) -> Self {
         let left_out = left_out.iter().map(|folder| folder.shown(true)).collect();
         Self { leads: guarded.leads.clone(), unopened: guarded.unopened.clone(), left_out, ..self }
@@ -100,7 +102,7 @@ impl CallGuard {
         GuardedNames::with(&self.names).unwrap_or_default()
     }
 
-    /// Returns true if others run or obey what is at this path below the root of a tree.
+    /// Returns true if other programs run or obey the file at this path below the root of a tree.
     pub(super) fn covers(&self, tree: &Tree, below: &[u8], names: &GuardedNames, now: &GuardedPaths) -> bool {
         let path = tree.path.join(OsStr::from_bytes(below));
         let is_led_to = || self.is_led_to(&self.leads, tree, below) || self.is_led_to(&now.leads, tree, below);
@@ -116,7 +118,7 @@ impl CallGuard {
             let is_whole = tree.path.join(HEAD).is_file();
             (is_part || is_whole) && decides(&parts.as_path().join(OsStr::from_bytes(below)))
         };
-        // All of an added folder in a hidden place is guarded.
+        // Everything in an added folder that is hidden, or below a hidden one, is guarded.
         let is_hidden = || !self.of_git && matches!(tree.place, PathPlace::Folder(_)) && is_hidden(&tree.path);
         let makes_repository = |lead: &Lead| lead.is_git && lead.path.join(HEAD) == path;
         by_name
@@ -128,7 +130,7 @@ impl CallGuard {
             || !self.of_git && now.cache_links.contains(&path)
     }
 
-    /// Returns true if a look before the call saw what was at this path, also in folders that git ignores.
+    /// Returns true if the scan before the call covered this path, even in folders that git ignores.
     pub(super) fn has_seen(&self, tree: &Tree, below: &[u8], names: &GuardedNames) -> bool {
         let is_of_git = || below.split(|byte| *byte == b'/').any(guarded::is_git);
         names.plants(below) && (!self.of_git || is_of_git()) || self.is_led_to(&self.leads, tree, below)
@@ -139,12 +141,12 @@ impl CallGuard {
         leads.iter().any(|lead| lead.covers(&path, self.of_git))
     }
 
-    /// A folder that cannot be opened any more: what is in it could be anything.
+    /// Folder that the call made unreadable, so that its contents could be anything.
     pub(super) fn closed_by_call<'a>(&self, now: &'a GuardedPaths) -> Option<&'a Path> {
         now.unopened.iter().find(|path| !self.unopened.contains(path)).map(PathBuf::as_path)
     }
 
-    /// Writes it down beside the look before the call, unless no look after a crash needs it.
+    /// Stores the guard beside the scan before the call, unless no scan after a crash needs it.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
         if self.only_names && self.names.is_empty() && self.left_out.is_empty() {
             return Ok(());
@@ -152,7 +154,7 @@ impl CallGuard {
         replace(file, &serde_json::to_vec(self)?)
     }
 
-    /// Reads it. Of a call without one nothing is checked.
+    /// Reads the guard. A call without one is not checked.
     pub(super) fn read(file: &Path) -> io::Result<Self> {
         match if_there(fs::read(file))? {
             Some(bytes) => Ok(serde_json::from_slice(&bytes)?),
@@ -167,7 +169,7 @@ pub(super) fn is_hidden(path: &Path) -> bool {
 }
 
 impl GuardedPaths {
-    /// Finds what guarded names lead to in the trees of the person. Links in the folders `around` count, too.
+    /// Finds the targets of guarded names in the user's trees. Links in the folders `around` count too.
     pub(super) fn take_in(
         &mut self,
         roots: &[Root],
@@ -239,9 +241,9 @@ impl GuardedPaths {
         Ok(())
     }
 
-    /// Paths that a command cannot change, and why there may be more that it could.
+    /// Paths that a command cannot change, and the reason why there may be more that it could.
     pub(super) fn found(&self) -> (Vec<PathBuf>, Option<String>) {
-        // Topmost first; of links what they lead to.
+        // Topmost first; for links, their targets.
         let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
         let leads = self.leads.iter().map(|lead| &lead.path);
         let mut closed: Vec<PathBuf> = self.closed.iter().chain(leads).filter(is_there).cloned().collect();

@@ -1,4 +1,5 @@
-//! Folders of the person that git ignores, and `.git`: their contents are not kept, so what a call deletes there is counted.
+//! Folders of the user that git ignores, and `.git`. Their contents are not stored, so deletions there are only
+//! counted.
 //!
 //! Only names are read, level by level and up to a limit, so that a large `node_modules` costs a call little.
 
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::{exact::split, text};
 
-/// Name of an ignore file, and the bytes of it that are read.
+/// Name of an ignore file, and the maximum number of bytes read from it.
 pub(super) const IGNORE_FILE: &[u8] = b".gitignore";
 const MAX_IGNORE_FILE: u64 = 256 * 1024;
 
@@ -31,13 +32,13 @@ const MOST: usize = 20_000;
 /// Maximum number of deleted paths that are listed; the rest is only counted.
 const LISTED: usize = 20;
 
-/// The names in these folders, as far as they were read.
+/// Names in ignored folders, as far as they were read.
 #[derive(Default)]
 pub(super) struct IgnoredFolders {
     tops: Vec<SafePath>,
-    /// True for folders. The ignored folders themselves are among them.
+    /// Names, with true for folders. Includes the ignored folders themselves.
     names: HashMap<SafePath, bool>,
-    /// The folders that were read.
+    /// Folders that were read.
     read: HashSet<SafePath>,
 }
 
@@ -48,7 +49,7 @@ impl IgnoredFolders {
         Self::of(roots, tops, |folder, count| count < MOST && !is_git(folder))
     }
 
-    /// Reads the names in those folders for which `reads` holds, given the number of names so far.
+    /// Reads the names in the folders that `reads` accepts, given the number of names so far.
     fn of(roots: &[Root], tops: Vec<SafePath>, reads: impl Fn(&SafePath, usize) -> bool) -> Self {
         let (mut names, mut read) = (HashMap::new(), HashSet::new());
         let root_of = |path: &SafePath| roots.iter().find(|root| root.place == path.place);
@@ -65,13 +66,13 @@ impl IgnoredFolders {
         Self { tops, names, read }
     }
 
-    /// The folders alone, as they were shown. Of what is in them nothing is known.
+    /// Only the folders, from their shown paths. Their names are unknown.
     pub(super) fn unread(tops: &[String]) -> Self {
         let tops: Vec<SafePath> = tops.iter().filter_map(|top| SafePath::read(top)).collect();
         Self { names: tops.iter().map(|top| (top.clone(), true)).collect(), read: HashSet::new(), tops }
     }
 
-    /// Returns true if a path may have been there, in one of these folders. Repositories are looked at on their own.
+    /// Returns true if a path may have existed in one of these folders. Repositories are checked separately.
     pub(super) fn may_have_held(&self, path: &SafePath) -> bool {
         let mut way = path.folders().chain([path.clone()]).skip_while(|part| !self.names.contains_key(part));
         let Some(mut above) = way.next().filter(|top| !guarded::is_git(split(&top.below).1)) else { return false };
@@ -84,12 +85,13 @@ impl IgnoredFolders {
         true
     }
 
-    /// The ignored folders, for people.
+    /// Shown paths of the ignored folders.
     pub(super) fn shown(&self) -> impl Iterator<Item = String> {
         self.tops.iter().map(|top| top.shown(true))
     }
 
-    /// Deletions since then, without those of entries of these trees: ignored folders and what was directly in them as changes, and a sentence that counts all.
+    /// Deletions since then, except of entries in the `kept` trees. Ignored folders and their direct entries are
+    /// returned as changes, and everything is counted in the note.
     pub(super) fn deletions(&self, roots: &[Root], kept: &[Arc<Tree>]) -> (Vec<FileChange>, Option<String>) {
         let now = Self::of(roots, self.tops.clone(), |folder, _| self.read.contains(folder));
         let (mut changes, mut counts) = (Vec::new(), BTreeMap::<usize, (usize, bool)>::new());
@@ -101,11 +103,11 @@ impl IgnoredFolders {
             let parent = SafePath { place: path.place, below: split(&path.below).0.to_vec() };
             let (is_top, parent_stays) = (*path == self.tops[top], now.names.contains_key(&parent));
             if !is_top && kept.iter().any(|tree| tree.place == path.place && tree.entries.contains_key(&path.below)) {
-                // Guarded files are looked at here, too, and come back.
+                // Guarded files are recorded here too, and can be restored.
                 continue;
             }
             if !is_top && parent_stays && !now.read.contains(&parent) {
-                // Its folder can no longer be read, which is not gone.
+                // The parent is unreadable now, which is not a deletion.
                 continue;
             }
             let (files, is_more) = counts.entry(top).or_default();
@@ -130,7 +132,7 @@ impl IgnoredFolders {
     }
 }
 
-/// The paths in a folder; true for folders.
+/// Paths in a folder, with true for folders.
 fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> {
     let mut found = Vec::new();
     for entry in root::entries(&root.folder(&folder.below)?)? {
@@ -147,7 +149,7 @@ fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> 
     Ok(found)
 }
 
-/// Returns true for a folder of the person that git takes for a repository, or took when the tree was looked at last.
+/// Returns true for a folder of the user that is a git repository, or was one in the last scan.
 pub(super) fn is_store(known: &Tree, folder: &OwnedFd, path: &[u8], is_plain: bool) -> bool {
     let is = |name: &[u8], kind: Kind| root::look_in(folder, name).is_ok_and(|stamp| stamp.kind == kind);
     known.place.is_mounted()
@@ -157,39 +159,39 @@ pub(super) fn is_store(known: &Tree, folder: &OwnedFd, path: &[u8], is_plain: bo
                 && (is(b"commondir", Kind::File) || is(b"objects", Kind::Folder) && is(b"refs", Kind::Folder)))
 }
 
-/// Returns true for what git stores directly in a repository, not for what decides which programs it runs. A new `HEAD` does not
-/// count: it makes the folder a repository.
+/// Returns true for entries that git stores directly in a repository, except those that decide which programs it runs.
+/// A new `HEAD` does not count, because it turns the folder into a repository.
 pub(super) fn is_stored(name: &[u8], kind: Kind, is_new: bool) -> bool {
     const FOLDERS: &str = "branches lfs logs modules objects rebase-apply rebase-merge refs sequencer worktrees";
     const FILES: &str = "HEAD description gc.log gc.pid index packed-refs shallow";
     let is_in = |names: &str| names.split(' ').any(|known| known.as_bytes() == name);
-    // As in COMMIT_EDITMSG and ORIG_HEAD.
+    // Such as `COMMIT_EDITMSG` and `ORIG_HEAD`.
     let is_note = || name.contains(&b'_') && name.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_');
     if kind == Kind::Folder { is_in(FOLDERS) } else { is_in(FILES) && !(is_new && name == b"HEAD") || is_note() }
 }
 
-/// The ignore file of a folder, by its path in the tree.
+/// Parses the ignore file of a folder at `path` in the tree.
 pub(super) fn read_ignores(folder: &OwnedFd, path: &[u8]) -> Option<Gitignore> {
     let content = root::small_in(folder, IGNORE_FILE, MAX_IGNORE_FILE)?;
-    // Ignore files think in absolute paths; the tree is their root.
+    // Ignore files need absolute paths, with the tree as their root.
     let absolute = [b"/", path].concat();
     let mut builder = GitignoreBuilder::new(std::ffi::OsStr::from_bytes(&absolute));
     for line in String::from_utf8_lossy(&content).lines() {
-        // A line that makes no sense excludes nothing, as in git.
+        // Invalid lines are ignored, as in git.
         let _ = builder.add_line(None, line);
     }
     builder.build().ok()
 }
 
-/// Keys of a new configuration, and of branches, whose values are plain.
+/// Harmless keys of a new configuration, and of branches.
 const OF_CORE: &str =
     "autocrlf bare filemode ignorecase logallrefupdates precomposeunicode repositoryformatversion symlinks";
 const OF_BRANCH: [&str; 3] = ["remote", "merge", "rebase"];
 const OF_REMOTE: [&str; 2] = ["url", "fetch"];
 
-/// Returns true if git runs nothing else by this configuration than by the one before: it differs in which branch follows
-/// which, or is new and says only where the repository came from. Returns false if a
-/// configuration cannot be read with certainty.
+/// Returns true if git runs nothing else with the new configuration than with the old one. The new one may differ in
+/// the upstream branches, or be a first one that only states the origin of the repository. Returns false if a
+/// configuration cannot be parsed with certainty.
 pub(super) fn runs_no_more(before: Option<&[u8]>, after: &[u8]) -> bool {
     let is_new = before.is_none();
     let rest = |content: &[u8]| {
@@ -203,7 +205,7 @@ pub(super) fn runs_no_more(before: Option<&[u8]>, after: &[u8]) -> bool {
     }
 }
 
-/// Lines with their sections; none where a line may go on, or a section and a key share one.
+/// Lines with their sections. `None` if a line may continue, or a section and a key share a line.
 fn config_entries(content: &[u8]) -> Option<Vec<(String, String)>> {
     let text = std::str::from_utf8(content).ok()?;
     let (mut section, mut entries) = (String::new(), Vec::new());

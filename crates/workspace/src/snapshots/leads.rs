@@ -1,5 +1,5 @@
-//! Targets of guarded names: what links point to, repositories named by a `.git` file, and hooks and files named by
-//! configurations of git.
+//! Targets of guarded names: targets of links, repositories named by a `.git` file, and hooks and files named by git
+//! configurations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,31 +23,31 @@ use crate::exact::split;
 const MAX_LINKS: usize = 40;
 /// Maximum number of bytes read of a `.git` file or a git configuration.
 const MAX_POINTER: u64 = 1 << 20;
-/// Lines of configurations of git that one look reads.
+/// Maximum number of lines of git configurations read in one scan.
 const MAX_LINES: usize = 500_000;
-/// Configurations that one includes.
+/// Maximum number of files included by one configuration.
 const MAX_INCLUDED: usize = 200;
 /// Suffix of sample hooks, which git never runs.
 pub(super) const SAMPLE: &[u8] = b".sample";
-/// File by which git knows a repository.
+/// File that identifies a git repository.
 pub(super) const HEAD: &str = "HEAD";
-/// Entries of a folder around a tree that are looked through for guarded links.
+/// Maximum number of entries of a folder around a tree that are checked for guarded links.
 const MAX_ENTRIES: usize = 20_000;
-/// Keys of configurations of git whose values name nothing that git runs.
+/// Keys of git configurations whose values do not name anything that git runs.
 const HARMLESS_KEYS: &str = "description template name email url pushurl fetch push merge excludesfile file signingkey";
 
-/// A path that is guarded because a guarded name leads there.
+/// Path that is guarded because a guarded name leads to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Lead {
     pub(super) path: PathBuf,
-    /// True if it is a repository of git.
+    /// True for a git repository.
     pub(super) is_git: bool,
     /// True if git itself runs or obeys it.
     pub(super) by_git: bool,
 }
 
 impl Lead {
-    /// Returns true if it guards this path. With `of_git`, only what git itself runs or obeys counts.
+    /// Returns true if this guards the path. With `of_git`, only targets that git itself runs or obeys count.
     pub(super) fn covers(&self, path: &Path, of_git: bool) -> bool {
         match path.strip_prefix(&self.path) {
             Err(_) => false,
@@ -57,7 +57,7 @@ impl Lead {
     }
 }
 
-/// Returns true if a folder has the file by which git knows a repository. The rest may be written later.
+/// Returns true if a folder has a valid `HEAD`, which identifies a git repository. Other files may be written later.
 pub(super) fn has_head(folder: &OwnedFd) -> bool {
     let link = link_in(folder, HEAD.as_bytes());
     let content = small_in(folder, HEAD.as_bytes(), 100).unwrap_or_default();
@@ -66,8 +66,8 @@ pub(super) fn has_head(folder: &OwnedFd) -> bool {
         || content.len() >= 40 && content[..40].iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Returns true if a `HEAD` at this path makes a repository of a folder that has a configuration or hooks, or gets them in the
-/// same call.
+/// Returns true if a `HEAD` at this path turns its folder into a repository, because the folder has a configuration or
+/// hooks, or gets them in the same call.
 pub(super) fn makes_repository(path: &Path, written: &[PathBuf]) -> bool {
     let is_there = |name: &str| {
         let part = path.with_file_name(name);
@@ -92,14 +92,15 @@ pub(super) fn decides(below: &Path) -> bool {
     false
 }
 
-/// Returns true if a link leads to a folder in a cache of its tree. By its name, editors and git find what no check has seen.
+/// Returns true if a link leads to a folder in a cache of its tree. Through such a link, editors and git find files
+/// that no check has seen.
 pub(super) fn leads_to_cache(root: &Root, below: &[u8], names: &GuardedNames) -> bool {
     let end = real_path(&root.path.join(OsStr::from_bytes(below)));
     let inner = end.strip_prefix(&root.path).map(|end| end.join(".git"));
     end.is_dir() && inner.is_ok_and(|inner| !names.plants(inner.as_os_str().as_bytes()))
 }
 
-/// Paths in these trees to which a guarded link leads, with the links on the way.
+/// Paths in these trees to which a guarded link leads, including intermediate links.
 pub(super) fn leads_of(roots: &[Root], root: &Root, below: &[u8], by_git: bool) -> Vec<Lead> {
     if root.link(below).is_err() {
         return Vec::new();
@@ -107,7 +108,7 @@ pub(super) fn leads_of(roots: &[Root], root: &Root, below: &[u8], by_git: bool) 
     let own = root.path.join(OsStr::from_bytes(below));
     let by_git = by_git || below.split(|byte| *byte == b'/').any(guarded::is_git);
     let mut leads = leads_to(&own, guarded::is_git(split(below).1), by_git);
-    // A link to a folder around itself would guard all of that folder.
+    // A link to a parent folder would guard all of that folder.
     leads.retain(|lead| is_in(roots, &lead.path) && !own.starts_with(&lead.path));
     leads
 }
@@ -116,7 +117,7 @@ fn is_in(roots: &[Root], path: &Path) -> bool {
     roots.iter().any(|root| path.starts_with(&root.path))
 }
 
-/// The end of a path, and the links on the way.
+/// Final target of a path, and the links on the way.
 fn leads_to(start: &Path, is_git: bool, by_git: bool) -> Vec<Lead> {
     let mut ways = Vec::new();
     let end = follow(start, &mut { MAX_LINKS }, &mut ways);
@@ -124,24 +125,24 @@ fn leads_to(start: &Path, is_git: bool, by_git: bool) -> Vec<Lead> {
     ways.chain([Lead { path: end, is_git, by_git }]).collect()
 }
 
-/// Configurations of git that apply in the trees: the hooks, programs and included files that they name. Also holds guarded
+/// Git configurations that apply in the trees, with the hooks, programs and included files that they name. Also guarded
 /// links in the folders around the trees.
 #[derive(Debug, Default)]
 pub(super) struct GitConfigs {
     home: Option<PathBuf>,
-    /// Home folder and folder of settings.
+    /// Home folder and settings folder.
     of_person: Vec<PathBuf>,
-    /// Configurations of the person and the machine, which apply in every repository.
+    /// Configurations of the user and the machine, which apply in every repository.
     everywhere: ConfigNames,
-    /// Tops of repositories, with what their configurations name from there.
+    /// Top folders of repositories, with the names in their configurations.
     repositories: BTreeMap<PathBuf, ConfigNames>,
-    /// Repositories whose files lie apart from them, and guarded links around the trees.
+    /// Repositories whose files are stored elsewhere, and guarded links around the trees.
     leads: Vec<Lead>,
     around: BTreeSet<PathBuf>,
     lines: usize,
 }
 
-/// Names in the configurations of one repository, or of the person.
+/// Names in the configurations of one repository, or of the user.
 #[derive(Debug, Default, Clone)]
 struct ConfigNames {
     files: BTreeSet<PathBuf>,
@@ -151,7 +152,7 @@ struct ConfigNames {
 }
 
 impl GitConfigs {
-    /// Reads the configurations of the person and the machine.
+    /// Reads the configurations of the user and the machine.
     pub(super) fn of_person(config: &SnapshotConfig) -> Self {
         let of_person = config.home.iter().chain(&config.settings).cloned().collect();
         let mut configs = Self { home: config.home.clone(), of_person, ..Self::default() };
@@ -160,7 +161,7 @@ impl GitConfigs {
         Self { everywhere, ..configs }
     }
 
-    /// Folders of hooks that a configuration of the person names in whatever repository there is, or will be.
+    /// Hook folders that a configuration of the user names for every present or future repository.
     pub(super) fn hooks_anywhere(&self) -> Vec<PathBuf> {
         let is_plain = |hooks: &PathBuf| hooks.components().all(|part| matches!(part, Component::Normal(_)));
         let hooks =
@@ -170,12 +171,12 @@ impl GitConfigs {
             .collect()
     }
 
-    /// Returns true if not all configurations were read.
+    /// Returns true if some configurations were not read.
     pub(super) fn is_partial(&self) -> bool {
         self.lines >= MAX_LINES
     }
 
-    /// Adds the repositories of a folder and its parents, and guarded links there, in the home folder and in the folder of settings.
+    /// Adds the repositories of a folder and its parents, and guarded links there and in the home and settings folders.
     pub(super) fn add_around(&mut self, start: &Path, names: &GuardedNames) {
         let of_person = self.of_person.clone();
         for folder in start.ancestors().chain(of_person.iter().map(PathBuf::as_path)) {
@@ -196,7 +197,7 @@ impl GitConfigs {
         }
     }
 
-    /// Adds the repository of a guarded file: a configuration, or a file `.git`.
+    /// Adds the repository of a guarded file: a configuration or a `.git` file.
     pub(super) fn add(&mut self, root: &Root, below: &[u8]) {
         let path = root.path.join(OsStr::from_bytes(below));
         let is_git = |path: &Path| path.file_name().is_some_and(|name| guarded::is_git(name.as_bytes()));
@@ -208,7 +209,7 @@ impl GitConfigs {
         }
     }
 
-    /// Adds the repository that has its top at this folder, or that is this folder.
+    /// Adds the repository whose top folder this is, or which is this folder.
     pub(super) fn add_repository(&mut self, top: &Path) {
         if self.repositories.contains_key(top) {
             return;
@@ -230,7 +231,7 @@ impl GitConfigs {
         }
     }
 
-    /// Reads a configuration with the files that it includes.
+    /// Reads a configuration and the files that it includes.
     fn read(&mut self, file: PathBuf, names: &mut ConfigNames) {
         if !names.files.insert(file.clone()) {
             return;
@@ -271,15 +272,15 @@ impl GitConfigs {
         }
     }
 
-    /// The path that a configuration names, from a folder or from the person's own.
+    /// Path named by a configuration, relative to a folder or to the user's home.
     fn named(&self, named: &str, folder: &Path) -> PathBuf {
         let of_home = self.home.as_ref().zip(named.strip_prefix("~/"));
         of_home.map_or_else(|| folder.join(named), |(home, below)| home.join(below))
     }
 
-    /// Files and folders in these trees that were found.
+    /// Named files and folders in these trees.
     pub(super) fn leads(&self, roots: &[Root]) -> Vec<Lead> {
-        // A link to a whole tree, or around it, would guard all of it.
+        // A link to a whole tree, or a parent of it, would guard all of it.
         let is_around = |lead: &&Lead| roots.iter().any(|root| root.path.starts_with(&lead.path));
         let mut all: Vec<Lead> = self.leads.iter().filter(|lead| !is_around(lead)).cloned().collect();
         let anywhere = PathBuf::from("/");
@@ -287,7 +288,7 @@ impl GitConfigs {
             let is_program = |(word, path): &(&String, PathBuf)| word.contains('/') && !path.is_dir() || path.is_file();
             let programs = names.programs.iter().map(|word| (word, self.named(word, top))).filter(is_program);
             let included = names.files.iter().filter(|file| !file.is_dir()).cloned();
-            // A folder of hooks around the top would guard all of the repository.
+            // A hook folder that contains the top folder would guard the whole repository.
             let hooks = names.hooks.iter().map(|hooks| self.named(hooks, top));
             let hooks = hooks.filter(|hooks| !top.starts_with(real_path(hooks)));
             let paths = programs.map(|(_, program)| program).chain(included).chain(hooks);
@@ -299,18 +300,18 @@ impl GitConfigs {
     }
 }
 
-/// Content of a small file, wherever it lies.
+/// Content of a small file at any path.
 fn small(path: &Path) -> Option<Vec<u8>> {
     let folder = open(path.parent()?, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     small_in(&folder, path.file_name()?.as_bytes(), MAX_POINTER)
 }
 
-/// The path without links on the way.
+/// Path with all links resolved.
 fn real_path(path: &Path) -> PathBuf {
     follow(path, &mut { MAX_LINKS }, &mut Vec::new())
 }
 
-/// Resolves a path as the kernel does, and collects the links on the way. Parts that do not exist are kept.
+/// Resolves a path as the kernel does, and collects the links on the way. Missing parts are retained.
 fn follow(path: &Path, left: &mut usize, links: &mut Vec<PathBuf>) -> PathBuf {
     let mut real = PathBuf::new();
     for part in path.components() {

@@ -1,5 +1,5 @@
-//! Looks at the trees of a session: what is there now, and what others run or obey of it. The contents of entries that are
-//! new since the last scan are stored.
+//! Scans the trees of a session, including the files that other programs run or obey. Stores the contents of entries
+//! that are new since the last scan.
 
 use std::{
     collections::{HashMap, hash_map},
@@ -27,8 +27,8 @@ use super::{
 use crate::{exact::is_missing, path::PathPlace, text};
 
 impl SessionRecord {
-    /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again.
-    /// Nothing is removed while what comes back is held, and nothing that the trees of a call hold.
+    /// Scans everything. If there is no room for a new content, makes room and scans again. While the returned guard is
+    /// held, nothing is removed; the contents of the `held` trees of a call are never removed.
     pub(super) fn look_with_room<'s>(
         &mut self,
         store: &'s Store,
@@ -50,7 +50,7 @@ impl SessionRecord {
         Ok((self.look(roots)?, gate))
     }
 
-    /// Forgets what is no longer kept, so that it is read again.
+    /// Drops knowledge of contents that were removed from the store, so that they are read again.
     fn forget_lost(&mut self) {
         let removals = self.store.blobs.removals();
         if self.removals == Some(removals) {
@@ -65,7 +65,7 @@ impl SessionRecord {
         }
     }
 
-    /// Brings the trees up to date with what there is, and says what is not seen of them.
+    /// Updates the trees, and returns notes about unrecorded parts.
     fn look(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
         let (mut notes, mut trees) = (Vec::new(), Vec::with_capacity(roots.len()));
         self.lacks_room = false;
@@ -83,8 +83,8 @@ impl SessionRecord {
         Ok(notes)
     }
 
-    /// Scans all trees and finds what others run or obey there. A tree that was too large is not scanned again: it rarely shrinks
-    /// during a session, and scanning it costs more than everything else.
+    /// Scans all trees, and finds files that other programs run or obey. A tree that was too large is not scanned
+    /// again: it rarely shrinks during a session, and scanning it costs more than everything else.
     fn scan_all(&self, roots: &[Root], around: &[PathBuf]) -> io::Result<(Vec<ScanResult>, GuardedPaths)> {
         let seen = roots.iter().map(|root| match self.known(root) {
             Some(known) if known.unseen.is_some() => Ok(ScanResult::of(Tree::clone(&known), 0)),
@@ -96,7 +96,7 @@ impl SessionRecord {
         Ok((seen, guarded))
     }
 
-    /// Captures what a scan found in one tree. Returns the tree, and true if it changed.
+    /// Captures the result of a scan in one tree. Returns the tree, and true if it changed.
     fn take_in(&mut self, root: &Root, seen: ScanResult, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
         let place = match root.place {
             PathPlace::Own => "the workspace".to_owned(),
@@ -118,8 +118,8 @@ impl SessionRecord {
         Ok((tree, changed))
     }
 
-    /// Returns why a person must approve writing these paths: others run or obey them, although their names do not show it. In a
-    /// tree too large to scan, only links in the folders above a path count.
+    /// Reason why the user must approve writing these paths: other programs run or obey them, although their names do
+    /// not show it. In a tree too large to scan, only links in the folders above a path count.
     pub(super) fn obeyed(&self, roots: &[Root], paths: &[String]) -> io::Result<Option<String>> {
         let placed = paths.iter().filter_map(|path| {
             let spot = SafePath::read(path)?;
@@ -154,7 +154,7 @@ impl SessionRecord {
         tree_of(&self.trees, root)
     }
 
-    /// Looks at single paths and the folders that they are in.
+    /// Scans single paths and the folders above them.
     pub(super) fn look_at(&self, roots: &[Root], spots: &[SafePath]) -> io::Result<Vec<Arc<Tree>>> {
         let mut trees = Vec::new();
         for root in roots {
@@ -181,22 +181,21 @@ fn new_tree(root: &Root) -> Arc<Tree> {
     Arc::new(Tree::new(root.place, root.path.clone()))
 }
 
-/// From so many contents on, two threads read them.
+/// Number of contents from which two threads read them.
 const WORTH_TWO: usize = 64;
 
-/// Number of paths that a note names.
+/// Maximum number of paths named in a note.
 const NAMED: usize = 3;
 
 /// Maximum number of reads of a file that changes while it is read.
 const TRIES: usize = 3;
 
-/// The times of files go by a clock that ticks this seldom at the worst: a change within a tick may leave no trace in
-/// them.
+/// Upper bound on the tick of file timestamps, in nanoseconds. A change within a tick may leave them unchanged.
 const TICK_NANOS: i128 = 20_000_000;
-/// The same where a file system knows only seconds, and some only every second one.
+/// The same for file systems with a resolution of one or two seconds.
 const COARSE_TICK_NANOS: i128 = 2_000_000_000;
 
-/// Keeps what is new of what was seen. Returns the tree, and true if anything is other than it was known.
+/// Stores new contents of a scan. Returns the tree, and true if it differs from the known one.
 fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::Result<(Arc<Tree>, bool)> {
     let digest = seen.digest();
     if seen.tree.unseen.is_none() && known.unseen.is_none() && known.seen == Some(digest) {
@@ -218,7 +217,7 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
             _ => new.push((path, stamp)),
         }
     }
-    // Where all is as it was seen, and none of it needs another look, a look that sees the same has the same outcome.
+    // Digest of a settled tree: if nothing needs another read, an equal scan has the same result.
     let stamps: HashMap<Vec<u8>, Stamp> = new.iter().cloned().collect();
     let mut is_settled = true;
     for (path, entry) in files.take_all(&new)? {
@@ -235,7 +234,7 @@ fn capture(files: &FileCapture<'_>, seen: ScanResult, known: &Arc<Tree>) -> io::
     Ok((Arc::new(tree), changed))
 }
 
-/// Returns whether a look at the content may tell more than the stamp, which is as it was.
+/// Returns true if the content must be read again although the stamp is unchanged.
 fn needs_a_look(entry: &Entry) -> bool {
     entry.fresh || matches!(entry.content, Content::Unkept(Why::Full | Why::Busy))
 }
@@ -273,7 +272,7 @@ impl FileCapture<'_> {
         Ok(taken)
     }
 
-    /// State of a path; nothing where it is gone by now.
+    /// State of a path, or `None` if it was removed meanwhile.
     fn take(&self, path: &[u8], stamp: Stamp, intake: &mut Intake<'_>) -> io::Result<Option<Entry>> {
         let entry = |stamp, content, fresh| Ok(Some(Entry { stamp, content, fresh }));
         let unkept = |stamp, why| entry(stamp, Content::Unkept(why), false);
@@ -309,7 +308,7 @@ impl FileCapture<'_> {
 }
 
 impl SnapshotConfig {
-    /// Sentence on paths that are not recorded.
+    /// Note about paths that are not recorded, with the reason.
     pub(super) fn note(&self, why: Why, paths: &[&str]) -> String {
         let named = paths.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
         let more = if paths.len() > NAMED { format!(" and {} more", paths.len() - NAMED) } else { String::new() };
@@ -323,8 +322,7 @@ impl SnapshotConfig {
     }
 }
 
-/// Returns whether something may have changed after a look that began at that time, without another time to show for
-/// it.
+/// Returns true if the file may change after a read that began at that time without getting another timestamp.
 fn is_fresh(stamp: &Stamp, began: SystemTime) -> bool {
     let began = began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
     let latest = stamp.modified.max(stamp.changed);

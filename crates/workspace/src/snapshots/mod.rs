@@ -1,27 +1,27 @@
 //! Snapshots of the changes that calls make to the files of a session, so that they can be undone.
 //!
-//! Around a call the trees that a session may change are looked at, path by path, without opening anything that is as
-//! it was; what is new is kept by content. So it makes no difference what changed a file: a tool, a command, or a
-//! program that a command started.
+//! Before and after a call, the trees that a session may change are scanned by metadata. Unchanged files are not
+//! opened, and new contents are stored by hash. The cause of a change does not matter: it may be a tool, a command, or
+//! a program started by a command.
 //!
-//! - [`FileSnapshots`] is the port that the engine calls; `session` is the state of one session, `store` what is stored
-//!   for all of them.
-//! - `before`: what a call starts from; it belongs to the call. Texts that a client holds and the disk does not have are what
-//!   undo gives back. It also has the owners of changes if several sessions change the same files at once. `ignored`: folders
-//!   that git ignores or stores its data in: their contents are not kept, their names are.
-//! - `root`: the way into a tree, following no link; and the encoding of paths.
-//! - `looking`, `scan`: looks, with metadata and contents. `tree`: the outcome, and the differences of two of them.
-//! - `blobs`, `packs`, `record`: contents and trees on the disk. `record` also lists the contents that a session's changes
-//!   need, and recognises later changes after a crash; `store` has the last scan of each project.
-//! - `guard`: files that others run or obey, by any name; `set_aside`: how changes of them by commands that nobody looked at are
-//!   taken back; `leads`: where guarded names lead; `git_config`: what of git's own is no danger.
-//! - `config`: bounds. `restore`: reverts changes.
+//! - [`FileSnapshots`] is the port that the engine calls. `session` is the state of one session, `store` the state
+//!   shared by all.
+//! - `before`: initial state of a call, owned by the call. Unsaved texts of a client count as the old contents that
+//!   undo restores. Also attributes changes to calls if several sessions change the same files at once. `ignored`:
+//!   folders that git ignores or stores its data in; only their names are recorded, not their contents.
+//! - `root`: access to a tree without following links, and the encoding of paths.
+//! - `looking`, `scan`: scans of metadata and contents. `tree`: a scanned tree, and the differences between two.
+//! - `blobs`, `packs`, `record`: contents and trees on the disk. `record` also lists the contents that a session's
+//!   changes need, and recognises later changes after a crash. `store` has the last scan of each project.
+//! - `guard`: files that other programs run or obey, by any name. `set_aside`: reverts changes of them by unreviewed
+//!   commands. `leads`: targets of guarded names. `git_config`: harmless settings of git.
+//! - `config`: limits. `restore`: reverts changes.
 //!
-//! Guarantees and limits: contents of files, links, permissions and folders come back byte for byte. Owners, times,
-//! access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody else
-//! makes while a call runs cannot be told from the call's own. Files above a size, trees above a number of files, and
-//! of a project the folders that git ignores are not recorded. What can be known of that before a call is asked about
-//! before it runs; the rest is said with its result, with a count of what it deleted in ignored folders.
+//! Guarantees and limits: contents of files, links, permissions and folders are restored byte for byte. Owners, times,
+//! access lists and extended attributes are not, nor are pipes, sockets and devices. A change made by another program
+//! during a call cannot be distinguished from the call's own. Files above a size, trees above a number of files and, in
+//! a project, folders that git ignores are not recorded. Gaps that are known before a call are part of its approval.
+//! The rest is reported with its result, including the number of files deleted in ignored folders.
 
 mod before;
 mod blobs;
@@ -69,53 +69,53 @@ use self::{
 };
 use crate::{backend::client::FileClient, remove::gone};
 
-/// Number of sessions whose last looks are kept in memory. Those of others are read from the disk again. What a call under
-/// way needs is its own, and not among them.
+/// Number of sessions whose last scans are cached in memory. Others are read from the disk again. A running call has
+/// its own scan, which does not count.
 const IN_MEMORY: usize = 16;
 
-/// The store of all sessions: contents, which they share, and `{base}/{session}/` each. No tool can reach it.
+/// Snapshots of all sessions: shared contents, and `{base}/{session}/` for each session. Tools cannot access them.
 #[derive(Clone)]
 pub struct FileSnapshots {
     base: PathBuf,
     config: SnapshotConfig,
-    /// Opened when it is first needed.
+    /// Opened on first use.
     store: Arc<Mutex<Option<Arc<Store>>>>,
     /// True while a removal of unneeded contents is pending.
     collecting: Arc<AtomicBool>,
-    /// Sessions in memory, last used last.
+    /// Sessions in memory, least recently used first.
     sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
-    /// The calls that are under way, of all sessions.
+    /// Running calls of all sessions.
     overlaps: Arc<Mutex<Overlaps>>,
-    /// One check at a time.
+    /// Serialises the checks of calls.
     checks: Arc<Mutex<()>>,
 }
 
 type Shared = Arc<Mutex<Option<SessionRecord>>>;
 
 impl FileSnapshots {
-    /// Keeps below `base`, which is made when the first call is looked at.
+    /// Creates the store below `base`. The folder is created before the first call.
     pub fn new(base: PathBuf, config: SnapshotConfig) -> Self {
         let (store, collecting, sessions, overlaps, checks) = Default::default();
         Self { base, config, store, collecting, sessions, overlaps, checks }
     }
 
-    /// Removes the contents that no session needs any more. Returns how many bytes that gave back.
+    /// Removes contents that no session needs any more. Returns the number of freed bytes.
     ///
     /// # Errors
-    /// When the folder cannot be read or changed. What is needed is never removed.
+    /// If the folder cannot be read or changed. Needed contents are never removed.
     pub async fn collect(&self) -> Result<u64, WorkspaceError> {
         self.with_store("remove what is no longer needed to undo changes", |store| store.collect()).await
     }
 
-    /// The bytes of contents that are kept for all sessions. Besides, each of them has little of its own.
+    /// Total size of the contents of all sessions, in bytes. The other records of each session are small.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// If the folder cannot be read.
     pub async fn bytes_on_disk(&self) -> Result<u64, WorkspaceError> {
         self.with_store("look at what is kept to undo changes", |store| Ok(store.blobs.bytes())).await
     }
 
-    /// Works with what is kept for all sessions, on a thread that may block.
+    /// Runs work on the shared store, on a blocking thread.
     async fn with_store<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -135,7 +135,7 @@ impl FileSnapshots {
         Ok(opened)
     }
 
-    /// Schedules a removal of unneeded contents: once for all requests meanwhile.
+    /// Schedules a removal of unneeded contents. Requests in the meantime share it.
     fn collect_soon(&self) {
         if !self.base.is_dir() || self.collecting.swap(true, Ordering::AcqRel) {
             return;
@@ -149,7 +149,7 @@ impl FileSnapshots {
         });
     }
 
-    /// Works with what is kept of a session, on a thread that may block.
+    /// Runs work on the record of a session, on a blocking thread.
     fn work<T: Send + 'static>(
         &self,
         session: SessionId,
@@ -169,7 +169,7 @@ impl FileSnapshots {
         blocking(doing, work).boxed()
     }
 
-    /// Looks again after a call.
+    /// Scans again after a call.
     async fn after(
         self,
         workspace: Arc<Workspace>,
@@ -178,13 +178,13 @@ impl FileSnapshots {
     ) -> Result<Changes, WorkspaceError> {
         let checks = Arc::clone(&self.checks);
         let looking = self.work(running.session, "record what the call changed", move |kept| {
-            // What one check takes back is no deletion for another.
+            // Files set aside by one check must not count as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
             before.kept = lock(&running.overlaps).kept(running.session, &running.call);
             let Changes { files, notes, set_aside } = kept.after(&workspace, before)?;
             lock(&running.overlaps).note(running.session, &set_aside.changes);
             let own = lock(&running.overlaps).end(running.session, &running.call, files);
-            // What it goes on from was seen by others alone.
+            // The initial state of these was seen by other sessions only.
             kept.adopt(own.going_on_from)?;
             Ok(Changes { files: own.changes, notes, set_aside })
         });
@@ -199,7 +199,7 @@ impl FileSnapshots {
         };
         sessions.push((session, Arc::clone(&shared)));
         while sessions.len() > IN_MEMORY {
-            // Not one that is at work: two who write to one folder would not know of each other.
+            // A busy session must stay: two records would write to one folder unaware of each other.
             let Some(idle) = sessions.iter().position(|(_, shared)| Arc::strong_count(shared) == 1) else { break };
             sessions.remove(idle);
         }
@@ -207,7 +207,7 @@ impl FileSnapshots {
     }
 }
 
-/// A call that is under way, from its first look until nobody asks for the second any more.
+/// Running call, from its first scan until its second one is done or dropped.
 struct CallInProgress {
     session: SessionId,
     call: CallId,
@@ -216,7 +216,7 @@ struct CallInProgress {
 
 impl Drop for CallInProgress {
     fn drop(&mut self) {
-        // Does nothing where it has ended with its second look.
+        // Does nothing if the call has ended with its second scan.
         lock(&self.overlaps).end(self.session, &self.call, Vec::new());
     }
 }
@@ -233,7 +233,7 @@ impl Snapshots for FileSnapshots {
         let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
         let client = FileClient::of(call, call.cancel.clone());
         async move {
-            // Nobody else waits while a client is asked.
+            // Asked outside of `work`, so that a slow client blocks no one else.
             let unsaved = match (client, paths.clone()) {
                 (Some(client), Some(paths)) => before::texts(client, Arc::clone(&workspace), paths).await,
                 _ => HashMap::new(),
@@ -312,7 +312,7 @@ impl Snapshots for FileSnapshots {
     }
 }
 
-/// Runs work on a thread that may block. `doing` completes the sentence "could not …".
+/// Runs work on a blocking thread. `doing` completes the sentence "could not …".
 async fn blocking<T: Send + 'static>(
     doing: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

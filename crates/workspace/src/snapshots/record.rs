@@ -1,11 +1,11 @@
-//! A scan of the trees, as a file: so that a call's changes are known if the daemon did not live to see its end. Numbers are
-//! little-endian; the file ends with the hash of all preceding bytes.
+//! Stores scans of trees as files, so that a call's changes can be determined after a crash of the daemon. Numbers are
+//! little-endian, and a file ends with the hash of all preceding bytes.
 //!
-//! Besides, a sign of life that is given while a call runs, so that after a crash later changes can be recognised. Processes
-//! of calls end with the daemon. So what was changed after its last sign is nobody's but somebody else's: a person's, most
-//! likely, who had work to do before the daemon came back. The sign is the time of a file, and is compared with times of
-//! files: both are given by the kernel, by one clock, which no program can set for a single file. It is not written to the
-//! disk at once: where the machine itself broke, an older sign only makes more doubtful.
+//! A heartbeat during each call helps to recognise later changes after a crash. Processes of calls end with the daemon,
+//! so a change after the last beat was made by something else, most likely the user, who worked before the daemon was
+//! back. The heartbeat is the timestamp of a file and is compared with other timestamps of files: the kernel sets both
+//! from one clock, which no program can change for a single file. It is not synced, because after a failure of the
+//! machine an older beat only makes more changes doubtful.
 
 use std::{
     collections::HashMap,
@@ -41,12 +41,12 @@ const MAGIC: &[u8] = b"agentd snapshot 2\n";
 /// Content of a record.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Set if it is of single paths only.
+    /// True if it covers only single paths.
     pub(super) scoped: bool,
     pub(super) trees: Vec<Tree>,
 }
 
-/// Writes a record, so that it is there whole or not at all, and on the disk when this returns.
+/// Writes a record atomically. It is durable once this returns.
 pub(super) fn write<'t>(path: &Path, scoped: bool, trees: impl IntoIterator<Item = &'t Tree>) -> io::Result<()> {
     let mut bytes = MAGIC.to_vec();
     bytes.push(u8::from(scoped));
@@ -57,10 +57,10 @@ pub(super) fn write<'t>(path: &Path, scoped: bool, trees: impl IntoIterator<Item
     replace(path, &bytes)
 }
 
-/// Writes a file, so that it is there whole or not at all, and on the disk when this returns.
+/// Writes a file atomically. It is durable once this returns.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("draft");
-    // One that a crash left behind is of no use.
+    // A draft left by a crash is useless.
     let _ = fs::remove_file(&draft);
     let mut file = blobs::new_file(&draft)?;
     file.write_all(content)?;
@@ -68,7 +68,7 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(&draft, path)
 }
 
-/// Gives a file another name, or writes a record there if it cannot have one.
+/// Links a file under another name, or writes a record there if it cannot be linked.
 pub(super) fn link<'t>(file: &Path, name: &Path, trees: impl IntoIterator<Item = &'t Tree>) -> io::Result<()> {
     match fs::hard_link(file, name) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write(name, false, trees),
@@ -76,7 +76,7 @@ pub(super) fn link<'t>(file: &Path, name: &Path, trees: impl IntoIterator<Item =
     }
 }
 
-/// Reads a record. None where there is none that is whole.
+/// Reads a record. `None` if it is missing or damaged.
 pub(super) fn read(path: &Path) -> io::Result<Option<Record>> {
     let body = read_whole(path)?;
     Ok(body.and_then(|body| Reader { rest: body.strip_prefix(MAGIC)? }.record()))
@@ -87,7 +87,7 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
         PathPlace::Own => 0,
         PathPlace::Project => 1,
         PathPlace::Memories => 2,
-        // It is not on the disk, so no tree is of it.
+        // Never written: the state is not on the disk, so it has no tree.
         PathPlace::State => 3,
         PathPlace::Folder(_) => 4,
     });
@@ -148,7 +148,7 @@ impl Reader<'_> {
         let path = PathBuf::from(OsString::from_vec(self.bytes()?.to_vec()));
         let unseen = Some(String::from_utf8_lossy(self.bytes()?).into_owned()).filter(|why| !why.is_empty());
         let count = self.number()?;
-        // What is read bounds the room that is taken, not what the count claims.
+        // The capacity is bounded by the bytes that are there, not by the claimed count.
         let mut entries = HashMap::with_capacity(usize::try_from(count).ok()?.min(self.rest.len() / 64));
         for _ in 0..count {
             entries.insert(self.bytes()?.to_vec(), self.entry()?);
@@ -207,7 +207,7 @@ impl Reader<'_> {
 const NAME: &str = "kept";
 const RECORD: usize = 40;
 
-/// Adds contents, and returns when that is on the disk.
+/// Appends contents to the manifest, which is durable once this returns.
 pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::Result<()> {
     if contents.is_empty() {
         return Ok(());
@@ -218,7 +218,7 @@ pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::R
         bytes.extend_from_slice(&size.to_le_bytes());
     }
     let mut file = File::options().append(true).create(true).mode(0o600).open(session.join(NAME))?;
-    // A crash may have left half a record.
+    // A crash may have left a partial record.
     let torn = file.metadata()?.len() % RECORD as u64;
     if torn > 0 {
         file.set_len(file.metadata()?.len() - torn)?;
@@ -227,7 +227,7 @@ pub(super) fn add_to_manifest(session: &Path, contents: &[(Hash, u64)]) -> io::R
     file.sync_data()
 }
 
-/// All of them, the oldest first.
+/// All contents in the manifest, oldest first.
 pub(super) fn read_manifest(session: &Path) -> io::Result<Vec<(Hash, u64)>> {
     let bytes = if_there(fs::read(session.join(NAME)))?.unwrap_or_default();
     let record = |record: &[u8]| {
@@ -237,33 +237,33 @@ pub(super) fn read_manifest(session: &Path) -> io::Result<Vec<(Hash, u64)>> {
     Ok(bytes.chunks_exact(RECORD).map(record).collect())
 }
 
-/// When something was added last, in seconds; long ago where nothing was.
+/// Time of the last addition in Unix seconds, or `i64::MIN` if there is none.
 pub(super) fn age(session: &Path) -> i64 {
     fs::metadata(session.join(NAME)).map_or(i64::MIN, |metadata| metadata.mtime())
 }
 
-/// The contents that changes go between.
+/// Contents before and after these changes.
 pub(super) fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
     let states = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
     states.filter_map(|state| Some((blobs::read_hash(&state.hash)?, state.size))).collect()
 }
 
-/// Interval of the signs. What a call changes between the last one and a crash cannot be told from what is changed
-/// afterwards.
+/// Interval of the heartbeat. Changes of a call between the last beat and a crash cannot be distinguished from later
+/// ones.
 const APART: Duration = Duration::from_millis(50);
 
-/// Maximum error in seconds of times on file systems that know only seconds, or every second one.
+/// Maximum error of timestamps on file systems with a resolution of one or two seconds, in seconds.
 const COARSE: i64 = 2;
 
-/// Gives signs of life until it is dropped.
+/// Heartbeat that beats until it is dropped.
 pub(super) struct Heartbeat {
     file: Arc<File>,
-    /// The thread ends when this is gone.
+    /// Ends the thread when dropped.
     _ends: mpsc::SyncSender<()>,
 }
 
 impl Heartbeat {
-    /// Gives the first sign, and others from now on.
+    /// Beats once, and regularly from now on.
     pub(super) fn start(path: &Path) -> io::Result<Self> {
         let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let file = Arc::new(file);
@@ -271,7 +271,7 @@ impl Heartbeat {
         let (ends, ended) = mpsc::sync_channel(0);
         let beating = Arc::clone(&file);
         thread::Builder::new().name("undo-pulse".to_owned()).spawn(move || {
-            // A sign that cannot be given is missing: then more is doubtful, and nothing is wrong.
+            // A missing beat makes more changes doubtful, but none wrong.
             while ended.recv_timeout(APART) == Err(mpsc::RecvTimeoutError::Timeout) && beat(&beating).is_ok() {}
         })?;
         Ok(Self { file, _ends: ends })
@@ -289,7 +289,7 @@ fn beat(file: &File) -> io::Result<()> {
     Ok(futimens(file, &Timestamps { last_access: now, last_modification: now })?)
 }
 
-/// The last sign of life; none where none is known.
+/// Time of the last heartbeat, or `None` if unknown.
 pub(super) struct LastSign(Option<(i64, i64)>);
 
 impl LastSign {
@@ -297,8 +297,8 @@ impl LastSign {
         Self(fs::metadata(path).ok().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())))
     }
 
-    /// Returns whether a path may have come to be what it is after the last sign. Not asked of what is gone: bringing
-    /// it back destroys nobody's work.
+    /// Returns true if a path may have been changed after the last heartbeat. Not used for removed files, because
+    /// restoring them destroys nothing.
     pub(super) fn is_before(&self, root: &Root, difference: &Difference) -> bool {
         let Some(now) = &difference.now else { return false };
         let own = if now.kind == Kind::Folder { None } else { Some(now.changed) };
@@ -306,7 +306,7 @@ impl LastSign {
         if !own.is_ok_and(|changed| self.is_after(changed)) {
             return true;
         }
-        // What is another file than before may have come with a folder that was moved, as it is.
+        // A different file may have come unchanged with a folder that was moved.
         let is_same = |was: &Stamp| (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
         if now.kind != Kind::Folder && difference.was.as_ref().is_some_and(is_same) {
             return false;
@@ -316,7 +316,7 @@ impl LastSign {
         folders.any(|folder| !root.changed(folder).is_ok_and(|changed| self.is_after(changed)))
     }
 
-    /// Returns whether the last sign was certainly given after this time.
+    /// Returns true if the last heartbeat was certainly after this time.
     fn is_after(&self, (seconds, nanos): (i64, i64)) -> bool {
         let latest = if nanos == 0 { (seconds.saturating_add(COARSE), 0) } else { (seconds, nanos) };
         self.0.is_some_and(|sign| latest < sign)

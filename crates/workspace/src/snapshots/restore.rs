@@ -1,9 +1,9 @@
-//! Takes changes back.
+//! Reverts changes.
 //!
-//! First every path is looked at: what is not as the change had left it is a conflict, and what is wanted must be kept
-//! whole. Then the rest is done, each file whole or not at all: what goes away first, from the inside out, then what
-//! comes back, from the outside in, and at last the permissions of folders, which might stand in the way before. Each
-//! path is looked at once more in the moment before it is touched.
+//! First, every path is checked. A path that is not as the change left it is a conflict, and the wanted contents must
+//! be stored completely. Then the steps are carried out, each file atomically: removals from the inside out,
+//! restorations from the outside in, and finally the permissions of folders, which might block the other steps. Each
+//! path is checked again immediately before it is changed.
 
 mod act;
 
@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{diff, path::PathPlace, text};
 
-/// The note on a file that came back under one of its names.
+/// Note on a file that was restored under only one of its names.
 const OTHER_NAMES: &str = "it had other names (hard links), and is another file by now: those names keep the change";
 
-/// Takes changes back, or tells what would be done.
+/// Reverts changes, or returns a preview.
 pub(super) fn undo(
     workspace: &Workspace,
     roots: &[Root],
@@ -47,14 +47,14 @@ pub(super) fn undo(
 
 /// Verdict on one change.
 enum Verdict {
-    /// It can be done, or was.
+    /// The step can be done, or was done.
     Do,
-    /// It was done under this name, and the file had other names, which are not known to be back.
+    /// The step was done under this name. The file had other names, which may not be restored.
     DoHere,
     Already,
     Conflict(String),
     Failed(String),
-    /// A folder that the change had made and that others use now: nothing to do and nothing to tell.
+    /// A folder created by the change is in use by others now. Nothing is done or reported.
     Leave,
 }
 
@@ -79,12 +79,12 @@ impl Plan<'_> {
         undone
     }
 
-    /// A folder that the change had made goes only if nothing stays in it.
+    /// Cancels the removal of created folders that would not be empty.
     fn keep_folders_that_are_in_use(&mut self) {
         let goes = |step: &Step<'_>| matches!(step.verdict, Verdict::Do) && step.goal().is_none();
         let mut going: BTreeSet<SafePath> =
             self.steps.iter().filter(|step| goes(step)).map(|step| step.spot.clone()).collect();
-        // From the inside out: what keeps an inner folder keeps those around it.
+        // From the inside out, because a remaining inner folder keeps those around it.
         for step in self.steps.iter_mut().rev() {
             let is_made_folder = step.expected().is_some_and(|state| state.kind == FileKind::Folder)
                 && step.goal().is_none_or(|goal| goal.kind != FileKind::Folder);
@@ -109,7 +109,7 @@ impl Plan<'_> {
 }
 
 impl Step<'_> {
-    /// Wanted state.
+    /// State to restore. `None` if the path must not exist.
     fn goal(&self) -> Option<&FileState> {
         self.change.before.as_ref()
     }
@@ -120,19 +120,19 @@ impl Step<'_> {
     }
 }
 
-/// Contents above this size are not shown as a diff.
+/// Maximum size of contents that are shown as a diff, in bytes.
 const MAX_SHOWN: u64 = 2 * 1024 * 1024;
 
 /// Maximum size of the diffs of one undo, in bytes.
 const MAX_DIFFS: usize = 1024 * 1024;
 
-/// The steps of an undo, sorted by path.
+/// Steps of an undo, sorted by path.
 struct Plan<'a> {
     steps: Vec<Step<'a>>,
     workspace: &'a Workspace,
     roots: &'a [Root],
     blobs: &'a Blobs,
-    /// Size that diffs may still have.
+    /// Number of bytes left for diffs.
     room: usize,
 }
 
@@ -140,9 +140,9 @@ struct Plan<'a> {
 struct Step<'a> {
     change: FileChange,
     spot: SafePath,
-    /// The tree that it is in; none where it cannot be reached.
+    /// Tree of the path, or `None` if it cannot be reached.
     root: Option<&'a Root>,
-    /// State when it was looked at.
+    /// Stamp of the path when it was checked.
     stamp: Option<Stamp>,
     verdict: Verdict,
     diff: Option<String>,
@@ -166,7 +166,7 @@ impl<'a> Plan<'a> {
         step
     }
 
-    /// The tree that a change is in, if it may be changed.
+    /// Tree of a change, or the reason why it may not be changed.
     fn root_of(&self, step: &Step<'_>) -> Result<&'a Root, String> {
         if !step.change.is_recorded() {
             return Err("what it held before was not recorded, or something else changed it in between".to_owned());
@@ -249,7 +249,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The way from one content to the other, while there is room for it.
+    /// Diff from one content to the other, while there is room for it.
     fn diff(&mut self, path: &str, from: Option<&[u8]>, to: Option<&[u8]>) -> Option<String> {
         let shown = match (from, to) {
             (None, None) => return None,
@@ -259,7 +259,7 @@ impl<'a> Plan<'a> {
             (Some([]), None) => {
                 format!("--- a/{}\n+++ /dev/null\n(an empty file goes)\n", path.trim_start_matches('/'))
             }
-            // A diff to nothing names nothing as what comes of it.
+            // A diff to nothing gets `/dev/null` as its new file.
             (Some(from), None) => match diff::unified(path, Some(from), b"").splitn(3, '\n').collect::<Vec<_>>()[..] {
                 [old, new, rest] if new.starts_with("+++ ") => format!("{old}\n+++ /dev/null\n{rest}"),
                 ref lines => lines.join("\n"),
@@ -271,7 +271,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Current state of a path. A file is read only as far as its hash needs.
+/// Current state of a path. A file is read only to compute its hash.
 fn current(root: &Root, spot: &SafePath) -> io::Result<(Option<FileState>, Option<Stamp>)> {
     let Some(stamp) = root.look(&spot.below)? else { return Ok((None, None)) };
     let (kind, hash, size) = match stamp.kind {
@@ -286,7 +286,7 @@ fn current(root: &Root, spot: &SafePath) -> io::Result<(Option<FileState>, Optio
         }
         Kind::Special => (FileKind::File, "special".to_owned(), 0),
     };
-    // A link has none.
+    // The mode of a link is 0.
     Ok((Some(FileState { kind, hash, size, mode: stamp.mode }), Some(stamp)))
 }
 

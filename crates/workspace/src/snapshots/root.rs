@@ -1,5 +1,5 @@
-//! The root of one tree, and the way to what is below it: folder by folder, following no link, so that nothing that is
-//! swapped meanwhile leads elsewhere.
+//! Root of one tree, and access below it, folder by folder and without following links, so that a concurrent swap leads
+//! nowhere else.
 
 use std::{
     ffi::OsStr,
@@ -22,19 +22,19 @@ use crate::{
     path::{FolderName, PathPlace},
 };
 
-/// Maximum length of a path: more than any program takes, and little enough for every list.
+/// Maximum length of a path in bytes: longer than programs use, and small enough for every list.
 const MAX_PATH: usize = 4000;
 
-/// The root of one tree, open.
+/// Open root of one tree.
 #[derive(Debug)]
 pub(super) struct Root {
     pub(super) place: PathPlace,
-    /// Path of the root, to tell one project from another.
+    /// Path of the root, to distinguish projects.
     pub(super) path: PathBuf,
     fd: OwnedFd,
 }
 
-/// Properties that tell whether a path is still as it was.
+/// Properties that show whether a path is unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) kind: Kind,
@@ -42,21 +42,21 @@ pub(super) struct Stamp {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) size: u64,
-    /// The number of its names.
+    /// Number of hard links.
     pub(super) links: u64,
-    /// Seconds and nanoseconds.
+    /// Time of the last change of the content, in seconds and nanoseconds.
     pub(super) modified: (i64, i64),
-    /// Of content or permissions; no program can set it.
+    /// Time of the last change of content or permissions. No program can set it.
     pub(super) changed: (i64, i64),
 }
 
-/// Kind of a path. The numbers are on the disk, in records: none may change.
+/// Type of a path. The numbers are stored in records and must not change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     File = 0,
     Link = 1,
     Folder = 2,
-    /// A pipe, socket or device.
+    /// Pipe, socket or device.
     #[default]
     Special = 3,
 }
@@ -70,7 +70,7 @@ impl Stamp {
             FileType::Directory => Kind::Folder,
             _ => Kind::Special,
         };
-        // What a folder says of itself besides its mode changes with each entry, and the entries tell that themselves.
+        // Properties of a folder other than its mode change with every entry, and the entries are recorded themselves.
         let own = |number: u64| if kind == Kind::Folder { 0 } else { number };
         let time = |seconds: i64, nanos: i64| if kind == Kind::Folder { (0, 0) } else { (seconds, nanos) };
         Self {
@@ -85,7 +85,7 @@ impl Stamp {
         }
     }
 
-    /// Writes all of it down.
+    /// Appends the stamp in binary form.
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.kind as u8);
         bytes.extend_from_slice(&self.mode.to_le_bytes());
@@ -97,8 +97,8 @@ impl Stamp {
 }
 
 impl Root {
-    /// The trees of a workspace that a session may change: its own, the folders of the person that it may write to,
-    /// and what all sessions share.
+    /// Opens the trees of a workspace that a session may change: its own tree, the user's writable folders, and the
+    /// shared memories.
     pub(super) fn all(workspace: &Workspace) -> io::Result<Vec<Self>> {
         let mut roots = vec![Self::open(PathPlace::Own, &workspace.root)?];
         if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) {
@@ -109,21 +109,21 @@ impl Root {
             roots.push(Self::open(place, &folder.path)?);
         }
         if let Some(memories) = &workspace.memories {
-            // Whoever has just removed it all does not want the rest to be no longer recorded.
+            // A missing folder of memories must not stop the recording of the other trees.
             roots.extend(if_there(Self::open(PathPlace::Memories, memories))?);
         }
         Ok(roots)
     }
 
-    /// Those of them that a command may change. What all sessions share is not among them: whatever changes there while
-    /// one runs is another session's, or a person's, and must not be taken back with it.
+    /// Trees that a command may change. Excludes the shared memories: changes there during a command belong to other
+    /// sessions or the user, and must not be reverted with it.
     pub(super) fn of_commands(roots: Vec<Self>) -> Vec<Self> {
         roots.into_iter().filter(|root| root.place != PathPlace::Memories).collect()
     }
 
     fn open(place: PathPlace, path: &Path) -> io::Result<Self> {
         let fd = match exact::open_folder(path) {
-            // A command that closed it does not hide what it did.
+            // A command that removed the permissions cannot hide its changes.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && place == PathPlace::Own => {
                 exact::let_in(path)?;
                 exact::open_folder(path)?
@@ -142,7 +142,7 @@ impl Root {
         Ok(folder)
     }
 
-    /// Stamp of a path, if anything is there. A path through a link or a file names nothing here.
+    /// Stamp of a path, if it exists. A path through a link or a file counts as missing.
     pub(super) fn look(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
         if below.len() > MAX_PATH {
             return Err(io::ErrorKind::InvalidFilename.into());
@@ -155,7 +155,7 @@ impl Root {
         }
     }
 
-    /// When what is there was last changed, in seconds and nanoseconds; of a folder, when its entries were, too.
+    /// Time of the last change, in seconds and nanoseconds; for a folder, including changes of its entries.
     #[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
     pub(super) fn changed(&self, below: &[u8]) -> io::Result<(i64, i64)> {
         let (folder, name) = split(below);
@@ -178,12 +178,12 @@ impl Root {
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Looks at an entry of a folder.
+/// Stamp of an entry of a folder.
 pub(super) fn look_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {
     Ok(Stamp::of(&statat(folder, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// Opens a regular file of a folder for reading, without waiting for the other end of a pipe.
+/// Opens a regular file of a folder for reading, without blocking on pipes.
 pub(super) fn file_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(File, Stamp)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = openat(folder, OsStr::from_bytes(name), flags, Mode::empty())?;
@@ -196,7 +196,7 @@ pub(super) fn link_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(readlinkat(folder, OsStr::from_bytes(name), Vec::new())?.into_bytes())
 }
 
-/// The start of a regular file of a folder, if it is there and is one.
+/// First `limit` bytes of a regular file of a folder, if it exists.
 pub(super) fn small_in(folder: &OwnedFd, name: &[u8], limit: u64) -> Option<Vec<u8>> {
     let (file, _) = file_in(folder, name).ok()?;
     let mut content = Vec::new();
@@ -204,17 +204,17 @@ pub(super) fn small_in(folder: &OwnedFd, name: &[u8], limit: u64) -> Option<Vec<
     Some(content)
 }
 
-/// Opens a folder of a folder.
+/// Opens a subfolder of a folder.
 pub(super) fn folder_in(folder: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
     Ok(openat(folder, OsStr::from_bytes(name), FOLDER, Mode::empty())?)
 }
 
-/// The entries of a folder.
+/// Entries of a folder.
 pub(super) fn entries(folder: &OwnedFd) -> io::Result<Dir> {
     Ok(Dir::read_from(folder.as_fd())?)
 }
 
-/// One path: the tree that it is in, and its bytes below that tree's root.
+/// Path as its tree and its bytes below the root of that tree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SafePath {
     pub(super) place: PathPlace,
@@ -222,8 +222,7 @@ pub(super) struct SafePath {
 }
 
 impl SafePath {
-    /// As it is written in changes: as tools read it, with bytes that are no text as `\xff` and a slash at the end of a
-    /// folder.
+    /// Path for changes: as tools show it, with invalid UTF-8 bytes as `\xff` and a slash after folders.
     pub(super) fn shown(&self, is_folder: bool) -> String {
         let mut shown = if self.place == PathPlace::Own { String::new() } else { format!("{}/", self.place) };
         for chunk in self.below.utf8_chunks() {
@@ -239,7 +238,7 @@ impl SafePath {
         shown
     }
 
-    /// Reads what [`Self::shown`] wrote. None for what it never writes, such as a path that climbs.
+    /// Parses a path written by [`Self::shown`]. `None` for anything else, such as a path that climbs.
     pub(super) fn read(shown: &str) -> Option<Self> {
         let within = |place: PathPlace| Some((place, shown.strip_prefix(&format!("{place}/"))?));
         let in_folder = || {
@@ -253,7 +252,7 @@ impl SafePath {
         below.split(|byte| *byte == b'/').all(sound).then_some(Self { place, below })
     }
 
-    /// The folders that hold it, outermost first, without the root.
+    /// Folders above the path, outermost first, without the root.
     pub(super) fn folders(&self) -> impl Iterator<Item = Self> {
         let ends = self.below.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         ends.map(|end| Self { place: self.place, below: self.below[..end].to_vec() })

@@ -1,8 +1,9 @@
-//! Scans every path of a tree: metadata, not content.
+//! Scans the metadata of every path in a tree, not the contents.
 //!
-//! Of a folder of the person, what git ignores as a whole folder (`target/`, `node_modules/`) and what git stores are left out: they
-//! can be made again, and are larger than all else together. What [others run or obey](agentd_core::guarded) is looked for there all
-//! the same. A file that is ignored by itself, such as `.env`, is not left out. Of a session's own tree, what the daemon keeps is.
+//! In a folder of the user, folders that git ignores as a whole (`target/`, `node_modules/`) and the data of git are
+//! left out: they can be recreated, and are larger than everything else together. Files that [other programs run or
+//! obey](agentd_core::guarded) are searched for in them all the same. Single ignored files, such as `.env`, are
+//! included. In a session's own tree, the areas of the daemon are left out.
 
 use std::{
     collections::HashSet,
@@ -35,61 +36,62 @@ use crate::{
     path::PathPlace,
 };
 
-/// Folders deeper than this are not recorded.
+/// Maximum depth of recorded folders.
 const MAX_DEPTH: usize = 100;
 const MAX_PATH: usize = 3500;
-/// Bytes that are hashed at once.
+/// Buffer size for hashing, in bytes.
 const WRITTEN: usize = 16 * 1024;
-/// Trees that had fewer paths when they were last seen are looked at by one thread alone.
+/// Number of known paths from which several threads scan a tree.
 const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
-/// Folders that are looked through only for what others run or obey. With more, that is not known.
+/// Maximum number of folders searched only for guarded files. With more, the result is partial.
 const MAX_SEARCHED: usize = 50_000;
-/// A list of names for plain web servers, which git writes as it stores.
+/// List of refs for plain web servers, which git writes together with its data.
 const LIST_OF_REFS: &[u8] = b"info/refs";
 
-/// Result of a look.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct ScanResult {
-    /// Every path but the root, in no order.
+    /// Every path except the root, in no particular order.
     pub(super) entries: Vec<(Vec<u8>, Stamp)>,
-    /// A tree that holds nothing but the ignore files that were read.
+    /// Tree without entries, but with the ignore files and repositories that were found.
     pub(super) tree: Tree,
-    /// Folders that lie too deep to be recorded.
+    /// Number of folders that are too deep to be recorded.
     pub(super) too_deep: usize,
-    /// Folders of the person that are left out.
+    /// Folders of the user that are left out.
     pub(super) left_out: Vec<Vec<u8>>,
-    /// The topmost files and folders that others run or obey.
+    /// Topmost files and folders that other programs run or obey.
     pub(super) guarded: Vec<Vec<u8>>,
-    /// Guarded links, files in the place of a repository, and what its configurations are: they say where to read on.
+    /// Guarded links, `.git` files and git configurations, which lead to more guarded files.
     pub(super) leads: Vec<Vec<u8>>,
-    /// Folders that git takes for repositories although they have another name.
+    /// Git repositories in folders with other names than `.git`.
     pub(super) bare: Vec<Vec<u8>>,
-    /// True if there were too many folders to look for guarded files in all of them.
+    /// True if there were too many folders to search all of them for guarded files.
     pub(super) is_partial: bool,
     /// Folders that could not be opened or searched.
     pub(super) unopened: Vec<Vec<u8>>,
 }
 
-/// Entries of a folder that are seen.
+/// Entries of a folder that a scan includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// All that git does not ignore.
     All,
-    /// All, for others run or obey it.
+    /// All, because other programs run or obey them.
     Guarded,
-    /// Only guarded ones: git ignores the folder.
+    /// Only guarded ones, because git ignores the folder.
     Search,
     /// Only those that decide what git runs.
     Repository,
-    /// All, of a folder that decides what git runs.
+    /// All entries of a folder that decides what git runs.
     OfGit,
-    /// None: git stores it in a repository with another name than `.git`. Undo would take back what the person recorded since.
+    /// None, because git stores its data here, in a repository with another name than `.git`. Undo would revert what
+    /// the user committed since.
     Store,
 }
 
 impl ScanResult {
-    /// Adds what another thread saw of the same tree.
+    /// Adds the result of another thread for the same tree.
     fn add(&mut self, part: Self) {
         self.entries.extend(part.entries);
         self.tree.ignores.extend(part.tree.ignores);
@@ -107,7 +109,7 @@ impl ScanResult {
         Self { entries: Vec::with_capacity(capacity), tree, ..Self::default() }
     }
 
-    /// A digest of all that was seen, in its order.
+    /// Digest of all entries, in order.
     pub(super) fn digest(&self) -> Hash {
         let mut hasher = Sha256::new();
         let mut written = Vec::with_capacity(WRITTEN);
@@ -125,8 +127,8 @@ impl ScanResult {
     }
 }
 
-/// Looks at a tree, at most at `max_files` paths. What was seen before is looked at again, whatever ignore files say by
-/// now: otherwise a command could write into one what the next command is about to change.
+/// Scans a tree, up to `max_files` paths. Known paths are scanned again even if ignore files exclude them by now.
+/// Otherwise a command could add a path to an ignore file, and the next command could change it unnoticed.
 pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedNames) -> io::Result<ScanResult> {
     let mut tree = Tree::new(root.place, root.path.clone());
     let top = match root.folder(b"") {
@@ -156,8 +158,8 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedN
     Ok(scan.seen)
 }
 
-/// Looks at one path besides, with all that is in it, where that was not seen: a guarded link leads there. `is_git` is true for a
-/// repository, of which only that is seen which decides what git runs.
+/// Scans one more path, with everything in it, unless it is included already: a guarded link leads there. With `is_git`
+/// it is a repository, and only the files that decide what git runs are included.
 pub(super) fn scan_more(
     root: &Root,
     seen: &mut ScanResult,
@@ -187,7 +189,7 @@ pub(super) fn scan_more(
     Ok(())
 }
 
-/// Looks into folders with several threads. What each of them holds comes in the order of the folders.
+/// Scans folders with several threads. The results are in the order of the folders.
 fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result<ScanResult>> {
     let next = AtomicUsize::new(0);
     let take = || folders.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed));
@@ -204,7 +206,7 @@ fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS).min(folders.len());
     let mut parts = thread::scope(|scope| {
-        // Where no thread can be had, this one does it all.
+        // If no thread can be spawned, this one does all the work.
         let named = || thread::Builder::new().name("snapshot-look".into());
         let others: Vec<_> = (1..threads).filter_map(|_| named().spawn_scoped(scope, work).ok()).collect();
         let mut parts = work();
@@ -224,23 +226,23 @@ struct Scan<'a> {
     seen: ScanResult,
     known: &'a Tree,
     max_files: usize,
-    /// The paths that all threads have seen.
+    /// Number of paths found by all threads.
     count: &'a AtomicUsize,
-    /// The ignored folders that all threads have looked through.
+    /// Number of ignored folders searched by all threads.
     searched: &'a AtomicUsize,
     names: &'a GuardedNames,
-    /// The folders at the top, where they are left for several threads.
+    /// Top-level folders to be scanned by several threads, if there are several.
     later: Option<Vec<Later>>,
 }
 
-/// A folder at the top of a tree.
+/// Top-level folder of a tree, to be scanned later.
 struct Later {
     name: Vec<u8>,
     ignores: Vec<Arc<Gitignore>>,
     scope: Scope,
 }
 
-/// The way to a folder: how deep it lies, the ignore files that speak of it, and what is seen in it.
+/// Context of a folder: its depth, the ignore files that apply to it, and the scope of its entries.
 #[derive(Clone, Copy)]
 struct Way<'i> {
     depth: usize,
@@ -254,7 +256,7 @@ impl Scan<'_> {
         self.seen.entries.push((path.to_vec(), stamp));
     }
 
-    /// Looks at the entries of a folder. `path` is its path, and is again when this returns.
+    /// Scans the entries of a folder. `path` is its path, and is restored on return.
     fn folder(&mut self, folder: &OwnedFd, path: &mut Vec<u8>, above: Way<'_>) -> io::Result<()> {
         let scope = above.scope;
         let with_own = if scope == Scope::All { self.ignores(folder, path, above.ignores) } else { None };
@@ -280,7 +282,7 @@ impl Scan<'_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
-            // An entry of an ignored folder is worth a look if it may hold guarded files, or is one.
+            // In an ignored folder, only guarded files and folders that may contain some are relevant.
             let is_worth_it = || {
                 matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
                     || self.names.kind(path) == NameKind::Guarded
@@ -325,7 +327,7 @@ impl Scan<'_> {
             self.seen.guarded.push(path.clone());
         }
         let is_lead = match inner {
-            // A new link may lead into a cache, where no check looks.
+            // A new link may lead into a cache, which no check covers.
             Scope::All => {
                 stamp.kind == Kind::Link && self.known.entries.get(path).is_none_or(|known| known.stamp != stamp)
             }
@@ -353,8 +355,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Scope of an entry, for a folder that of what it holds; none where it is left out. In a folder that is searched, and one of a
-    /// repository, a folder is not seen itself.
+    /// Scope of an entry; for a folder, of its contents. `None` if it is left out. Folders that are only searched, and
+    /// most folders in a repository, are not recorded themselves.
     fn scope_of(&mut self, name: &[u8], kind: Kind, path: &[u8], Way { ignores, scope, .. }: Way<'_>) -> Option<Scope> {
         let is_folder = kind == Kind::Folder;
         if self.seen.tree.place == PathPlace::Own {
@@ -364,7 +366,7 @@ impl Scan<'_> {
         match scope {
             Scope::Repository => match guarded::git_entry(name, is_folder) {
                 GitEntry::Guarded => Some(Scope::OfGit),
-                // A link may stand for a folder.
+                // A link may replace a folder.
                 _ if kind == Kind::Link && guarded::git_entry(name, true) == GitEntry::Guarded => Some(Scope::OfGit),
                 GitEntry::Repositories => Some(Scope::Repository),
                 GitEntry::Store => None,
@@ -402,14 +404,14 @@ impl Scan<'_> {
         }
     }
 
-    /// Counts one more folder that is searched.
+    /// Counts a searched folder. Returns false above the limit.
     fn may_search(&mut self) -> bool {
         let is_within = self.searched.fetch_add(1, Ordering::Relaxed) < MAX_SEARCHED;
         self.seen.is_partial |= !is_within;
         is_within
     }
 
-    /// Looks into a folder of a folder.
+    /// Scans a subfolder and its entries.
     fn inside(&mut self, folder: &OwnedFd, name: &[u8], path: &mut Vec<u8>, way: Way<'_>) -> io::Result<()> {
         match root::folder_in(folder, name) {
             Ok(inner) => self.folder(&inner, path, Way { depth: way.depth + 1, ..way }),
@@ -422,7 +424,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Keeps the known state of ignored folders that were not looked through: it must not look deleted.
+    /// Retains the known state of ignored folders that were not searched, so that it does not look deleted.
     fn keep_known_of_ignored(&mut self) {
         let is_ignored = |folder: &&Vec<u8>| !guarded::is_git(split(folder).1);
         let ignored: Vec<Vec<u8>> = self.seen.left_out.iter().filter(is_ignored).cloned().collect();
@@ -435,7 +437,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Keeps the known state below a folder that can no longer be opened: it must not look deleted.
+    /// Retains the known state below an unreadable folder, so that it does not look deleted.
     fn hidden(&mut self, path: &[u8]) {
         let below = [path, b"/"].concat();
         let known = self.known;
@@ -454,7 +456,7 @@ impl Scan<'_> {
         said.find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
     }
 
-    /// The ignore files that speak of what is in this folder, where it has one of its own.
+    /// Ignore files that apply in this folder, if it has one itself.
     fn ignores(&mut self, folder: &OwnedFd, path: &[u8], above: &[Arc<Gitignore>]) -> Option<Vec<Arc<Gitignore>>> {
         if !self.seen.tree.place.is_mounted() {
             return None;

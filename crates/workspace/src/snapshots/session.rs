@@ -1,17 +1,17 @@
 //! State of one session: the last scan of its trees, and their state before the running call. Contents, and the last
-//! scan of each project, are stored for all sessions together.
+//! scan of each project, are shared by all sessions.
 //!
 //! ```text
-//! {session}/look                     the last look before a call; of the person's folders only which they were
-//! {session}/calls/{call}.look        the look before that call: another name of `look`, or a file of its own
-//! {session}/calls/{call}.project     the same of the first folder of the person, most often the project
-//! {session}/calls/{call}.project-2   the same of the second one, and so on; all are renamed when the call has ended
-//! {session}/calls/{call}.guard      what is guarded, for a call that is checked when it ends
-//! {session}/kept                     which contents its changes go between
-//! {session}/alive                    its time is the last sign of life while a call ran
+//! {session}/look                     last scan before a call; for the user's folders, only their paths
+//! {session}/calls/{call}.look        scan before that call: a link to `look`, or a separate file
+//! {session}/calls/{call}.project     scan of the first folder of the user, usually the project
+//! {session}/calls/{call}.project-2   scan of the second one, and so on; all are renamed when the call has ended
+//! {session}/calls/{call}.guard       guard of a call that is checked when it ends
+//! {session}/kept                     contents before and after the session's changes
+//! {session}/alive                    timestamp of the last heartbeat during a call
 //! ```
 //!
-//! A call's look is removed when a later call has been seen to its end: by then its result is in the journal.
+//! The scan of a call is removed once a later call has ended, because its result is in the journal by then.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -44,12 +44,12 @@ use super::{
 };
 use crate::text;
 
-/// The endings of looks before calls: at the session's own tree, and at the folders of the person.
+/// Extensions of scans before calls: of the session's own tree, and of the user's folders.
 const LOOK: &str = "look";
 const OF_PROJECT: &str = "project";
-/// The ending of a call's guard.
+/// Extension of a call's guard.
 const GUARD: &str = "guard";
-/// The ending for a folder of the person, by its place among them.
+/// Extension for a folder of the user, by its position among them.
 fn ending_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{}", at + 1) }
 }
@@ -59,26 +59,26 @@ pub(super) struct SessionRecord {
     folder: PathBuf,
     pub(super) config: SnapshotConfig,
     pub(super) store: Arc<Store>,
-    /// The trees as they were last looked at.
+    /// Trees of the last scan.
     pub(super) trees: Vec<Arc<Tree>>,
-    /// True if the file `look` tells of these trees; and the folders of the person that it names.
+    /// True if the file `look` describes these trees, and the user's folders that it names.
     pub(super) saved: bool,
     named: Vec<PathBuf>,
-    /// The number of removals when all contents of the trees were there.
+    /// Number of removals when all contents of the trees were known to be stored.
     pub(super) removals: Option<u64>,
-    /// True if the last look found no room for something for which there had been.
+    /// True if the last scan found no room for a content, although the scan before it did.
     pub(super) lacks_room: bool,
-    /// Folders of the last look that git ignores.
+    /// Folders that git ignores, in the last scan.
     pub(super) left_out: Vec<SafePath>,
-    /// Names that others run or obey, and where such files were in the last look.
+    /// Names that other programs run or obey, and the guarded files of the last scan.
     pub(super) names: GuardedNames,
     pub(super) guarded: GuardedPaths,
-    /// Folders of the person that the session only reads: links in them may lead to what it may change.
+    /// Read-only folders of the user. Links in them may lead to files that the session may change.
     pub(super) around: Vec<PathBuf>,
 }
 
 impl SessionRecord {
-    /// Opens what is kept, making the folder where it is missing.
+    /// Opens the state, creating the folder if it is missing.
     pub(super) fn open(folder: PathBuf, config: SnapshotConfig, store: Arc<Store>) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("calls"))?;
         let look = record::read(&folder.join("look"))?;
@@ -91,7 +91,7 @@ impl SessionRecord {
         Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out, names, guarded, around })
     }
 
-    /// Looks at what a call may change, and writes down what there is.
+    /// Scans everything that a call may change, and stores the scan.
     pub(super) fn before(
         &mut self,
         workspace: &Workspace,
@@ -107,7 +107,7 @@ impl SessionRecord {
         let store = Arc::clone(&self.store);
         let roots = Root::all(workspace)?;
         let marker = self.marker(call);
-        // A look that a question came after is not the one before the call.
+        // A scan before a question is outdated when the call finally runs.
         self.forget_markers(|path| path.file_stem() == marker.file_stem());
         let scoped = paths.and_then(|paths| scope(&roots, paths));
         let mut before = if let Some(spots) = scoped {
@@ -145,7 +145,7 @@ impl SessionRecord {
         Ok(before)
     }
 
-    /// The sentence on files for which there is no room, even after room was made.
+    /// Note about files for which there is no room, even after removing old contents.
     fn without_room(&self) -> Option<String> {
         let is_full = |entry: &&Entry| entry.content == Content::Unkept(Why::Full);
         let files = self.trees.iter().flat_map(|tree| tree.entries.values()).filter(is_full).count();
@@ -155,7 +155,7 @@ impl SessionRecord {
         })
     }
 
-    /// Takes the last looks that any session had at the folders of the person.
+    /// Takes over the last scans of the user's folders by any session.
     fn go_on_from_others(&mut self, roots: &[Root]) -> io::Result<()> {
         for root in roots.iter().filter(|root| root.place.is_mounted()) {
             if self.known(root).is_some_and(|known| known.unseen.is_some()) {
@@ -163,7 +163,7 @@ impl SessionRecord {
             }
             if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
                 self.trees.retain(|tree| tree.place != root.place);
-                // The project of one session is an added folder of another.
+                // One session's project can be an added folder of another.
                 self.trees.push(if last.place == root.place {
                     last
                 } else {
@@ -174,7 +174,8 @@ impl SessionRecord {
         Ok(())
     }
 
-    /// Writes down the trees as they were before a call. The session's own come last: without them there is no mark.
+    /// Stores the trees before a call. The session's own trees come last, because their file marks the scan as
+    /// complete.
     fn mark(&mut self, marker: &Path) -> io::Result<()> {
         let mounted: Vec<&Arc<Tree>> = self.trees.iter().filter(|tree| tree.place.is_mounted()).collect();
         for (at, tree) in mounted.iter().enumerate() {
@@ -196,31 +197,31 @@ impl SessionRecord {
         record::link(&look, marker, all)
     }
 
-    /// Looks again, and says what has changed.
+    /// Scans again, and returns the changes.
     pub(super) fn after(&mut self, workspace: &Workspace, before: Before) -> io::Result<Changes> {
-        // Another call, or a restart of this record, may have changed them since.
+        // Another call, or a reload of this record, may have changed the names since.
         self.names = before.names.clone();
         let changes = self.changes_checked(&before, workspace, None);
         let changes = changes.or_else(|error| self.remove_planted(&before, workspace).and(Err(error)))?;
         let marker = self.marker(&before.call);
-        // Of a call that changed nothing there is nothing to find out again.
+        // A call without changes needs no recovery.
         let has_changed = !changes.files.is_empty() || !changes.set_aside.files.is_empty();
         self.forget_markers(|path| !has_changed || path.file_stem() != marker.file_stem());
         if let Some(mut guard) = before.guard.filter(|_| !changes.set_aside.files.is_empty()) {
             guard.set_aside.clone_from(&changes.set_aside.changes);
-            // Without it the next start sees by the other names that the call has ended.
+            // On failure, the renamed scans show the next start that the call has ended.
             let _ = guard.write(&marker.with_extension(GUARD));
         }
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (ending_of(OF_PROJECT, at), ending_of(ENDED_OF_PROJECT, at)));
         for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
-            // One that keeps its name only holds more than it needs to.
+            // A file that is not renamed only holds more contents than necessary.
             let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
         }
         Ok(changes)
     }
 
-    /// Changes since a call began whose end nobody saw. What may be somebody else's is marked as late.
+    /// Changes of a call that was interrupted by a crash. Changes that may be someone else's are marked as late.
     pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId, kept: KeptStates) -> io::Result<Changes> {
         let mut marker = self.marker(call);
         let mut of_project = OF_PROJECT;
@@ -231,7 +232,7 @@ impl SessionRecord {
         let Some(record) = record::read(&marker)? else { return Ok(Changes::default()) };
         let mut trees = record.trees;
         if !record.scoped {
-            // What is named there is told by the other files.
+            // The user's folders have separate files.
             let named = trees.extract_if(.., |tree| tree.place.is_mounted()).count();
             for at in 0..named {
                 let mounted = record::read(&marker.with_extension(ending_of(of_project, at)))?;
@@ -250,7 +251,7 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// All changes, and apart from them those of guarded files. After a crash with the last sign of life before it.
+    /// All changes, and separately those of guarded files. `sign` is the last heartbeat after a crash.
     pub(super) fn changes_since(
         &mut self,
         before: &Before,
@@ -259,7 +260,7 @@ impl SessionRecord {
     ) -> io::Result<(Changes, Vec<FileChange>)> {
         let store = Arc::clone(&self.store);
         let mut roots = Root::all(workspace)?;
-        // Of single paths it is known by now whether they changed.
+        // For single paths, the notes from before the call are settled by now.
         let mut notes = if before.scoped { Vec::new() } else { before.notes.clone() };
         let _gate;
         let now = if before.scoped {
@@ -267,7 +268,7 @@ impl SessionRecord {
             _gate = store.blobs.gate();
             self.look_at(&roots, &spots)?
         } else {
-            // What was seen before must be looked at again, also where a crash has lost what was known.
+            // All known paths must be scanned again, even if a crash lost the last scan.
             roots = Root::of_commands(roots);
             let tree_at = |root: &Root| tree_of(&before.trees, root).or_else(|| self.known(root));
             self.trees = roots.iter().filter_map(tree_at).collect();
@@ -320,7 +321,7 @@ impl SessionRecord {
         }
         notes.extend(unkept.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
         let mut files = from_kept(differences.into_iter().map(|difference| difference.change).collect(), &before.kept);
-        // They go from the unsaved text.
+        // The old content of an unsaved file is its unsaved text.
         files.retain_mut(|change| {
             let unsaved = before.unsaved.get(&change.path).zip(change.before.as_mut());
             let Some(((hash, size), state)) = unsaved else { return true };
@@ -336,7 +337,7 @@ impl SessionRecord {
         Ok((Changes { files, notes, ..Changes::default() }, guarded))
     }
 
-    /// Keeps the contents of changes that another session recorded.
+    /// Records the contents of changes of another session as needed.
     pub(super) fn adopt(&self, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
         let _gate = self.store.blobs.gate();
         let adopt = |change: FileChange| {
@@ -349,7 +350,7 @@ impl SessionRecord {
         Ok(adopted)
     }
 
-    /// Takes changes back, or foresees it.
+    /// Reverts changes, or previews it.
     pub(super) fn undo(
         &mut self,
         workspace: &Workspace,
@@ -371,7 +372,7 @@ impl SessionRecord {
         self.folder.join("alive")
     }
 
-    /// Removes those looks of calls. One that stays does no harm: its call has its result.
+    /// Removes matching scans of calls. A leftover is harmless, because its call has a result.
     fn forget_markers(&self, goes: impl Fn(&Path) -> bool) {
         let Ok(markers) = fs::read_dir(self.folder.join("calls")) else { return };
         for marker in markers.flatten().filter(|marker| goes(&marker.path())) {

@@ -1,4 +1,4 @@
-//! Changes of files that others run or obey, taken back after a call that nobody looked at.
+//! Reverts changes of guarded files after a call that was not reviewed.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, sync::Arc};
 
@@ -23,12 +23,12 @@ use super::{
 };
 use crate::exact::{is_missing, split};
 
-/// Looks after a call, as long as each finds more to take back: behind a folder that could not be opened there may be another.
+/// Maximum number of rounds of scanning and reverting. An unreadable folder may hide another one.
 const ROUNDS: usize = 4;
 
 impl SessionRecord {
-    /// Changes since the look before a call, after those of guarded files are taken back. It is looked again whether there are
-    /// more of these.
+    /// Changes since the scan before a call, after changes of guarded files were reverted. Scans again to find more of
+    /// these.
     pub(super) fn changes_checked(
         &mut self,
         before: &Before,
@@ -44,7 +44,7 @@ impl SessionRecord {
                 changes.files.append(&mut due);
                 break;
             }
-            // What may be somebody else's is taken back, too: nobody looked at it.
+            // Late changes are reverted too, because no one has reviewed them.
             due.iter_mut().for_each(|change| change.late = false);
             let (recorded, blind): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
             let back = {
@@ -64,9 +64,10 @@ impl SessionRecord {
         Ok(changes)
     }
 
-    /// Removes new guarded files without keeping them, where nothing can be kept any more: a full disk must not let one stay.
+    /// Removes new guarded files without storing them, when nothing can be stored any more: a full disk must not let
+    /// one stay.
     pub(super) fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
-        // Where not all was seen before, not all that is here is new.
+        // If the first scan was incomplete, an unknown file is not necessarily new.
         let Some(guard) = before.guard.as_ref().filter(|_| before.unchecked.is_none()) else { return Ok(()) };
         // The call itself may have made the tree too large.
         let max_files = self.config.max_files.saturating_mul(10);
@@ -91,12 +92,13 @@ impl SessionRecord {
         removed
     }
 
-    /// Returns true for a change of a guarded file by which nothing more is run.
+    /// Returns true for a change of a guarded file that makes nothing more run.
     fn may_stay(&self, roots: &[Root], change: &FileChange) -> bool {
         self.is_harmless(change) || self.is_gone_with_its_folder(roots, change)
     }
 
-    /// Returns true for what is gone with the folder around its guarded name: nothing is obeyed there any more, and undo brings it back.
+    /// Returns true for a guarded file that was deleted together with the folder around its guarded name. Nothing is
+    /// obeyed there any more, and undo can restore it.
     fn is_gone_with_its_folder(&self, roots: &[Root], change: &FileChange) -> bool {
         let Some(spot) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
             return false;
@@ -107,8 +109,7 @@ impl SessionRecord {
         !around.is_empty() && root.is_some_and(|root| matches!(root.look(around), Ok(None)))
     }
 
-    /// Returns true for what git writes by itself where nothing more is run by it: a new repository, a branch that follows
-    /// another.
+    /// Returns true for harmless changes made by git itself: a new repository, or a new upstream branch.
     fn is_harmless(&self, change: &FileChange) -> bool {
         let Some(name) = change.path.rsplit_once("/.git/").map(|(_, name)| name) else { return false };
         let is_new = change.change == FileChangeKind::Created;
@@ -127,19 +128,19 @@ impl SessionRecord {
     }
 }
 
-/// Returns true for a new folder that can be looked into. Without a file in it, it does nothing.
+/// Returns true for a new readable folder, which has no effect without a file in it.
 fn is_open_folder(change: &FileChange) -> bool {
     let is_open = |state: &FileState| state.kind == FileKind::Folder && state.mode & 0o500 == 0o500;
     change.change == FileChangeKind::Created && change.after.as_ref().is_some_and(is_open)
 }
 
-/// Returns true if the file of a change could not be taken back before.
+/// Returns true if reverting this file has failed before.
 fn has_failed(reverted: &FilesReverted, change: &FileChange) -> bool {
     let is_failure = |outcome| matches!(outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
     reverted.files.iter().any(|file| file.path == change.path && is_failure(file.outcome))
 }
 
-/// Removes a new file of which no content could be kept: guarded, it does not stay. A change of another kind cannot be taken back.
+/// Removes a new guarded file whose content could not be stored. Other kinds of changes cannot be reverted.
 fn take_back_blind(roots: &[Root], change: FileChange) -> UndoneFile {
     let spot = SafePath::read(&change.path);
     let root = spot.as_ref().and_then(|spot| roots.iter().find(|root| root.place == spot.place));

@@ -1,10 +1,10 @@
-//! Storage for all sessions: contents, and the last scan of each project. Tracks which contents are needed, and by
-//! whom; unneeded ones are removed.
+//! Storage shared by all sessions: contents, and the last scan of each project. Determines which contents are needed,
+//! and removes the others.
 //!
-//! Needed are, in this order: what calls hold that are under way, what sessions' changes go between, and what the last
-//! looks saw, which would have to be read again. Nothing is counted: each user of contents has a file that lists them,
-//! and all of these files are read before anything is removed. So leftovers of a crash are unneeded, and
-//! goes with the next time.
+//! Contents are needed, in this order, by running calls, by the changes of sessions, and by the last scans, which would
+//! otherwise read them again. There are no reference counts: each user of contents has a file that lists them, and all
+//! of these files are read before anything is removed. Leftovers of a crash are therefore unneeded, and removed with
+//! the next collection.
 
 use std::{
     collections::HashSet,
@@ -29,33 +29,33 @@ use super::{
 };
 use crate::failure::if_there;
 
-/// The endings of looks before calls that have ended, for as long as their results may not be in the journal.
+/// Extensions of scans before calls that have ended, while their results may not be in the journal yet.
 pub(super) const ENDED: &str = "ended";
 pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 
-/// The folder of contents.
+/// Name of the folder with contents.
 const CONTENTS: &str = "contents";
-/// The folder of looks at projects.
+/// Folder of project scans.
 const PROJECTS: &str = "projects";
 
 /// Share of unneeded contents above which a pack is rewritten, in percent.
 const WORTH_IT: u64 = 25;
 
-/// For so long the result of a call that has ended may turn out to be lost, in seconds.
+/// Time during which the result of an ended call may turn out to be lost, in seconds.
 const LOST: i64 = 7 * 24 * 60 * 60;
 
-/// The contents that are needed, by their reasons.
+/// Needed contents, by reason.
 #[derive(Debug, Default)]
 struct Needs {
-    /// By calls that are running, or whose end was not seen.
+    /// Contents needed by calls that are running or were interrupted.
     calls: HashSet<Hash>,
-    /// By changes, of the session that has changed something last first, and of each the last first.
+    /// Contents needed by changes: most recently changed session first, latest changes first.
     changes: Vec<(Hash, u64)>,
-    /// By looks.
+    /// Contents needed by scans.
     looks: Vec<(Hash, u64)>,
 }
 
-/// The contents and looks that are kept for all sessions.
+/// Contents and scans of all sessions.
 #[derive(Debug)]
 pub(super) struct Store {
     base: PathBuf,
@@ -64,7 +64,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens the folder of all sessions, making it where it is missing.
+    /// Opens the folder of all sessions, creating it if it is missing.
     pub(super) fn open(base: PathBuf, limit: u64) -> io::Result<Self> {
         let blobs = Blobs::open(base.join(CONTENTS), limit)?;
         let projects = Projects::open(base.join(PROJECTS))?;
@@ -80,9 +80,9 @@ impl Store {
         self.blobs.sift(|hash| wanted.contains(hash), WORTH_IT)
     }
 
-    /// Makes room: of the contents not needed at this moment, what was recorded last stays until nine tenths of all
-    /// room are full. Old turns can then no longer be undone whole, but new ones can. `needed` is what the caller
-    /// holds.
+    /// Makes room by removing contents that are not needed right now. The most recently recorded ones stay, up to nine
+    /// tenths of the limit. Old turns can then no longer be undone completely, but new ones can. `needed` are the
+    /// contents in use by the caller.
     pub(super) fn make_room(&self, needed: HashSet<Hash>) -> io::Result<()> {
         let _alone = self.blobs.alone();
         let needs = Needs::read(&self.base, &self.projects)?;
@@ -127,7 +127,7 @@ impl Needs {
         for entry in fs::read_dir(&projects.folder)? {
             let entry = entry?;
             let age = entry.metadata()?.modified().ok().and_then(|used| SystemTime::now().duration_since(used).ok());
-            // One that no session is left of which has to do with the project is of no use either.
+            // A scan is useless if no session refers to its project any more.
             if age.is_none_or(|age| age < UNUSED) && known.contains(&entry.path()) {
                 needs.look(&entry.path())?;
             } else {
@@ -137,7 +137,7 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Takes in the look before a call. Where the call has ended, it is of use only if a crash lost its result.
+    /// Adds the contents of a scan before a call. The scan of an ended call is useful only if a crash lost its result.
     fn call(&mut self, file: &Path) -> io::Result<()> {
         let ending = file.extension().and_then(OsStr::to_str).unwrap_or_default();
         if ending != ENDED && !ending.starts_with(ENDED_OF_PROJECT) {
@@ -153,7 +153,7 @@ impl Needs {
         self.look(file).map(drop)
     }
 
-    /// Takes in what a look saw. Returns the projects that it names.
+    /// Adds the contents of a scan. Returns the projects that it names.
     fn look(&mut self, file: &Path) -> io::Result<Vec<PathBuf>> {
         let mut named = Vec::new();
         for tree in record::read(file)?.into_iter().flat_map(|record| record.trees) {
@@ -166,26 +166,26 @@ impl Needs {
     }
 }
 
-/// Number of projects whose scans are cached. Those of others are read again.
+/// Number of projects whose scans are cached. Others are read again.
 const IN_MEMORY: usize = MAX_FOLDERS + 1;
 
-/// Time without use after which a scan is dropped, and with it the contents that only it needs.
+/// Time without use after which a scan is dropped, together with the contents that only it needs.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The last looks at projects.
+/// Last scans of projects.
 #[derive(Debug)]
 pub(super) struct Projects {
     folder: PathBuf,
-    /// Last used last.
+    /// Cached scans, least recently used first.
     looks: Mutex<Vec<Look>>,
 }
 
 #[derive(Debug)]
 struct Look {
     tree: Arc<Tree>,
-    /// True if the file tells of this very tree.
+    /// True if the file describes this tree.
     saved: bool,
-    /// The number of removals when all of its contents were there.
+    /// Number of removals when all contents were known to be stored.
     removals: u64,
 }
 
@@ -195,13 +195,13 @@ impl Projects {
         Ok(Self { folder, looks: Mutex::default() })
     }
 
-    /// The file of the look at a project.
+    /// File of the scan of a project.
     pub(super) fn file(&self, project: &Path) -> PathBuf {
         let name = blobs::text(&blobs::hash(project.as_os_str().as_bytes()));
         self.folder.join(name).with_extension("look")
     }
 
-    /// The last look at a project, as far as it is still kept. The caller holds the gate.
+    /// Last scan of a project, without entries whose contents were removed. The caller holds the gate.
     pub(super) fn last(&self, project: &Path, blobs: &Blobs) -> io::Result<Option<Arc<Tree>>> {
         let mut looks = lock(&self.looks);
         let known = looks.iter().position(|look| look.tree.path == project).map(|index| looks.remove(index));
@@ -213,7 +213,7 @@ impl Projects {
                 (Look { tree: Arc::new(tree), saved: true, removals: blobs.removals() }, false)
             }
         };
-        // What is no longer kept is read again when it is seen.
+        // Entries without their content are read again in the next scan.
         if !is_sure && let Some(left) = without_lost(&look.tree, blobs) {
             (look.tree, look.saved) = (Arc::new(left), false);
         }
@@ -222,14 +222,14 @@ impl Projects {
         Ok(Some(tree))
     }
 
-    /// Makes this the last scan of its project, and a file of it another name: its holder is not affected by later
-    /// scans. The caller holds the gate.
+    /// Makes this the last scan of its project, and links its file as `name`: the link is not affected by later scans.
+    /// The caller holds the gate.
     pub(super) fn keep(&self, tree: &Arc<Tree>, blobs: &Blobs, name: &Path) -> io::Result<()> {
         let mut looks = lock(&self.looks);
         let known = looks.iter().position(|look| look.tree.path == tree.path).map(|index| looks.remove(index));
         let is_same = known.is_some_and(|look| look.saved && Arc::ptr_eq(&look.tree, tree));
         let file = self.file(&tree.path);
-        // One that lasts a month without a change was used all the while.
+        // The modification time marks an unchanged scan as used, so that it does not expire.
         let touched = is_same
             && File::options().write(true).open(&file).is_ok_and(|file| file.set_modified(SystemTime::now()).is_ok());
         if !touched {
@@ -239,7 +239,7 @@ impl Projects {
         record::link(&file, name, [tree.as_ref()])
     }
 
-    /// Goes on from this look, which is not on the disk yet. The caller holds the gate.
+    /// Caches this scan, which is not on the disk yet. The caller holds the gate.
     pub(super) fn note(&self, tree: &Arc<Tree>, blobs: &Blobs) {
         let mut looks = lock(&self.looks);
         if !looks.iter().any(|look| Arc::ptr_eq(&look.tree, tree)) {
@@ -256,7 +256,7 @@ fn put(looks: &mut Vec<Look>, look: Look) {
     }
 }
 
-/// A tree without the entries whose contents are not kept any more; none where all are.
+/// Tree without the entries whose contents were removed. `None` if all contents are stored.
 pub(super) fn without_lost(tree: &Tree, blobs: &Blobs) -> Option<Tree> {
     let is_lost = |content: &Content| matches!(content, Content::Kept(hash, size) if !blobs.has(hash, *size));
     if !tree.entries.values().any(|entry| is_lost(&entry.content)) {

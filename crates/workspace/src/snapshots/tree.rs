@@ -1,4 +1,4 @@
-//! Content of one tree at its last scan, and the differences of two scans.
+//! State of one tree in a scan, and the differences between two scans.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,57 +15,57 @@ use super::{
 };
 use crate::path::PathPlace;
 
-/// Content of one tree when it was last looked at.
+/// State of one tree in its last scan.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tree {
     pub(super) place: PathPlace,
-    /// Path of its root.
+    /// Path of the root.
     pub(super) path: PathBuf,
     /// Reason why nothing of it is recorded, if so.
     pub(super) unseen: Option<String>,
-    /// By path below the root.
+    /// Entries by path below the root.
     pub(super) entries: HashMap<Vec<u8>, Entry>,
-    /// The digest of the look that it came from, where a look that sees the same can find nothing else.
+    /// Digest of the scan, if an equal scan must give the same tree.
     pub(super) seen: Option<Hash>,
-    /// Folders that git takes for repositories. They stay such while a command takes them apart.
+    /// Git repositories. They remain in this set while a command takes them apart.
     pub(super) stores: HashSet<Vec<u8>>,
-    /// Ignore files that were read, so that they are not read again while they stay as they are.
+    /// Parsed ignore files, reused while their stamps are unchanged.
     pub(super) ignores: HashMap<Vec<u8>, (Stamp, Arc<Gitignore>)>,
 }
 
-/// Content of one path.
+/// State of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) stamp: Stamp,
     pub(super) content: Content,
-    /// It had changed so shortly before that a further change might have left the same stamp: its content is to be
-    /// looked at again.
+    /// True if the file changed so recently that a further change might leave the same stamp. Its content must be read
+    /// again.
     pub(super) fresh: bool,
 }
 
 /// Stored content of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content {
-    /// A folder has none besides its entries.
+    /// Folder, which has no content besides its entries.
     Folder,
     /// Hash and size of a stored file, or of a link's target.
     Kept(Hash, u64),
-    /// Nothing.
+    /// Content not stored, for this reason.
     Unkept(Why),
-    /// There is nothing at a path that was looked for by name.
+    /// Missing path that was scanned by name.
     Absent,
 }
 
-/// Reason why nothing is stored of a file. The numbers are on the disk, in records: none may change.
+/// Reason why the content of a file is not stored. The numbers are stored in records and must not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// It is larger than is kept of one file.
+    /// The file exceeds the size limit.
     Large = 0,
-    /// There is no room for more.
+    /// There is no room.
     Full = 1,
-    /// It may not be read.
+    /// The file cannot be read.
     Unreadable = 2,
-    /// It changed all the while.
+    /// The file kept changing.
     Busy = 3,
 }
 
@@ -79,7 +79,7 @@ impl Entry {
         Self { stamp: Stamp::default(), content: Content::Absent, fresh: false }
     }
 
-    /// The state for a record of a change.
+    /// State for the record of a change.
     pub(super) fn state(&self) -> Option<FileState> {
         let mode = self.stamp.mode;
         let (hash, size) = match &self.content {
@@ -92,11 +92,11 @@ impl Entry {
     }
 }
 
-/// A path that is other than it was, and why it is not recorded, where it is not.
+/// Changed path, and the reason if its contents are not recorded.
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) change: FileChange,
-    /// Its path below the root, and its state before and now.
+    /// Path below the root, and its stamps before and now.
     pub(super) below: Vec<u8>,
     pub(super) was: Option<Stamp>,
     pub(super) now: Option<Stamp>,
@@ -104,12 +104,12 @@ pub(super) struct Difference {
 }
 
 impl Tree {
-    /// A tree of which nothing is known.
+    /// Creates a tree without entries.
     pub(super) fn new(place: PathPlace, path: PathBuf) -> Self {
         Self { place, path, ..Self::default() }
     }
 
-    /// Differences in a later look, sorted by path.
+    /// Differences to a later scan, sorted by path.
     pub(super) fn differences(&self, later: &Self) -> Vec<Difference> {
         if self.unseen.is_some() || later.unseen.is_some() {
             return Vec::new();
@@ -163,7 +163,7 @@ impl Tree {
         Difference { change, below: spot.below, was: stamp(was), now: stamp(now), unkept }
     }
 
-    /// The contents that are needed to undo what happens from here on, with their sizes.
+    /// Contents needed to undo changes to this tree, with their sizes.
     pub(super) fn contents(&self) -> impl Iterator<Item = (Hash, u64)> {
         self.entries.values().filter_map(|entry| match entry.content {
             Content::Kept(hash, size) => Some((hash, size)),
@@ -172,12 +172,12 @@ impl Tree {
     }
 }
 
-/// The tree that was seen at this root.
+/// Tree with this root.
 pub(super) fn tree_of(trees: &[Arc<Tree>], root: &Root) -> Option<Arc<Tree>> {
     trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
 }
 
-/// Identifies the file, if it is the same one as before and has other names.
+/// Identity of the file, if it is still the same one and has other names.
 fn shared(was: &Stamp, now: &Stamp) -> Option<SharedFile> {
     let is_same = (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
     let is_shared = is_same && now.kind == Kind::File && now.links > 1;

@@ -29,11 +29,11 @@ use crate::{
     },
 };
 
-/// Permissions that a folder's owner needs to change its content, and those that it needs to write to a file.
+/// Permissions that an owner needs to change the entries of a folder, and to write to a file.
 const OWNER: u32 = 0o700;
 const OWNER_OF_FILE: u32 = 0o600;
 
-/// Does the steps that can be done, and writes down those that could not. `session` is the path of the session's own tree.
+/// Carries out the possible steps, and records failures. `session` is the path of the session's own tree.
 pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
     let steps_of = |steps: &mut [Step<'_>], fits: fn(&Step<'_>) -> bool| -> Vec<usize> {
         let due = |(index, step): (usize, &Step<'_>)| {
@@ -41,7 +41,7 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
         };
         steps.iter().enumerate().filter_map(due).collect()
     };
-    // Folders that forbid it are opened up; they get their own permissions at the end.
+    // Folders without write permission are opened up. They get their own permissions at the end.
     for index in steps_of(steps, |step| is_folder(step.expected())) {
         attempt(&mut steps[index], open_up);
     }
@@ -51,8 +51,8 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
     for index in steps_of(steps, |step| step.goal().is_some()) {
         attempt(&mut steps[index], |root, step| bring_back(session, root, step, blobs));
     }
-    // Each folder is made durable once, and not for each of its files: there may be thousands. Some can be opened only
-    // until they have their own permissions.
+    // Each folder is synced once and not for each of its files, of which there may be thousands. This comes before
+    // folders get their own permissions, because some cannot be opened afterwards.
     let mut durable = HashSet::new();
     for index in steps_of(steps, |_| true) {
         attempt(&mut steps[index], |root, step| settle(root, step, &mut durable));
@@ -67,12 +67,12 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
     }
 }
 
-/// Makes the names of the folder around a step durable, where they are not yet.
+/// Syncs the folder above a step, unless that is done already.
 fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::Result<Verdict> {
     let below = split(&step.spot.below).0.to_vec();
     if durable.insert(SafePath { place: step.spot.place, below: below.clone() }) {
         match root.folder(&below) {
-            // It went away with what was in it, and the folder around it tells that.
+            // The folder was removed with its contents, and its parent is synced.
             Err(error) if is_missing(&error) => {}
             folder => File::from(folder?).sync_all()?,
         }
@@ -80,7 +80,7 @@ fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<SafePath>) -> io::
     Ok(if matches!(step.verdict, Verdict::DoHere) { Verdict::DoHere } else { Verdict::Do })
 }
 
-/// The names in a folder.
+/// Names of the entries of a folder.
 pub(super) fn names(root: &Root, spot: &SafePath) -> io::Result<Vec<Vec<u8>>> {
     let names =
         root::entries(&root.folder(&spot.below)?)?.map(|entry| io::Result::Ok(entry?.file_name().to_bytes().to_vec()));
@@ -101,7 +101,7 @@ fn is_folder(state: Option<&FileState>) -> bool {
     state.is_some_and(|state| state.kind == FileKind::Folder)
 }
 
-/// Returns whether what is there has to go before anything else can come.
+/// Returns true if the existing entry must be removed before anything else can take its place.
 fn goes_away(step: &Step<'_>) -> bool {
     step.expected().is_some() && (step.goal().is_none() || is_folder(step.goal()) != is_folder(step.expected()))
 }
@@ -114,8 +114,8 @@ fn open_up(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
         let (parent, mode) = (root.folder(parent)?, state.mode | OWNER);
         match root::folder_in(&parent, name) {
             Ok(folder) => File::from(folder).set_permissions(Permissions::from_mode(mode))?,
-            // A folder that may not be read cannot be opened to change its permissions; that it is no link was seen, and
-            // is seen again by the call where the system can.
+            // An unreadable folder cannot be opened to change its permissions. That it is not a link was checked just
+            // now, and is checked again by the call if the system supports it.
             Err(_) if root::look_in(&parent, name)?.kind == Kind::Folder => {
                 rustix::fs::chmodat(&parent, OsStr::from_bytes(name), Mode::from_raw_mode(mode), AtFlags::empty())?;
             }
@@ -155,7 +155,7 @@ fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io
     }
     let in_place = step.expected().is_some() && !goes_away(step);
     if in_place && step.expected().is_some_and(|state| (state.kind, &state.hash) == (goal.kind, &goal.hash)) {
-        // Where it may not even be opened, it is written anew below.
+        // An unreadable file is replaced below.
         if let Ok((file, _)) = root::file_in(&parent, name) {
             if !is_unchanged(root, &parent, name, step)? {
                 return Ok(changed_meanwhile());
@@ -191,7 +191,7 @@ fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io
         Ok(if elsewhere.is_some() { Verdict::DoHere } else { Verdict::Do })
     });
     if !matches!(brought, Ok(Verdict::Do | Verdict::DoHere)) {
-        // The draft may never have been made; what matters is that none stays.
+        // The draft may never have been created.
         let _ = unlinkat(&parent, draft.name(), AtFlags::empty());
     }
     brought
@@ -199,7 +199,7 @@ fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io
 
 fn bring_folder_back(parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<Verdict> {
     if is_folder(step.expected()) {
-        // It is there; its permissions come last.
+        // The folder exists; its permissions are set last.
         return Ok(Verdict::Do);
     }
     match mkdirat(parent, OsStr::from_bytes(name), Mode::from_raw_mode(OWNER)).map_err(io::Error::from) {
@@ -211,7 +211,7 @@ fn bring_folder_back(parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Resu
     }
 }
 
-/// Opens a folder, making it and those around it where they are missing.
+/// Opens a folder, creating missing folders on the way.
 fn make_folders(root: &Root, below: &[u8]) -> io::Result<OwnedFd> {
     let mut folder = root.folder(b"")?;
     for name in below.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
@@ -237,13 +237,13 @@ fn write_draft(parent: &OwnedFd, draft: &str, goal: &FileState, content: &[u8]) 
     file.sync_all()
 }
 
-/// Returns whether a path is still as it was when it was looked at.
+/// Returns true if a path is unchanged since it was checked.
 fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<bool> {
     let Some(now) = look(parent, name)? else { return Ok(false) };
     if Some(now) == step.stamp {
         return Ok(true);
     }
-    // Where a file has several names, taking one away shows in the times of the others.
+    // Removing one of several names of a file changes the times of the others.
     let but_for_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
     Ok(Some(but_for_times(now)) == step.stamp.map(but_for_times)
         && current(root, &step.spot)?.0.as_ref() == step.expected())
@@ -260,8 +260,8 @@ fn changed_meanwhile() -> Verdict {
     Verdict::Conflict("it was changed by something else just now".to_owned())
 }
 
-/// Writes a content into the file itself. None if there is another file by now, or it has no other name any more: then
-/// nothing is done.
+/// Writes a content into the existing file. Returns `None`, without any change, if it is another file by now or has no
+/// other names any more.
 fn write(
     parent: &OwnedFd,
     name: &[u8],
@@ -274,7 +274,7 @@ fn write(
         let found = file.metadata()?;
         io::Result::Ok(found.dev() == shared.device && found.ino() == shared.inode && found.nlink() > 1)
     };
-    // Of a file that may not be read, its owner can still change the mode.
+    // An unreadable file is replaced instead. A read-only one is opened up by its owner below.
     let Ok((readable, stamp)) = root::file_in(parent, name) else { return Ok(None) };
     if !is_it(&readable)? {
         return Ok(None);
@@ -289,14 +289,15 @@ fn write(
         let mut now = Vec::new();
         (&mut file).take(step.expected().map_or(0, |state| state.size).max(goal.size) + 1).read_to_end(&mut now)?;
         let hash = blobs::text(&blobs::hash(&now));
-        // Another of its names may have been brought back before.
+        // Another of its names may have been restored before.
         if hash == goal.hash {
             return Ok(Some(Verdict::Do));
         }
         if step.expected().is_none_or(|state| state.hash != hash) {
             return Ok(Some(changed_meanwhile()));
         }
-        // What was there is kept, too: whoever finds half of it after a crash can say so, and go on either way.
+        // The old content is stored too, so a file left half-written by a crash can be detected, and restored to either
+        // content.
         file.rewind()?;
         file.write_all(content)?;
         file.set_len(content.len() as u64)?;
