@@ -46,7 +46,7 @@ pub(crate) enum SubagentStatus {
     Ended(Box<SubagentOutput>),
 }
 
-/// What happens to the turn.
+/// Outcome for the turn after recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposition {
     /// It waits for the user: leave it open until the answer arrives.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::turn::{recorder::Recorder, stopwatch::Stopwatch};
 
-/// How a turn answers interrupts.
+/// Policy by which a turn answers interrupts.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerMode {
     /// Mode chosen at the start of the turn. It decides everything that no user decided.

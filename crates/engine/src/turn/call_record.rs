@@ -35,7 +35,7 @@ pub(crate) struct CallRecord<'a> {
     entries: Mutex<CallEntries>,
 }
 
-/// What the links found out about a call, each for the links after it.
+/// Findings of the links about a call, each for the links after it.
 #[derive(Default)]
 pub(crate) struct CallEntries {
     /// True if the rules or an approval let it run.

@@ -92,7 +92,7 @@ pub(crate) struct TurnRules {
     pub(crate) policy: PolicyInForce,
     /// Live grants of the session.
     pub(crate) grants: LiveGrants,
-    /// How interrupts are answered.
+    /// Policy for answering interrupts.
     pub(crate) answering: AnswerMode,
     /// Answers that users gave to calls of this turn before it was resumed.
     pub(crate) answered: HashMap<CallId, CallAnswers>,

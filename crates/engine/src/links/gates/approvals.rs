@@ -303,7 +303,7 @@ impl GatedCall<'_> {
     }
 }
 
-/// What happens to a call after its verdict.
+/// Next step of a call after its verdict.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Decision<'a> {
     /// The rules deny it for this reason.

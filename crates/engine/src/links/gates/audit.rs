@@ -168,7 +168,7 @@ fn granted_by(judgement: &Explanation, by: &DecidedBy) -> Vec<String> {
     }
 }
 
-/// Who decided on a call that reached the gate.
+/// Author of the decision on a call that reached the gate.
 fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     match (call.record.judgement(), call.record.answered()) {
         (_, Some(answered)) => answered.by,
