@@ -47,7 +47,7 @@ pub struct Guides {
 pub struct GuideFile {
     /// Path as shown to users.
     pub name: String,
-    /// Where the file comes from.
+    /// Origin of the file.
     pub origin: GuideOrigin,
     /// Text, up to [`GuideLimits::max_file_bytes`].
     pub text: String,
@@ -93,7 +93,7 @@ pub struct Skill {
     pub path: String,
     /// Digest of its `SKILL.md`, for detecting changes.
     pub digest: String,
-    /// Where the skill comes from.
+    /// Origin of the skill.
     pub origin: SkillOrigin,
     /// True if models see it without a mention.
     pub enabled: bool,

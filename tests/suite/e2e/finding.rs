@@ -1,4 +1,4 @@
-//! How a client finds the daemon of its data folder, even if parts of it were removed.
+//! Clients find the daemon of their data folder, even if parts of it were removed.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Where a command runs: its start folder, changes of folder within the line, and the verdict on acting in that folder.
+//! Working directory of a command: its start folder, changes of folder within the line, and the verdict on acting in that folder.
 //! Also decides which parts may accompany a command that a rule by prefix covers: those that print an exit status,
 //! store output or have no effect, so that a rule naming them would be meaningless.
 
