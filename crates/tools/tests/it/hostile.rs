@@ -1,6 +1,6 @@
 //! Paths that try to leave the workspace. Every tool rejects each of them, and nothing outside is read or changed.
 
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
 use agentd_testkit::hostile::{CANARY, Class, SECRET, Trap, state};
 
@@ -12,10 +12,10 @@ fn trap(bench: &Bench) -> Trap {
     Trap { outside: bench.outside.path().to_owned(), root, project }
 }
 
-/// Rejected paths of the corpus, and paths that are too long for a file.
-fn corpus(bench: &Bench) -> Vec<String> {
-    let refused = trap(bench).paths().into_iter().filter(|(class, _)| *class == Class::Refused);
-    let long = [
+/// Paths of the corpus, and paths that are too long for its file.
+fn corpus(bench: &Bench) -> Vec<(Class, String)> {
+    let mut paths = trap(bench).paths();
+    let refused = [
         "a".repeat(5000),
         "a".repeat(64 * 1024),
         format!("uploads/{}", "b".repeat(256)),
@@ -35,7 +35,15 @@ fn corpus(bench: &Bench) -> Vec<String> {
         "\\".repeat(100),
         "~".repeat(100),
     ];
-    refused.map(|(_, path)| path).chain(long).collect()
+    paths.extend(refused.map(|path| (Class::Refused, path)));
+    paths.push((Class::Contained, format!("uploads/{}", "c".repeat(255))));
+    paths.push((Class::Contained, format!("uploads/{}a.txt", "d/".repeat(1000))));
+    paths
+}
+
+/// Paths of one class of the corpus.
+fn paths_of(bench: &Bench, wanted: Class) -> Vec<String> {
+    corpus(bench).into_iter().filter(|(class, _)| *class == wanted).map(|(_, path)| path).collect()
 }
 
 /// Quotes a name like git, with every byte escaped.
@@ -98,7 +106,7 @@ async fn no_path_leads_out() {
     let bench = Bench::with_project(Project::Writable).await;
     trap(&bench).lay();
     let before = state(bench.outside.path(), &[]);
-    for path in &corpus(&bench) {
+    for path in &paths_of(&bench, Class::Refused) {
         let command = ("run_bash_command", json!({ "command": "echo ran", "directory": path }));
         for (tool, arguments) in looking(path).into_iter().chain([command]) {
             let output = bench.call(tool, arguments.clone()).await;
@@ -120,6 +128,58 @@ async fn no_path_leads_out() {
     }
     assert_eq!(state(bench.outside.path(), &[]), before, "nothing changed, inside or outside");
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+}
+
+#[tokio::test]
+async fn unwritable_paths_are_not_written() {
+    let bench = Bench::with_project(Project::ReadOnly).await;
+    trap(&bench).lay();
+    let before = state(bench.outside.path(), &[]);
+    for path in paths_of(&bench, Class::Unwritable) {
+        for (tool, arguments) in looking(&path) {
+            check_output(&bench.call(tool, arguments).await.text, tool, &path);
+        }
+        for (tool, arguments) in changing(&path) {
+            let output = bench.call(tool, arguments.clone()).await;
+            assert_eq!(output.error, Some(ToolErrorCode::Path), "{tool} {arguments}: {}", output.text);
+            assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: foreseen");
+        }
+    }
+    assert_eq!(state(bench.outside.path(), &[]), before, "nothing changed, inside or outside");
+}
+
+#[tokio::test]
+async fn odd_names_stay_inside() {
+    let bench = Bench::with_project(Project::Writable).await;
+    trap(&bench).lay();
+    let all = corpus(&bench);
+    assert!(all.len() >= 400, "{} paths", all.len());
+    let (root, project) = (bench.workspace().root.clone(), bench.real("/project"));
+    let outside = || state(bench.outside.path(), &[&root, &project]);
+    let before = outside();
+    let mut succeeded = 0;
+    for (_, path) in all.iter().filter(|(class, _)| *class == Class::Contained) {
+        // Restores the files that the calls of the last path moved.
+        bench.put("uploads/notes.txt", "code\n");
+        let _ = fs::remove_file(bench.real("outputs/taken.txt"));
+        for (tool, arguments) in changing(path).into_iter().chain(looking(path)) {
+            let output = bench.call(tool, arguments).await;
+            succeeded += usize::from(output.error.is_none());
+            check_output(&output.text, tool, path);
+        }
+    }
+    assert!(succeeded > 100, "most of these names are usable: {succeeded}");
+    for (tool, arguments) in looking(".").into_iter().chain(looking("uploads")).chain(looking("/project")) {
+        check_output(&bench.call(tool, arguments).await.text, tool, "all of it");
+    }
+    assert_eq!(outside(), before, "nothing outside changed");
+    for place in [root, project] {
+        for (path, entry) in state(&place, &[]) {
+            let is_copy = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
+                && fs::read_to_string(&path).is_ok_and(|text| text.contains(CANARY) || text.contains(SECRET));
+            assert!(!is_copy, "{path} copies a file from outside: {entry}");
+        }
+    }
 }
 
 #[tokio::test]
