@@ -52,7 +52,7 @@ async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_
         let second = question(&mut started.events).await;
         assert!(preview(&second).contains("- theirs"), "{second:?}");
         assert_eq!((world.disk.read("a").as_str(), world.tools.ran().len()), ("theirs", 0));
-        assert!(world.told().contains("has changed since the person was asked"), "{}", world.told());
+        assert!(world.told().contains("has changed since the user was asked"), "{}", world.told());
         answer(&session, &second, Answer::Approve).await.unwrap();
         let (events, result) = to_end(&mut started.events).await;
         assert_eq!((world.disk.read("a").as_str(), result.denials.len()), ("ours", 0));
