@@ -128,7 +128,7 @@ impl ActiveAgent {
         if let Some(card) = self.card() {
             add(&format!("You are the agent `{}`. {}", card.id, card.prompt));
             if let Some(skills) = card.skills.as_ref().filter(|skills| !skills.is_empty()) {
-                add(&format!("Read these skills before you begin, as far as they matter: {}.", skills.join(", ")));
+                add(&format!("Before you begin, read those of these skills that are relevant: {}.", skills.join(", ")));
             }
         }
         if self.is_subagent() {
@@ -136,8 +136,8 @@ impl ActiveAgent {
         } else if let [first, _, ..] = self.chain()[..] {
             // It has taken over from other agents; this is the first of them.
             add(&format!(
-                "The conversation was handed to you: continue it in your own way. Your answer goes to the person. When the \
-                 rest is not your task, hand it back with `{TRANSFER}{first}` and report your result."
+                "The conversation was transferred to you: continue it. Your answer goes to the user. If the rest is \
+                 not your task, transfer it back with `{TRANSFER}{first}` and report your result."
             ));
         }
         text
@@ -348,7 +348,7 @@ fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
         let cards: Vec<String> = offered.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
         tool.parameters["properties"]["agent"] = json!({
             "type": "string",
-            "description": format!("Who does it; a subagent like you where absent. {}", cards.join(" ")),
+            "description": format!("The agent for the task; by default a subagent like you. {}", cards.join(" ")),
         });
     }
     tool
@@ -363,19 +363,19 @@ fn transfer_specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
     let others = offered.iter().filter(is_other).map(|card| ToolSpec {
         name: format!("{TRANSFER}{}", card.id),
         description: format!(
-            "Hands the conversation to the agent `{}`, which answers in your place and knows all that was said. {}",
+            "Transfers the conversation to the agent `{}`, which answers in your place and sees the whole history. {}",
             card.id, card.description
         ),
-        parameters: parameters("The task, in a sentence or two."),
+        parameters: parameters("The task, in one or two sentences."),
         effect: Effect::State,
     });
     let back = (chain.len() > 1).then(|| ToolSpec {
         name: format!("{TRANSFER}{first}"),
         description: match first {
-            MAIN => "Hands the conversation back to the main agent.".to_owned(),
-            first => format!("Hands the conversation back to the agent `{first}`."),
+            MAIN => "Transfers the conversation back to the main agent.".to_owned(),
+            first => format!("Transfers the conversation back to the agent `{first}`."),
         },
-        parameters: parameters("What came of your part, and what is left to do."),
+        parameters: parameters("The result of your part, and what is left to do."),
         effect: Effect::State,
     });
     others.chain(back).collect()

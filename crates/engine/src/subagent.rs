@@ -53,9 +53,9 @@ const TITLE: usize = 80;
 const SHORT_ANSWER: usize = 200;
 
 /// Prompt for more detail.
-const DETAIL: &str = "Your answer is all that the agent who gave you this task will see. If it is complete, repeat it \
-                      unchanged. Otherwise give it in full: what you found or did, with paths, names and figures, \
-                      and what is left to do. Run no tool unless something is missing.";
+const DETAIL: &str = "The agent that gave you this task sees only your answer. If it is complete, repeat it \
+                      unchanged. Otherwise give it in full: what you found or did, with paths, names and figures, and \
+                      what is left to do. Do not call tools unless something is missing.";
 
 /// A subagent at work.
 struct RunningSubagent {

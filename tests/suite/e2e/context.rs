@@ -73,7 +73,7 @@ fn all_words(request: &Recorded) -> String {
 fn is_summary(request: &Recorded) -> bool {
     let asked = request.last_user();
     let last = request.messages().last().and_then(|message| message["content"].as_str()).unwrap_or_default();
-    let behind = last.contains("Nobody speaks here but the daemon");
+    let behind = last.contains("This message comes from the daemon");
     behind || asked.starts_with("<history>") || asked.starts_with("<earlier_summary>")
 }
 

@@ -242,7 +242,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     assert_eq!(world.read("project/a.txt"), "after\n");
     assert_eq!(world.content_of(&origin, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
     world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
-    has_all(&world.last_request(), &["outputs/at-turn-1/ holds what their files held then"]);
+    has_all(&world.last_request(), &["outputs/at-turn-1/ holds the earlier content of their files"]);
     let output = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
     output.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
     // Without this option, the files are as they are now.

@@ -70,7 +70,7 @@ async fn a_tool_comes_before_a_skill_of_its_name() {
     let world = world().await;
     world.ok(["run", "Use @grep and @TAX."]).await;
     let said = tail(&world.model.requests()[0]);
-    assert!(said.contains("The person mentioned grep: use"), "{said}");
+    assert!(said.contains("The user mentioned grep: use"), "{said}");
     assert!(said.contains("mentioned the skill tax") && said.contains("skills/tax/SKILL.md"), "{said}");
     assert!(!said.contains("skills/grep/"), "{said}");
 }

@@ -152,7 +152,7 @@ async fn pinned_rules_of_an_archive_are_shown_and_used_after_a_yes_only() {
         assert!(shown["settings"]["pins"].is_null(), "{shown:#}");
         let request = asked(&world, &id).await;
         assert!(
-            !request.contains("evil.example") && request.contains("The person removed all pinned rules"),
+            !request.contains("evil.example") && request.contains("The user removed all pinned rules"),
             "{request}"
         );
         world.daemon.crash().await;

@@ -502,9 +502,9 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
     let project = world.project().display().to_string();
     let (writable, read_only) = (format!("{project}:rw"), format!("{project}:ro"));
     let output = world.ok(["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"]).await;
-    assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree is gone"));
+    assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree was removed"));
     assert!(world.worktrees().await.is_empty());
-    world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await.shows(&["may only be read"]);
+    world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await.shows(&["is read-only"]);
     world.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await.shows(&["in plan mode"]);
     assert!(world.worktrees().await.is_empty());
     assert_eq!(git(&world.project(), &["branch", "--list", "agentd/*"]), "");

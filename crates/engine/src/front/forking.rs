@@ -112,8 +112,8 @@ impl Engine {
             // A notice belongs to a turn: the last one that is copied.
             if let Some(turn_id) = reading::last(&*parts.store, from, 0, cut.through, |event| event.turn_id).await? {
                 let text = format!(
-                    "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} \
-                     temp/ is empty. Look before you rely on a file.",
+                    "{FORK_NOTICE} everything before this is a copy of another session's history, up to the end of \
+                     its turn {}. {} temp/ is empty. Check a file before you rely on it.",
                     cut.turn,
                     words_on_files(earlier.as_ref(), cut.turn)
                 );
@@ -202,18 +202,17 @@ fn window_of(event: &Event) -> Option<Window> {
 /// Describes the fork's files to the model.
 fn words_on_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
     let Some(EarlierFiles { folder, left, .. }) = earlier else {
-        return "uploads/ and outputs/ hold copies of what that session had there when the fork was made, which may be more or less \
-                than the history says;"
+        return "uploads/ and outputs/ are copies from the time of the fork, and may differ from the history;"
             .to_owned();
     };
-    let mut words = format!("uploads/ and outputs/ were brought to what they held at the end of turn {turn};");
+    let mut words = format!("uploads/ and outputs/ are as they were at the end of turn {turn};");
     if !left.is_empty() {
-        words.push_str(&format!(" {} could not be, and are as they were later;", left.len()));
+        words.push_str(&format!(" {} could not be restored, and are as they were later;", left.len()));
     }
     if !folder.is_empty() {
         words.push_str(&format!(
-            " /project and /folders are as they are now, and {folder}/ holds what their files held then, where they were changed \
-             since;"
+            " /project and /folders are as they are now; {folder}/ holds the earlier content of their files that \
+             changed since;"
         ));
     }
     words
@@ -305,8 +304,7 @@ async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Resul
     let mut changes = Vec::new();
     let note = |event: Arc<Event>| {
         if event.is_damaged() {
-            let message =
-                "a part of what happened behind that turn is damaged on the disk: files cannot be brought back";
+            let message = "a part of what happened behind that turn is damaged on the disk: files cannot be restored";
             return Err(EngineError::new(ErrorKind::Storage, message)
                 .with_hint("fork without --files, which copies them as they are now"));
         }

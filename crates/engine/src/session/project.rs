@@ -181,8 +181,8 @@ fn notice(begin: &str, files: &[MapFile]) -> String {
     let map = MapFile::render(&files.iter().map(shown).collect::<Vec<_>>());
     let plain: String = map.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
     format!(
-        "{begin}drawn from its files as they are now: the definitions that most other code uses, with their lines. It \
-         leaves out most of the code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
+        "{begin}drawn from its current files: the most used definitions, with their lines. It leaves out most of the \
+         code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
         plain.trim_end()
     )
 }

@@ -184,19 +184,19 @@ impl Actor {
 /// Notice of an undo for the model and the user.
 fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
-    let what = if report.redo { "brought back" } else { "took back" };
+    let what = if report.redo { "restored" } else { "undid" };
     let turns = match since {
         Some(turn) => format!("turn {turn} and all after it"),
         None => format!("turn {}", report.turn),
     };
     let mut text = format!(
-        "The person {what} what {} had done to files. {}.",
+        "The user {what} the file changes of {}. {}.",
         turns,
         named(done.iter().map(|file| (file.path.as_str(), file.change)))
     );
     let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
     if left > 0 {
-        text.push_str(&format!(" {left} more were left unchanged, because something else has changed them since."));
+        text.push_str(&format!(" {left} more were left unchanged, because they have been modified since."));
     }
     text.push_str(" Read a file again before you change it.");
     whole(Item::new(report.turn_id, ItemBody::notice(text)))

@@ -52,7 +52,7 @@ pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelIn
 }
 
 /// Appended if a request would end with the model's own text: servers do not let a model continue from there.
-const CONTINUE: &str = "Your answer was not the end: go on where it stopped.";
+const CONTINUE: &str = "Your answer was incomplete: continue where it stopped.";
 
 /// Appends the reminders that changed, and whatever else the next request must end with.
 pub(crate) async fn append_reminders(

@@ -47,7 +47,7 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
 }
 
 /// Notice at the end of the final request: without it, a model that may not call anything often returns nothing.
-const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \
+const LAST_WORDS: &str = "Do not call any more tools in this turn. Answer the user now, in text, with what you have: \
                           what is done, and what is left to do.";
 
 /// Requests the final answer from the chat model. Calls are forbidden, but the tools are still listed so that the

@@ -31,7 +31,7 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
     assert_eq!((result.steps, result.error), (2, None));
     for request in world.model.requests() {
         assert!(request.answer_schema.as_ref().unwrap().text().contains(r#""count":{"type":"integer"}"#));
-        assert_eq!(told(&request).matches("has to be one JSON document that matches").count(), 1);
+        assert_eq!(told(&request).matches("must be one JSON document that matches").count(), 1);
     }
     // The next turn has no required form, and says so once.
     world.model.then_all([says("In words."), says("More.")]);

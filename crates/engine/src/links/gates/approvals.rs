@@ -128,9 +128,12 @@ impl GatedCall<'_> {
             judgement = over_packages(&packages, judgement, settings.mode);
         }
         if let Some(why) = undo::irreversible(call, &judgement).await? {
-            judgement =
-                asked_first(judgement, why, "files: what cannot be undone, or is run by other programs, requires \
-                    approval");
+            judgement = asked_first(
+                judgement,
+                why,
+                "files: what cannot be undone, or is run by other programs, requires \
+                    approval",
+            );
         }
         call.record.judged(&judgement);
         Ok(judgement)
@@ -220,10 +223,7 @@ impl GatedCall<'_> {
         if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
             return Ok(None);
         }
-        let message = format!(
-            "{} did not run: its effect is no longer what you were shown",
-            tool.name
-        );
+        let message = format!("{} did not run: its effect is no longer what you were shown", tool.name);
         let mut text =
             "it did not run: its effect has changed since the user was asked. Read the files again; if it is still \
                         needed, call it again, and the user is asked again"
@@ -265,9 +265,7 @@ impl GatedCall<'_> {
         if let Verdict::Deny { reason } = gated.judge().await?.verdict {
             let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
             call.context.recorder.warn("edit_denied", message).await?;
-            return Ok(refuse(&format!(
-                "the user changed the arguments to {args}, but the rules deny that: {reason}"
-            )));
+            return Ok(refuse(&format!("the user changed the arguments to {args}, but the rules deny that: {reason}")));
         }
         call.record.entries().ran_with.get_or_insert_with(|| edited.arguments.clone());
         let mut output = gated.run().await?;

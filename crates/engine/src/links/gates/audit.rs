@@ -277,8 +277,7 @@ pub(crate) async fn settle_set_aside(
             output.files.extend(kept.changes);
             if !lost.is_empty() {
                 let why = "its path was changed, or could not be written";
-                return deny(call, format!("the user kept {lost}, but it could not be restored: {why}"), output)
-                    .await;
+                return deny(call, format!("the user kept {lost}, but it could not be restored: {why}"), output).await;
             }
             output.text.push_str(&format!("\n[{what}; the user kept it]"));
             Ok(())

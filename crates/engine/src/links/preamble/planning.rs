@@ -24,16 +24,16 @@ use crate::turn::{
 };
 
 /// Notice after an approval.
-const APPROVED: &str = "The plan is approved. Carry it out now: you may change files and run commands again. Its steps are your \
-    todo list; keep that up to date.";
+const APPROVED: &str = "The plan is approved. Carry it out now: you may change files and run commands again. Its \
+    steps are your todo list; keep it up to date.";
 
 /// Start of the notice after the approval of a modified plan.
-const CHANGED: &str = "The person changed the plan and approved it as it stands here. Carry it out now: you may change files and \
-    run commands again. Its steps are your todo list; keep that up to date.";
+const CHANGED: &str = "The user edited the plan and approved this version. Carry it out now: you may change files and \
+    run commands again. Its steps are your todo list; keep it up to date.";
 
 /// Output of calls that delegate work.
 const BY_YOURSELF: &str =
-    "while you plan, no work is handed on: look yourself, and make handing it on a step of the plan";
+    "you cannot delegate while planning: read the files yourself, and make delegation a step of the plan";
 
 pub(crate) struct TurnPlan;
 

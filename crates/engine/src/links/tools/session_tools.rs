@@ -79,7 +79,7 @@ impl Link for Todos {
 #[derive(JsonSchema)]
 struct Nothing {}
 
-/// Replaces the todo list of this session. Use it for work of three steps or more: write the whole list first, keep exactly
+/// Replaces the todo list of this session. Use it for work of three or more steps: write the whole list first, keep exactly
 /// one entry in_progress while you work on it, and mark each completed as soon as it is done.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename = "Arguments", deny_unknown_fields)]
@@ -91,7 +91,7 @@ struct TodoList {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// Keep it when you change an entry; leave it out for a new one.
+    /// Keep it when you change an entry; omit it for a new one.
     id: Option<String>,
     #[schemars(description = "The task.")]
     content: String,
@@ -187,8 +187,8 @@ const NAME: &str = "ask_human";
 
 pub(crate) struct Questions;
 
-/// Asks the person a question and waits for the answer. Use it when you need something that only the person knows; never to
-/// ask for permission to use a tool: that is asked automatically.
+/// Asks the user a question and waits for the answer. Use it only for what only the user knows. Do not use it to ask for
+/// permission to use a tool: approval is requested automatically.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename = "Arguments", deny_unknown_fields)]
 struct QuestionArguments {
@@ -201,7 +201,7 @@ struct QuestionArguments {
     #[serde(default = "required_unless_said")]
     #[schemars(description = "Reject an empty answer. Default true.")]
     required: bool,
-    /// Answers to choose from, where there are some: 2 to 9, a few words each. The person may give another one.
+    /// Answers to choose from, if any: 2 to 9, a few words each. The user may give another one.
     #[serde(default)]
     choices: Vec<String>,
 }
@@ -389,7 +389,8 @@ async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
         text.push_str(&format!("\n[answer truncated at {} MiB]", MAX_CLIENT_ANSWER >> 20));
     }
     if failed {
-        let text = if text.trim().is_empty() { "the client reported a failure without a reason".to_owned() } else { text };
+        let text =
+            if text.trim().is_empty() { "the client reported a failure without a reason".to_owned() } else { text };
         return ToolOutput::error(ToolErrorCode::Tool, text);
     }
     if let Some(picture) = picture {

@@ -416,8 +416,8 @@ fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2]
         removed.push("what is needed to undo earlier changes of files".to_owned());
     }
     let text = format!(
-        "This session had been unused for long, and files of it were removed to save space: {}. The history is whole. Ask \
-         for a file again if you need it.",
+        "Files of this session, unused for long, were removed to save space: {}. The history is complete. If you \
+         need a file, ask for it again.",
         removed.join(", ")
     );
     // The notice belongs to no turn.

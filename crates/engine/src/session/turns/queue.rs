@@ -163,9 +163,9 @@ impl Actor {
 }
 
 /// Notice for the model in a turn that was cancelled after the answer had started.
-const INTERRUPTED: &str = "The person interrupted here. Do not continue with this unless they ask for it.";
+const INTERRUPTED: &str = "The user interrupted here. Do not continue this unless they ask.";
 /// Notice for the model when the user continues such a turn.
-pub(super) const CONTINUED: &str = "The person asks to continue what was interrupted.";
+pub(super) const CONTINUED: &str = "The user asks to continue what was interrupted.";
 
 impl Actor {
     /// Facts that withdraw input of a turn cancelled by the user, stored directly after `ending`. Only the journal
