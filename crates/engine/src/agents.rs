@@ -90,10 +90,9 @@ impl ActiveAgent {
     /// Fails if the session's agent no longer exists: without its card, its permissions are unknown.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let Some(id) = self.missing() else { return Ok(()) };
-        let message = format!(
-            "this session works as the agent `{id}`, which is not in agents.yaml any more, nor in a trusted project"
-        );
-        let hint = "put it back there, use another session, or name another agent: --agent main is the main one";
+        let message =
+            format!("this session works as the agent `{id}`, which is no longer in agents.yaml or a trusted project");
+        let hint = "restore it, use another session, or choose another agent (--agent main for the main one)";
         Err(EngineError::new(ErrorKind::Configuration, message).with_hint(hint))
     }
 
@@ -267,10 +266,10 @@ fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
 fn lost(trust: ProjectTrust) -> EventKind {
     let why = match trust {
         ProjectTrust::Changed => "`.agentd/` of the project has changed since you trusted it",
-        ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, is gone",
-        ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is trusted no longer",
+        ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, was removed",
+        ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is no longer trusted",
     };
-    let message = format!("{why}: nothing of it is used; `agentctl project show` tells more");
+    let message = format!("{why}: none of it is used; see `agentctl project show`");
     EventKind::Warning { code: CHANGED.to_owned(), message }
 }
 

@@ -251,7 +251,7 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
     let asked = world.model.requests().len();
     world.ok(["run", "--session", session, "Write more"]).await;
     assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
-    assert!(told(&world).contains("there is no agent \"poet\""), "{}", told(&world));
+    assert!(told(&world).contains("no such agent: \"poet\""), "{}", told(&world));
     world.agentctl(["run", "--session", child, "Write more"]).await.exits(2).says(&["`poet`", "agents.yaml", "hint:"]);
     let shown = world.json(["tools", "--session", child]).await;
     let visible =

@@ -111,7 +111,7 @@ async fn what_cannot_be_forked_is_said_with_what_to_do() {
     let world = World::start().await;
     let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
     let fork = async |args: &[&str]| world.agentctl(["sessions", "fork"].iter().chain(args)).await;
-    fork(&["ffffffff"]).await.exits(2).says(&["there is no session", "hint:"]);
+    fork(&["ffffffff"]).await.exits(2).says(&["no such session", "hint:"]);
     for turn in ["0", "2"] {
         fork(&[&origin, "--at-turn", turn]).await.exits(2).says(&[&format!("no turn {turn}; it has 1"), "hint:"]);
     }

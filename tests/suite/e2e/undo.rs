@@ -368,5 +368,5 @@ async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
         undo(&["--redo"]).await.exits(0);
         assert_eq!(plan().await.stdout, held);
     }
-    undo(&["--redo"]).await.exits(2).says(&["nothing of this session is undone"]);
+    undo(&["--redo"]).await.exits(2).says(&["nothing in this session is undone"]);
 }

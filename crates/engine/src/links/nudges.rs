@@ -106,14 +106,14 @@ fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&
     match problem {
         Problem::Empty { thoughts } => {
             let (what, seen) = match thoughts {
-                true => ("had only reasoning", "thoughts, but neither words nor a call"),
-                false => ("was empty", "neither words nor a call"),
+                true => ("had only reasoning", "reasoning, but neither text nor a call"),
+                false => ("was empty", "neither text nor a call"),
             };
             let notice = format!(
                 "Your last answer {what}: it had neither text for the user nor a valid tool call. Call the next tool, \
                  with complete JSON arguments, or answer the user in text."
             );
-            (notice, Some(("empty_answer", format!("the model gave {seen}; it is asked again"))))
+            (notice, Some(("empty_answer", format!("the model returned {seen}; asking again"))))
         }
         Problem::CutWords => {
             let go_on = "Continue exactly where it stops, without repeating it, or call a tool.";
@@ -139,16 +139,16 @@ fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&
                     "Your last answer contained a call of {tool} as text. It did not run. Call tools only through the \
                      tool interface, never in the text. Retry the call that way, or answer the user in text."
                 );
-                let seen = "in its text, where its server should have read the call; it is asked again. If this goes on, set \
-                            native_tools: false for the model in models.yaml, or start its server with its tool parser (vLLM: \
-                            --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)";
+                let seen = "in its text, although its server should parse calls; asking again. If this continues, set \
+                            native_tools: false for the model in models.yaml, or start its server with its tool \
+                            parser (vLLM: --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)";
                 (notice, seen)
             } else {
                 let notice = format!(
                     "Your last answer contained a call of {tool} in an invalid format. It did not run. To use a tool, \
                      answer with one JSON object and nothing else: {{\"tool\": \"NAME\", \"args\": {{ARGUMENTS}}}}"
                 );
-                (notice, "in a form that is not read; it is asked again")
+                (notice, "in an invalid format; asking again")
             };
             (notice, Some(("call_as_text", format!("the model called {tool} {seen}"))))
         }
@@ -158,9 +158,8 @@ fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&
                 "Your last answer contains a call of {tool} among other text, so it did not run. To make the call, \
                  answer with its JSON object and nothing else. If it was only an example, repeat your answer unchanged."
             );
-            let seen = format!(
-                "the answer may be a call of {tool} or an example of one; it did not run, and the model is asked"
-            );
+            let seen =
+                format!("the answer may be a call of {tool} or an example of one; it did not run; asking the model");
             (notice, Some(("call_in_doubt", seen)))
         }
         Problem::Filtered => ("The provider withheld your last answer.".to_owned(), None),
@@ -171,7 +170,7 @@ fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&
                 reasons.join("\n- ")
             );
             let reasons = reasons.join("; ");
-            let seen = format!("the answer does not match the schema: {reasons}; the model is asked again");
+            let seen = format!("the answer does not match the schema: {reasons}; asking again");
             (notice, Some(("wrong_form", seen)))
         }
     }
@@ -209,7 +208,7 @@ impl Link for OpenTodos {
             if !state.history.iter().filter(of_turn).any(works) || state.history.iter().any(was_asked) {
                 return Ok(());
             }
-            let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
+            let message = format!("the turn would end with {} open; asking the model about them", count(open.len()));
             context.recorder.warn("open_todos", message).await?;
             context.tell(state, ItemBody::advice(asked)).await?;
             // A new answer is appended to the previous one, unless the model continues with calls.
@@ -277,7 +276,7 @@ impl Link for Repetition {
             let (code, times, end) =
                 if is_endless { ("loop", MOST, "; the turn ends") } else { ("repeated_call", NOTED, "") };
             let what: fn(usize) -> String = if state.rounds.is_unknown() {
-                |times| format!("called tools that are not among those of the turn in {times} answers in a row")
+                |times| format!("called unavailable tools in {times} answers in a row")
             } else {
                 |times| format!("made the same calls {times} times in a row with the same results")
             };

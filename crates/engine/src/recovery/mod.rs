@@ -35,7 +35,7 @@ use crate::{
 const STOPPED: &str = "the daemon stopped";
 
 /// Reason for the end of a turn with a damaged event.
-const DAMAGED: &str = "a part of this turn is damaged on the disk";
+const DAMAGED: &str = "a part of this turn is damaged on disk";
 
 /// State of a call's subagent after a stop.
 #[derive(Debug)]

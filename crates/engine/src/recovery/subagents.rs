@@ -171,7 +171,7 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
 /// Copies the changes of a subagent to its parent, so that they can be reverted with the parent's turn.
 async fn adopted(ports: &Ports, subagent: SessionId, parent: SessionId, changes: Vec<FileChange>) -> Vec<FileChange> {
     ports.snapshots.adopt(subagent, parent, changes.clone()).await.unwrap_or_else(|error| {
-        tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
+        tracing::warn!(session = %parent, "changes of the subagent {subagent} can only be undone there: {error}");
         changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect()
     })
 }

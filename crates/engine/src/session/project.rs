@@ -59,7 +59,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let looked = timeout(PATIENCE, self.shared.ports.workspaces.project(&workspace)).await;
         if looked.is_err() {
-            tracing::warn!(session = %self.id, "the project's agents are left out: the disk did not answer in time");
+            tracing::warn!(session = %self.id, "the project's agents are left out: the disk did not respond in time");
         }
         self.project.follow(looked.unwrap_or_default(), &self.shared.config().agents);
         Ok(())

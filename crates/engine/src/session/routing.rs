@@ -241,7 +241,7 @@ impl Actor {
         let mut intent = Intent { by: Some(model), ..intent };
         if let Some(kind) = kind {
             (intent.kind, intent.confidence) = (kind, CONFIDENCE);
-            intent.reason = "a model was asked, for the words did not tell".to_owned();
+            intent.reason = "classified by a model; the rules were inconclusive".to_owned();
         }
         (intent, paid)
     }

@@ -90,9 +90,9 @@ impl SlotChoice {
             ChoiceRule::Pictures => "there are pictures",
             ChoiceRule::Code => "it is about code",
             ChoiceRule::ComplexTask => "it is a complex task",
-            ChoiceRule::Kept => "the turn before had it",
+            ChoiceRule::Kept => "the previous turn used it",
             ChoiceRule::LastAnswer => "it writes the last answer",
-            ChoiceRule::Fallback => "it stands in for another one",
+            ChoiceRule::Fallback => "it is the fallback for another one",
             ChoiceRule::Default => "the default",
         }
     }

@@ -200,7 +200,7 @@ async fn names_that_are_taken_and_other_nonsense_is_refused() {
         assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
     };
     refusal(offering(vec![tool("todo_write", true)]), "has the name of a tool of the daemon").await;
-    refusal(offering(vec![tool("a b", true)]), "no name of a tool").await;
+    refusal(offering(vec![tool("a b", true)]), "invalid tool name").await;
     let compacts = StartTurn {
         text: None,
         compact: Some(agentd_core::context::CompactionStrategy::Auto),

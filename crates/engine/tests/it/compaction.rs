@@ -468,5 +468,5 @@ async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
     let report = &compactions(&world, &session).pop().unwrap().report;
     assert_eq!(report.pinned[0], "Never push.");
     let problem = report.problem.as_deref().unwrap_or_default();
-    assert!(problem.contains("of the person's messages are no longer kept word for word"), "{report:?}");
+    assert!(problem.contains("of your messages are no longer kept verbatim"), "{report:?}");
 }

@@ -57,7 +57,7 @@ async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
     world.model.then_all([calls(&[("hold", json!({}))]), says("Held.")]);
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
-    refused(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }, "another form").await;
+    refused(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }, "cannot be changed").await;
     // A queued turn retains its form.
     let queued = in_form(StartTurn { if_busy: IfBusy::Queue, ..input("How many?") });
     let mut queued = session.start_turn(queued).await.unwrap();

@@ -103,7 +103,7 @@ async fn a_summary_is_asked_for_behind_the_conversation_itself() {
 
 #[tokio::test]
 async fn a_summary_that_was_cut_is_none() {
-    for (finish, why) in [(Finish::Length, "longer than the model may write"), (Finish::Filtered, "withheld")] {
+    for (finish, why) in [(Finish::Length, "exceeded the model's output limit"), (Finish::Filtered, "withheld")] {
         let (world, session) = full_of_words().await;
         let text = ModelChunk::Text("## What the person wants\n- the imp".to_owned());
         world.model.then(Play::Chunks(vec![text, ModelChunk::End(finish)]));

@@ -131,8 +131,7 @@ impl GatedCall<'_> {
             judgement = asked_first(
                 judgement,
                 why,
-                "files: what cannot be undone, or is run by other programs, requires \
-                    approval",
+                "files: what cannot be undone, or is run by other programs, requires approval",
             );
         }
         call.record.judged(&judgement);

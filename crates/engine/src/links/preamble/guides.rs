@@ -260,8 +260,8 @@ impl Link for Files {
             return done(());
         }
         let message = format!(
-            "the model {} gets no pictures: it has no vision. Name one that has in the slot `vision` of \
-             models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` where it can",
+            "the model {} has no vision and is not shown pictures. Set a model with vision in the slot `vision` of \
+             models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` if it has vision",
             context.models.model.info().id
         );
         context.recorder.warn("pictures_not_shown", message).boxed()
@@ -348,7 +348,7 @@ impl Link for MentionsOfInput {
         async move {
             let problems = &context.tools.mentions.problems;
             let more = problems.len().saturating_sub(MAX_TOLD);
-            let more = (more > 0).then(|| format!("{more} more names that are mentioned load nothing either"));
+            let more = (more > 0).then(|| format!("{more} more mentioned names load nothing either"));
             for problem in problems.iter().take(MAX_TOLD).cloned().chain(more) {
                 context.recorder.warn("mention", problem).await?;
             }

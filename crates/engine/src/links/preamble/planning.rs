@@ -76,7 +76,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         (None, OnInterrupt::Approve) => return carry_out(context, state, &plan, None).await,
         // The plan is the result of the run in this case.
         (None, OnInterrupt::Deny) => return Err(TurnExit::Finished(StopReason::Completed)),
-        (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan needs an approval"))),
+        (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan requires approval"))),
     };
     match &answered.answer {
         Answer::Reject { .. } => match answered.words_of_person() {
@@ -92,7 +92,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
             Some(same) if same.trim() == plan.trim() => carry_out(context, state, &plan, None).await,
             Some(changed) if !changed.trim().is_empty() => carry_out(context, state, &plan, Some(changed)).await,
             // The approval of an empty plan counts as a rejection.
-            _ => Err(TurnExit::Denied(denied("the changed plan has no words"))),
+            _ => Err(TurnExit::Denied(denied("the edited plan is empty"))),
         },
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => carry_out(context, state, &plan, None).await,
         Answer::Text { .. } => Err(TurnExit::Denied(denied("the plan was not approved"))),

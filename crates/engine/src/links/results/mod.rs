@@ -128,10 +128,9 @@ async fn keep_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<Str
         let told = told(&data);
         let name = file_name(call.call.call_id.as_str(), &data, number, &mut taken);
         match call.context.keep_result(name, data.content).await {
-            Ok(path) => lines.push(format!(
-                "[{told} is not shown: it is stored in /{path}, where commands can read \
-                it]"
-            )),
+            Ok(path) => {
+                lines.push(format!("[{told} is not shown: it is stored in /{path}, where commands can read it]"))
+            }
             Err(error) => {
                 let why = reason(&error);
                 lines.push(format!("[{told} could not be stored and is lost: {why}]"));

@@ -215,7 +215,7 @@ async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Resul
         Err(error) => {
             let why = reason(&error);
             let message =
-                format!("a part of the input is out of the model's view: it could not be kept in a file, {why}");
+                format!("a part of the input is not visible to the model: it could not be stored in a file, {why}");
             context.recorder.warn("input_not_stored", message).await?;
             Ok(shortened(&text, room.whole))
         }

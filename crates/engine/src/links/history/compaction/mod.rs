@@ -162,7 +162,7 @@ async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Compact
     }
     let said = run::run(context, state, wanted).await?;
     if was_held && state.held == 0 {
-        let message = "the history was compacted again, though that had been taken back: all of it no longer fits";
+        let message = "the history was compacted again after an undone compaction: it no longer fits";
         context.recorder.warn("compacted_again", message).await?;
     }
     state.compacted_at = Some(state.steps);
