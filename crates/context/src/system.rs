@@ -60,7 +60,7 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     text.push('.');
     if let Some(project) = project {
         text.push_str(&format!(
-            "The project's path on this machine is {}",
+            " The project's path on this machine is {}",
             tool_path(&path::shown(&project.to_string_lossy()))
         ));
         if let Some(branch) = &facts.branch {
@@ -72,7 +72,7 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     if !commands.is_empty() {
         let place = facts.commands_in.as_deref().map(|folder| format!(", in {}", tool_path(folder)));
         text.push_str(&format!(
-            "Build and test commands, as its files suggest{}: {}.",
+            " Build and test commands, as its files suggest{}: {}.",
             place.unwrap_or_default(),
             commands.join(", ")
         ));

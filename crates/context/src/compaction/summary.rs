@@ -159,7 +159,7 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
     let certain: [Vec<String>; 7] = [requests, Vec::new(), answers, files, commands, problems, next];
     let mut text = "This summary replaces the earlier part of this session.".to_owned();
     if let Some(path) = path {
-        let _ = write!(text, "All of it is in {path}: read or grep that file for details.");
+        let _ = write!(text, " All of it is in {path}: read or grep that file for details.");
     }
     for (index, heading) in PARTS.iter().enumerate() {
         let said = parts[index].trim();

@@ -75,7 +75,7 @@ impl Finds {
         }
         let mut text = PREFACE.to_owned();
         if self.shown.get(FIND_TOOL).is_some() {
-            text.push_str(&format!("{FIND_TOOL} finds their tools that are not listed."));
+            text.push_str(&format!(" {FIND_TOOL} finds their tools that are not listed."));
         }
         let told = self.stock.servers().iter().filter(|server| usable.contains(server.name.as_str()));
         for server in told.take(MOST_SERVERS) {

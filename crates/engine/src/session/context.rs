@@ -142,7 +142,7 @@ impl Actor {
     pub(crate) async fn undo_compaction(&mut self) -> Result<(Window, CompactionReport), Fault> {
         if self.open.is_some() {
             let open = "a compaction cannot be undone while a turn is open";
-            return Err(EngineError::busy(open, "wait for its end, or cancel it").into());
+            return Err(EngineError::busy(open, "wait for it to end, or cancel it").into());
         }
         let seen = self.state.seen();
         let last =

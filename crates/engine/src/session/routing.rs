@@ -88,7 +88,7 @@ impl Actor {
         let model = self.model(slot);
         let why = self.shared.resting.since(model.info(), REST)?;
         let (_, fallback) = self.next_fallback(slot, model.info(), 0)?;
-        let fact = chosen_fallback(&fallback, &format!("{} did not answer a moment ago: {why}", model.info().id));
+        let fact = chosen_fallback(&fallback, &format!("{} did not answer recently: {why}", model.info().id));
         Some((fallback, fact))
     }
 

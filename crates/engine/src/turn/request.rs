@@ -144,8 +144,8 @@ pub(crate) async fn warn_of_price(
         return Ok(());
     }
     let message = format!(
-        "this request to {} has about {tokens} tokens; above {} tokens, all input of a request costs ${} for a million tokens \
-         instead of ${}: /compact makes the next ones smaller",
+        "this request to {} has about {tokens} tokens; above {} tokens, all input of a request costs ${} per million \
+         tokens instead of ${}: /compact shrinks the next ones",
         model.info().id,
         dearer.above,
         dearer.input,

@@ -465,7 +465,7 @@ mod tests {
         check(at, &format!("offset=2 and column={}, one line in parts", head + 1));
         check(
             SpillFile::Already,
-            "Read less of the file at once: a line of it in parts, with offset for the line and column",
+            "Read less of the file at once: one line in parts, with offset for the line and column",
         );
     }
 
