@@ -193,8 +193,7 @@ pub(crate) fn recover(
     let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
     let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
     let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
-    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while the call that asked was \
-        running")));
+    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while its call was running")));
     let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(&call.call_id)).collect();
     let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
     without_result.extend(never_ran.iter().map(|call| call.name.clone()));
