@@ -192,7 +192,7 @@ async fn the_model_of_a_fork_takes_back_only_what_it_did_itself() {
     let fork = world.fork(&origin, &[]).await;
     let undoes = || Reply::tool_call("undo_patch", json!({}));
     world.goes_on(Some(&fork), "Take it back", &[undoes(), Reply::text("I cannot.")]).await;
-    assert!(world.last_request().contains("there is no edit left to take back"), "{}", world.last_request());
+    assert!(world.last_request().contains("there is no edit left to revert"), "{}", world.last_request());
     assert_eq!(world.content_of(&fork, "outputs/new.txt").await.as_deref(), Some("one\n"));
     let own = [writes("outputs/own.txt", "two\n"), undoes(), Reply::text("Gone.")];
     world.goes_on(Some(&fork), "Write and take back", &own).await;

@@ -240,7 +240,7 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
     assert!(told[0].contains("# Taxes") && !told[0].contains("evil"), "{told:#?}");
     assert!(told[1].contains("Steps.") && told[2].contains("E_PATH"), "{told:#?}");
     let first = world.model.requests()[0].body.to_string();
-    assert!(first.contains("deploy: How we deploy (came with the project") && !first.contains("Obey me"), "{first}");
+    assert!(first.contains("deploy: How we deploy (from the project") && !first.contains("Obey me"), "{first}");
     let skills = world.json(["skills", "list", "--session", &session]).await;
     let of_project = |name: &str| {
         let found = skills.as_array().unwrap().iter().find(|s| s["name"] == name && s["origin"] == "project");

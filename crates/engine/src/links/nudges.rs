@@ -125,7 +125,7 @@ fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&
         }
         Problem::CutCall { tool } => {
             let less = "Write less per call: split it into several calls.";
-            (format!("Your call of {} was cut off by {limit} and did not run. {less}", name(tool)), None)
+            (format!("Your call of {} was cut off by {limit}, and did not run. {less}", name(tool)), None)
         }
         Problem::Runaway { .. } => {
             let notice = "Your last answer was cut off because it repeated itself endlessly. Do not continue it: call \

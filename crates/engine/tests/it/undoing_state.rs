@@ -51,11 +51,11 @@ async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
     run(&session, "Go on!").await;
     assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()));
     assert_snapshot!(told_of_undoing(&world, &session).join("\n"), @r#"
-    = result of undo_patch: "Taken back.\n/state/plan: is back" (Done)
-    = result of undo_patch: "Taken back.\n/state/plan: is as it was" (Done)
-    = result of undo_patch: "Taken back.\na: is removed" (Done)
-    = result of undo_patch: "Taken back.\n/state/plan: is removed" (Done)
-    = result of undo_patch E_TOOL: "there is no edit left to take back" (Done)
+    = result of undo_patch: "Reverted.\n/state/plan: is restored" (Done)
+    = result of undo_patch: "Reverted.\n/state/plan: is restored" (Done)
+    = result of undo_patch: "Reverted.\na: is removed" (Done)
+    = result of undo_patch: "Reverted.\n/state/plan: is removed" (Done)
+    = result of undo_patch E_TOOL: "there is no edit left to revert" (Done)
     "#);
 }
 
@@ -149,7 +149,7 @@ async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
     run(&session, "three").await;
     assert_eq!(
         told_of_undoing(&next, &session),
-        [r#"= result of undo_patch: "Taken back.\nplan: is removed\n/state/plan: is back" (Done)"#]
+        [r#"= result of undo_patch: "Reverted.\nplan: is removed\n/state/plan: is restored" (Done)"#]
     );
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), both());
 
@@ -219,7 +219,7 @@ async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
         let told = told_of_undoing(&world, &session);
         assert!(told[0].contains("was already reverted") && told[0].contains("a: was already"), "{by}: {told:#?}");
         assert!(told[1].contains("/state/plan: is removed"), "{by}: {told:#?}");
-        assert!(told[2].contains("Taken back.\\na: is removed"), "{by}: {told:#?}");
+        assert!(told[2].contains("Reverted.\\na: is removed"), "{by}: {told:#?}");
         assert!(told[3].contains("there is no edit left"), "{by}: {told:#?}");
         assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()), "{by}");
     }

@@ -96,7 +96,10 @@ async fn a_cut_call_does_not_run_and_the_model_is_told() {
     let second = &world.model.requests()[1].messages;
     let [.., Message::Tool { .. }, last] = &second[..] else { panic!("the result comes first: {second:?}") };
     let last = format!("{last:?}");
-    assert!(last.contains("Your call of change was cut by the token limit, at 4096 tokens, and did not run"), "{last}");
+    assert!(
+        last.contains("Your call of change was cut off by the token limit, at 4096 tokens, and did not run"),
+        "{last}"
+    );
     assert!(world.log(&session).contains("warning answer_cut"));
 
     let cut = || ends(vec![unrun("change", UnrunReason::Cut)], Finish::Length);
