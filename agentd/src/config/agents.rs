@@ -381,8 +381,8 @@ mod tests {
         check("agents:\n  poet: {descripton: x}", &["/conf/agents.yaml:2", "description"]);
         check("agents:\n  poet: {description: x}", &["agents.poet", "no prompt"]);
         check("agents:\n  poet: {prompt: x}", &["agents.poet", "no description"]);
-        check("agents:\n  Poet: {prompt: x, description: y}", &["Poet", "small letter"]);
-        check("agents:\n  main: {prompt: x, description: y}", &["main", "meaning already"]);
+        check("agents:\n  Poet: {prompt: x, description: y}", &["Poet", "lower-case letter"]);
+        check("agents:\n  main: {prompt: x, description: y}", &["main", "is reserved"]);
         check("agents:\n  a-b: {prompt: x, description: y}", &["a-b", "underscores"]);
         check("agents:\n  poet: {prompt: x, prompt_file: y.md}", &["agents.yaml:2", "not both"]);
         check("agents:\n  poet: {prompt_file: nowhere.md}", &["agents.yaml:2", "could not read"]);

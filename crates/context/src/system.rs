@@ -27,14 +27,14 @@ pub fn system(
     }
     if let Some(project) = &workspace.project {
         let may = if project.writable { "read and change" } else { "read" };
-        text.push_str(&format!("\n\nThe person's project is at `/project`; you may {may} it."));
+        text.push_str(&format!("\n\nThe user's project is at `/project`; you may {may} it."));
     }
     if !workspace.folders.is_empty() {
         let folder = |folder: &AddedFolder| {
             format!("`{}` (you may {} it)", folder.at, if folder.writable { "read and change" } else { "read" })
         };
         let folders: Vec<String> = workspace.folders.iter().map(folder).collect();
-        text.push_str(&format!("\n\nThe person added further folders: {}.", folders.join(", ")));
+        text.push_str(&format!("\n\nThe user added more folders: {}.", folders.join(", ")));
     }
     if !surroundings.is_empty() {
         text.push_str("\n\n");
@@ -60,11 +60,11 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     text.push('.');
     if let Some(project) = project {
         text.push_str(&format!(
-            " The project's folder on this machine is {}",
+            " The project's path on this machine is {}",
             tool_path(&path::shown(&project.to_string_lossy()))
         ));
         if let Some(branch) = &facts.branch {
-            text.push_str(&format!("; as the session began, git had the branch {} checked out", quoted(branch)));
+            text.push_str(&format!("; at the start of the session, the git branch was {}", quoted(branch)));
         }
         text.push('.');
     }
@@ -72,7 +72,7 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     if !commands.is_empty() {
         let place = facts.commands_in.as_deref().map(|folder| format!(", in {}", tool_path(folder)));
         text.push_str(&format!(
-            " Commands for building and testing, as its files suggest{}: {}.",
+            " Build and test commands, as its files suggest{}: {}.",
             place.unwrap_or_default(),
             commands.join(", ")
         ));
@@ -87,7 +87,7 @@ pub fn starts_at(text: &str, start: &str) -> bool {
 
 /// Notice that commands now start elsewhere.
 pub fn moved(start: &str) -> String {
-    format!("The person works in {} now: commands start there.", place(start))
+    format!("The user now works in {}: commands start there.", place(start))
 }
 
 fn place(start: &str) -> String {

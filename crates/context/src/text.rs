@@ -157,7 +157,7 @@ pub async fn aside<T: Send + 'static>(text: String, look: impl FnOnce(&str) -> T
 }
 
 /// Instruction for reading a line that is too long.
-pub const IN_PARTS: &str = "a line of it in parts, with offset for the line and column for the first character";
+pub const IN_PARTS: &str = "one line in parts, with offset for the line and column for the first character";
 
 /// Formats the limit on lines read at once.
 pub fn at_once(lines: Option<u64>) -> String {

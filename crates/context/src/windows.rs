@@ -60,7 +60,7 @@ impl ContextWindows {
         let fits_no_longer = refused <= known.answered;
         if said < LEAST || (said < known.answered && !fits_no_longer) {
             let answered = known.answered;
-            tracing::info!("not believed: the window of {} has {said} tokens, and {answered} did fit", info.id);
+            tracing::info!("ignored the stated window of {}: {said} tokens, although {answered} did fit", info.id);
             return false;
         }
         known.said = Some(said);

@@ -62,8 +62,8 @@ impl AnswerSchema {
     pub fn read(text: &str) -> Result<(Self, Value), InvalidSchema> {
         if text.len() > MAX_ANSWER_SCHEMA {
             return Err(InvalidSchema::new(
-                format!("the schema has {} bytes; {MAX_ANSWER_SCHEMA} are allowed", text.len()),
-                "leave descriptions and examples out, or ask for the answer in parts",
+                format!("the schema has {} bytes; at most {MAX_ANSWER_SCHEMA} are allowed", text.len()),
+                "remove descriptions and examples, or request the answer in parts",
             ));
         }
         let value: Value = serde_json::from_str(text).map_err(|error| {
@@ -71,14 +71,14 @@ impl AnswerSchema {
         })?;
         if !value.is_object() {
             let example = r#"write one such as {"type": "object", "properties": {"ok": {"type": "boolean"}}}"#;
-            return Err(InvalidSchema::new("the schema is no JSON object", example));
+            return Err(InvalidSchema::new("the schema is not a JSON object", example));
         }
         let mut names = HashSet::new();
         names_in(&value, &mut names);
         if let Some(target) = foreign_reference(&value, &names) {
             return Err(InvalidSchema::new(
-                format!("the schema refers to {target:?}, which is not fetched"),
-                "write what is meant into the schema, under $defs, and refer to it as #/$defs/NAME",
+                format!("the schema refers to {target:?}; external references are not fetched"),
+                "copy the definition into the schema under $defs, and refer to it as #/$defs/NAME",
             ));
         }
         let compact = serde_json::to_string(&value).unwrap_or_else(|_| text.to_owned());
@@ -132,12 +132,12 @@ mod tests {
         };
         check("", "not valid JSON");
         check("{\"type\": \"object\"", "not valid JSON");
-        check("true", "no JSON object");
-        check("[{}]", "no JSON object");
+        check("true", "not a JSON object");
+        check("[{}]", "not a JSON object");
         check(&format!("{{\"title\": \"{}\"}}", "x".repeat(MAX_ANSWER_SCHEMA)), "65536 are allowed");
         check(r#"{"$ref": "https://example.com/a.json"}"#, "https://example.com/a.json");
         check(r##"{"properties": {"a": {"items": {"$ref": "other.json#/x"}}}}"##, "other.json");
-        check(r#"{"allOf": [{"$dynamicRef": "file:///etc/passwd"}]}"#, "which is not fetched");
+        check(r#"{"allOf": [{"$dynamicRef": "file:///etc/passwd"}]}"#, "are not fetched");
         for text in [
             "{}",
             r##"{"$defs": {"a": {"type": "string"}}, "$ref": "#/$defs/a"}"##,

@@ -108,10 +108,10 @@ pub fn check_tree_path(path: &str) -> Result<(), &'static str> {
     }
     let names: Vec<&str> = names.collect();
     if names.is_empty() || names.len() > MAX_TREE_DEPTH {
-        return Err("names no file, or lies too deep");
+        return Err("names no file, or is nested too deeply");
     }
     if names.iter().any(|name| matches!(*name, "" | "." | "..") || name.len() > MAX_NAME) {
-        return Err("leads elsewhere, or has a name that no file can have");
+        return Err("points outside the session, or has an invalid file name");
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ const DAMAGED: &str = "damaged_event";
 impl Event {
     /// Creates a placeholder for an event that is damaged on the disk, so that readers see no gap in the numbers.
     pub fn damaged(session_id: SessionId, turn_id: Option<TurnId>, seq: u64) -> Self {
-        let message = format!("event {seq} is damaged on the disk and is left out");
+        let message = format!("event {seq} is damaged on disk and is left out");
         let kind = EventKind::Warning { code: DAMAGED.to_owned(), message };
         Self { session_id, turn_id, seq, at: Timestamp::UNIX_EPOCH, kind }
     }

@@ -121,34 +121,30 @@ impl Mounts {
             Err(WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint.to_owned()))
         };
         if self.folders.len() > MAX_FOLDERS {
-            let message =
-                format!("a session has at most {MAX_FOLDERS} added folders; these are {}", self.folders.len());
-            return refused(
-                message,
-                "add a folder that holds several of them, or take them away with `--add-dir none`",
-            );
+            let message = format!("a session has at most {MAX_FOLDERS} added folders, not {}", self.folders.len());
+            return refused(message, "add a common parent folder, or remove all with `--add-dir none`");
         }
         for (at, folder) in self.folders.iter().enumerate() {
             let shown = folder.path.display();
             let project = self.project.as_ref().map(|project| project.path.as_path());
             if project == Some(folder.path.as_path()) {
                 return refused(
-                    format!("the folder {shown} is the project already"),
-                    "leave it out; `-C DIR:rw` lets the project be changed",
+                    format!("the folder {shown} is already the project"),
+                    "omit it; `-C DIR:rw` makes the project writable",
                 );
             }
             let others = self.folders.iter().take(at).map(|other| other.path.as_path());
             let overlaps = |other: &&Path| folder.path.starts_with(other) || other.starts_with(&folder.path);
             if let Some(project) = project.filter(overlaps) {
                 return refused(
-                    format!("the folder {shown} and the project {} lie one in the other", project.display()),
-                    "leave the folder out, or choose another project with `-C DIR`",
+                    format!("the folder {shown} and the project {} overlap", project.display()),
+                    "omit the folder, or choose another project with `-C DIR`",
                 );
             }
             if let Some(other) = others.into_iter().find(overlaps) {
                 return refused(
-                    format!("the folders {shown} and {} lie one in the other", other.display()),
-                    "add the outer one alone; `--add-dir none` takes away those that a session has",
+                    format!("the folders {shown} and {} overlap", other.display()),
+                    "add only the outer one; `--add-dir none` removes those of the session",
                 );
             }
         }
@@ -277,11 +273,11 @@ mod tests {
             assert!(refused.to_string().contains(part), "{refused}");
             assert!(refused.hint().is_some());
         };
-        check("/a", &["/a"], "is the project already");
-        check("/a", &["/a/b"], "and the project /a lie one in the other");
-        check("/a/b", &["/a"], "and the project /a/b lie one in the other");
-        check("/a", &["/x", "/x/y"], "/x/y and /x lie one in the other");
-        check("/a", &["/x/y", "/x"], "/x and /x/y lie one in the other");
+        check("/a", &["/a"], "is already the project");
+        check("/a", &["/a/b"], "and the project /a overlap");
+        check("/a/b", &["/a"], "and the project /a/b overlap");
+        check("/a", &["/x", "/x/y"], "/x/y and /x overlap");
+        check("/a", &["/x/y", "/x"], "/x and /x/y overlap");
         let many: Vec<String> = (0..=MAX_FOLDERS).map(|number| format!("/x/{number}")).collect();
         check("/a", &many.iter().map(String::as_str).collect::<Vec<_>>(), "at most 16");
         assert!(Mounts::from(Some(mount("/a", true))).with(vec![mount("/ab", true)]).is_ok());

@@ -262,31 +262,31 @@ impl Answer {
                 Some("this asks for an approval; answer approve, reject, always or edit")
             }
             (Ask::Approval { grants, .. }, Self::Always { .. }) if grants.is_empty() => {
-                Some("no rule could name exactly this, so there is nothing to keep; answer approve, reject or edit")
+                Some("no rule can cover exactly this call; answer approve, reject or edit")
             }
             (Ask::Approval { wider, .. }, Self::Keep { rule, .. }) if !wider.contains(rule) => {
-                Some("this rule is none of those that the question names; answer approve, reject, always or edit")
+                Some("this rule is not one of those offered; answer approve, reject, always or edit")
             }
             (Ask::Approval { .. }, Self::Keep { rule, scope: GrantScope::ForGood }) if !Ask::is_for_good(rule) => {
-                Some("this rule covers commands in any folder, so it can be kept for this session only")
+                Some("this rule covers commands in any folder, so it can be granted for this session only")
             }
             (Ask::Approval { .. }, Self::Edit { args })
                 if ask.plan().is_some()
                     && args.get(Ask::PLAN).and_then(Value::as_str).is_none_or(|plan| plan.trim().is_empty()) =>
             {
-                Some(r#"a changed plan is an object with its words: {"plan": "1. …"}"#)
+                Some(r#"an edited plan is an object with its text: {"plan": "1. …"}"#)
             }
             (Ask::Approval { tool, .. }, Self::Edit { .. }) if tool == Ask::KEEP => {
-                Some("these files can be kept as they are shown, or not; answer approve or reject")
+                Some("these files can only be kept as shown or discarded; answer approve or reject")
             }
             (Ask::Approval { .. }, Self::Edit { args }) if !args.is_object() => {
                 Some("edited arguments must be a JSON object")
             }
             (Ask::Question { required: true, default: None, .. }, Self::Text { text }) if text.trim().is_empty() => {
-                Some("this question needs an answer that is not empty")
+                Some("this question needs a non-empty answer")
             }
             (Ask::Question { .. }, Self::Approve | Self::Always { .. } | Self::Keep { .. } | Self::Edit { .. }) => {
-                Some("this is a question; answer it with a text, or reject it")
+                Some("this is a question; answer with text, or reject it")
             }
             _ => None,
         }

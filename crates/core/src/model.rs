@@ -39,7 +39,7 @@ impl FromStr for Slot {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::from_name(text).ok_or_else(|| {
             let text: String = text.chars().take(80).collect();
-            format!("there is no model slot {text:?}; the slots are base, reasoning, vision, code and chat")
+            format!("no such model slot: {text:?}; the slots are base, reasoning, vision, code and chat")
         })
     }
 }

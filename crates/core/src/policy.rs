@@ -118,7 +118,7 @@ pub struct Explanation {
 
 impl Explanation {
     /// Rule of a part of a command that is on the list of read-only commands.
-    pub const ONLY_LOOKS: &'static str = "it only looks, inside the session's folders";
+    pub const ONLY_LOOKS: &'static str = "it only reads, inside the session's folders";
 
     /// Returns true if the call may run because each of its parts only reads. No grant or rule allows it, and it would
     /// run the same way in a mode that requires approval.

@@ -104,7 +104,7 @@ impl FromStr for Planning {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::from_name(text.trim()).ok_or_else(|| {
             let text: String = text.chars().take(80).collect();
-            format!("there is no planning {text:?}; it is auto, always or never")
+            format!("invalid planning {text:?}; use auto, always or never")
         })
     }
 }

@@ -85,10 +85,10 @@ impl SessionMode {
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
-            Self::Ask => "asks before files change and commands run",
+            Self::Ask => "asks before changing files and running commands",
             Self::AcceptEdits => "changes files without asking; commands ask",
-            Self::Plan => "looks only; changes nothing",
-            Self::Auto => "runs what the sandbox holds; the rest asks",
+            Self::Plan => "read-only; changes nothing",
+            Self::Auto => "runs what the sandbox confines; asks for the rest",
         }
     }
 

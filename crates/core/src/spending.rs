@@ -67,8 +67,7 @@ impl FromStr for UsageGrouping {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::from_name(name)
-            .ok_or_else(|| format!("usage is not grouped by {name:?}; it is by model, session, day or slot"))
+        Self::from_name(name).ok_or_else(|| format!("cannot group usage by {name:?}; use model, session, day or slot"))
     }
 }
 

@@ -98,32 +98,29 @@ impl StateFiles {
         let sound =
             |part: &str| !matches!(part, "" | "." | "..") && !part.contains(|c: char| c == '\\' || c.is_control());
         if path.len() > MAX_PATH || !path.split('/').all(sound) {
-            return refuse(
-                "its path is none".to_owned(),
-                "write plain names with slashes between them, 512 bytes at most",
-            );
+            return refuse("invalid path".to_owned(), "use plain names separated by slashes, at most 512 bytes");
         }
         let Some(content) = &change.content else { return Ok(()) };
         let is_below_a_file = path.match_indices('/').any(|(at, _)| self.files.contains_key(&path[..at]));
         if is_below_a_file || self.below(path).next().is_some() {
-            return refuse("a file and a folder cannot have one name".to_owned(), "choose another name");
+            return refuse("a file and a folder cannot have the same name".to_owned(), "choose another name");
         }
         if content.contains('\0') {
             return refuse(
-                "it holds NUL characters".to_owned(),
-                "only text is kept there; write other files to outputs/",
+                "it contains NUL characters".to_owned(),
+                "only text is stored there; write other files to outputs/",
             );
         }
         if content.len() > MAX_FILE_BYTES {
-            let what = format!("it has {} bytes, and a file there has at most {MAX_FILE_BYTES}", content.len());
-            return refuse(what, "write what is larger to outputs/");
+            let what = format!("it has {} bytes; the maximum is {MAX_FILE_BYTES}", content.len());
+            return refuse(what, "write larger files to outputs/");
         }
         let known = self.files.get(path);
         if known.is_none() && self.files.len() >= MAX_FILES {
-            return refuse(format!("there are {MAX_FILES} files already"), "put several notes into one file");
+            return refuse(format!("there are already {MAX_FILES} files"), "combine several notes in one file");
         }
         if self.bytes - known.map_or(0, |file| file.content.len()) + content.len() > MAX_BYTES {
-            let what = format!("all files there have at most {MAX_BYTES} bytes together");
+            let what = format!("all files there may have at most {MAX_BYTES} bytes in total");
             return refuse(what, "write some of them to outputs/");
         }
         Ok(())
@@ -189,10 +186,10 @@ mod tests {
             }
         }
         for path in ["", "/a", "a/", "a//b", "../a", "a/..", "./a", "a\\b", "a\nb", &"x".repeat(513)] {
-            check(&some, path, "x", Some("its path is none"));
+            check(&some, path, "x", Some("invalid path"));
         }
-        check(&some, "notes", "x", Some("one name"));
-        check(&some, "notes/plan.md/a", "x", Some("one name"));
+        check(&some, "notes", "x", Some("the same name"));
+        check(&some, "notes/plan.md/a", "x", Some("the same name"));
         check(&some, "notes/plan.md", "y", None);
         check(&some, "a", "\0", Some("NUL"));
         check(&some, "a", &"x".repeat(MAX_FILE_BYTES), None);

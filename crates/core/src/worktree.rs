@@ -165,12 +165,10 @@ pub fn check_name(name: &str) -> Result<(), WorkspaceError> {
         return Ok(());
     }
     let shown: String = name.chars().take(MAX_WORKTREE_NAME).collect();
-    Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("{shown:?} cannot be the name of a worktree")).with_hint(
-        format!(
-            "give 1 to {MAX_WORKTREE_NAME} of the letters a-z, A-Z, digits, `-`, `_` and `.`; it begins with none of `-` \
-             and `.`, and ends in neither `.` nor `.lock`"
-        ),
-    ))
+    Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("invalid worktree name {shown:?}")).with_hint(format!(
+        "use 1 to {MAX_WORKTREE_NAME} of a-z, A-Z, digits, `-`, `_` and `.`, not beginning with `-` or `.`, and \
+             not ending in `.` or `.lock`"
+    )))
 }
 
 #[cfg(test)]

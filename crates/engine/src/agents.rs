@@ -90,10 +90,9 @@ impl ActiveAgent {
     /// Fails if the session's agent no longer exists: without its card, its permissions are unknown.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let Some(id) = self.missing() else { return Ok(()) };
-        let message = format!(
-            "this session works as the agent `{id}`, which is not in agents.yaml any more, nor in a trusted project"
-        );
-        let hint = "put it back there, use another session, or name another agent: --agent main is the main one";
+        let message =
+            format!("this session works as the agent `{id}`, which is no longer in agents.yaml or a trusted project");
+        let hint = "restore it, use another session, or choose another agent (--agent main for the main one)";
         Err(EngineError::new(ErrorKind::Configuration, message).with_hint(hint))
     }
 
@@ -128,7 +127,7 @@ impl ActiveAgent {
         if let Some(card) = self.card() {
             add(&format!("You are the agent `{}`. {}", card.id, card.prompt));
             if let Some(skills) = card.skills.as_ref().filter(|skills| !skills.is_empty()) {
-                add(&format!("Read these skills before you begin, as far as they matter: {}.", skills.join(", ")));
+                add(&format!("Before you begin, read those of these skills that are relevant: {}.", skills.join(", ")));
             }
         }
         if self.is_subagent() {
@@ -136,8 +135,8 @@ impl ActiveAgent {
         } else if let [first, _, ..] = self.chain()[..] {
             // It has taken over from other agents; this is the first of them.
             add(&format!(
-                "The conversation was handed to you: continue it in your own way. Your answer goes to the person. When the \
-                 rest is not your task, hand it back with `{TRANSFER}{first}` and report your result."
+                "The conversation was transferred to you: continue it. Your answer goes to the user. If the rest is \
+                 not your task, transfer it back with `{TRANSFER}{first}` and report your result."
             ));
         }
         text
@@ -267,10 +266,10 @@ fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
 fn lost(trust: ProjectTrust) -> EventKind {
     let why = match trust {
         ProjectTrust::Changed => "`.agentd/` of the project has changed since you trusted it",
-        ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, is gone",
-        ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is trusted no longer",
+        ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, was removed",
+        ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is no longer trusted",
     };
-    let message = format!("{why}: nothing of it is used; `agentctl project show` tells more");
+    let message = format!("{why}: none of it is used; see `agentctl project show`");
     EventKind::Warning { code: CHANGED.to_owned(), message }
 }
 
@@ -348,7 +347,7 @@ fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
         let cards: Vec<String> = offered.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
         tool.parameters["properties"]["agent"] = json!({
             "type": "string",
-            "description": format!("Who does it; a subagent like you where absent. {}", cards.join(" ")),
+            "description": format!("The agent for the task; by default a subagent like you. {}", cards.join(" ")),
         });
     }
     tool
@@ -363,19 +362,19 @@ fn transfer_specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
     let others = offered.iter().filter(is_other).map(|card| ToolSpec {
         name: format!("{TRANSFER}{}", card.id),
         description: format!(
-            "Hands the conversation to the agent `{}`, which answers in your place and knows all that was said. {}",
+            "Transfers the conversation to the agent `{}`, which answers in your place and sees the whole history. {}",
             card.id, card.description
         ),
-        parameters: parameters("The task, in a sentence or two."),
+        parameters: parameters("The task, in one or two sentences."),
         effect: Effect::State,
     });
     let back = (chain.len() > 1).then(|| ToolSpec {
         name: format!("{TRANSFER}{first}"),
         description: match first {
-            MAIN => "Hands the conversation back to the main agent.".to_owned(),
-            first => format!("Hands the conversation back to the agent `{first}`."),
+            MAIN => "Transfers the conversation back to the main agent.".to_owned(),
+            first => format!("Transfers the conversation back to the agent `{first}`."),
         },
-        parameters: parameters("What came of your part, and what is left to do."),
+        parameters: parameters("The result of your part, and what is left to do."),
         effect: Effect::State,
     });
     others.chain(back).collect()

@@ -49,7 +49,7 @@ impl AnswerForm {
         }
         Err(reasons.unwrap_or_else(|| {
             let error = serde_json::from_str::<Value>(answer.trim()).err();
-            vec![format!("it is no JSON document{}", error.map(|error| format!(": {error}")).unwrap_or_default())]
+            vec![format!("it is not a JSON document{}", error.map(|error| format!(": {error}")).unwrap_or_default())]
         }))
     }
 }
@@ -86,8 +86,8 @@ fn one_line(text: &str) -> String {
 
 fn no_schema(problem: &jsonschema::ValidationError<'_>) -> EngineError {
     refused(InvalidSchema::new(
-        format!("the schema is no JSON Schema: {}", reason(problem)),
-        "correct it; drafts 4, 6, 7, 2019-09 and 2020-12 are read",
+        format!("invalid JSON Schema: {}", reason(problem)),
+        "supported drafts: 4, 6, 7, 2019-09 and 2020-12",
     ))
 }
 
@@ -129,14 +129,14 @@ mod tests {
             );
             assert!(reasons.iter().all(|reason| reason.chars().count() <= MAX_REASON + 1 && !reason.contains('\n')));
         };
-        check("seven", &["no JSON document"]);
-        check("", &["no JSON document"]);
-        check("{\"count\": 7", &["no JSON document"]);
+        check("seven", &["not a JSON document"]);
+        check("", &["not a JSON document"]);
+        check("{\"count\": 7", &["not a JSON document"]);
         check(r#"{"count": -1}"#, &["/count", "-1"]);
         check(r#"{"counts": 7}"#, &["count", "required"]);
         check(r#"{"count": "7", "more": 1}"#, &["/count", "more"]);
         check(&format!(r#"{{"count": "{}"}}"#, "x\\n".repeat(9000)), &["/count"]);
-        check(&format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), &["no JSON document"]);
+        check(&format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), &["not a JSON document"]);
     }
 
     #[test]

@@ -141,7 +141,7 @@ async fn short_text(workspaces: &dyn Workspaces, tree: &SessionTree, path: &str,
     match timeout_at(deadline, workspaces.read_text(tree.clone(), path.to_owned(), SHORT)).await {
         Ok(text) => text.filter(|text| !text.trim().is_empty() && !text.starts_with(RTF)),
         Err(_) => {
-            tracing::warn!("a file that was handed over is only named: the disk did not answer in time");
+            tracing::warn!("the content of an attached file is left out: the disk did not respond in time");
             None
         }
     }
@@ -155,7 +155,7 @@ pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Opt
     let named = &handed[handed.len().saturating_sub(MAX_NAMES)..];
     // Half a byte per token is an eighth of the window.
     let mut room = ALL_SHORT.min(usize::try_from(window / 2).unwrap_or(usize::MAX));
-    let mut told = vec!["The person has handed over:".to_owned()];
+    let mut told = vec!["The user attached:".to_owned()];
     let mut sources = Vec::with_capacity(named.len());
     for file in named {
         let fits = match file.selected {
@@ -206,7 +206,7 @@ fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     if let Some(text) = text {
         let left_out = file.text.as_deref().map_or(0, str::len) - text.len();
         let cut =
-            if left_out > 0 { format!("\n[{left_out} more bytes have no room in the window]") } else { String::new() };
+            if left_out > 0 { format!("\n[{left_out} more bytes do not fit in the window]") } else { String::new() };
         let (kind, lines) = match file.selected {
             Some(SelectedLines(Some(LineRange { first, last }))) if first == last => {
                 ("Selection", format!(", line {first}"))
@@ -223,8 +223,8 @@ fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
     }
     let can = |tool: &str| tools.get(tool).is_some();
     let opened = match (has_document_name(&file.path) && can(SEARCH), can(READ)) {
-        (true, true) => format!(": {SEARCH} finds what it says and the place to cite, {READ} opens it"),
-        (true, false) => format!(": {SEARCH} finds what it says and the place to cite"),
+        (true, true) => format!(": {SEARCH} finds passages to cite, {READ} opens it"),
+        (true, false) => format!(": {SEARCH} finds passages to cite"),
         (false, true) => format!(": {READ} opens it"),
         (false, false) => String::new(),
     };
@@ -276,10 +276,10 @@ mod tests {
             [selection(range(10, 12), "let x = 1;\n</file>\n"), selection(range(7, 7), "x"), selection(None, "é")];
         assert_eq!(
             told(&all, 100_000),
-            "The person has handed over:\n[Selection: src/\\u{a}main.rs, lines 10 to 12]\n\
-             <file name=\"src/\\u{a}main.rs:10-12\">\nlet x = 1;\n&lt;/file>\n</file>\n\
-             [Selection: src/\\u{a}main.rs, line 7]\n<file name=\"src/\\u{a}main.rs:7\">\nx\n</file>\n\
-             [Selection: src/\\u{a}main.rs]\n<file name=\"src/\\u{a}main.rs\">\né\n</file>"
+            "The user attached:\n[Selection: src/\\u{a}main.rs, lines 10 to 12]\n<file \
+             name=\"src/\\u{a}main.rs:10-12\">\nlet x = 1;\n&lt;/file>\n</file>\n[Selection: src/\\u{a}main.rs, line \
+             7]\n<file name=\"src/\\u{a}main.rs:7\">\nx\n</file>\n[Selection: src/\\u{a}main.rs]\n<file \
+             name=\"src/\\u{a}main.rs\">\né\n</file>"
         );
         let cut = told(&[selection(None, &"é".repeat(100))], 101);
         assert!(cut.contains(&format!("\n{}\n</file>\n[150 more bytes", "é".repeat(25))), "{cut}");

@@ -112,7 +112,7 @@ impl ClientTools {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
         let value: Value = match serde_json::from_str(text) {
             Ok(value) => value,
-            Err(error) => return Some(format!("the arguments are no JSON: {error}")),
+            Err(error) => return Some(format!("the arguments are not JSON: {error}")),
         };
         let reasons: Vec<String> = validator
             .iter_errors(&value)
@@ -122,7 +122,7 @@ impl ClientTools {
                 place => format!("at {place}: {error}"),
             })
             .collect();
-        (!reasons.is_empty()).then(|| format!("the arguments do not fit: {}", reasons.join("; ")))
+        (!reasons.is_empty()).then(|| format!("the arguments do not match the schema: {}", reasons.join("; ")))
     }
 }
 
@@ -133,21 +133,21 @@ pub(crate) fn check(
     canonical: impl Fn(&str) -> String,
 ) -> Result<(), EngineError> {
     if tools.len() > MAX_CLIENT_TOOLS {
-        let message = format!("the start offers {} tools; {MAX_CLIENT_TOOLS} are allowed", tools.len());
-        return Err(EngineError::invalid(message, "offer those that this turn needs"));
+        let message = format!("the client offers {} tools; at most {MAX_CLIENT_TOOLS} are allowed", tools.len());
+        return Err(EngineError::invalid(message, "offer only those that this turn needs"));
     }
     for (at, tool) in tools.iter().enumerate() {
         let name = &tool.name;
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
         if name.is_empty() || name.len() > MAX_CLIENT_TOOL_NAME || !name.chars().all(is_plain) {
             let message =
-                format!("{:?} is no name of a tool", name.chars().take(MAX_CLIENT_TOOL_NAME).collect::<String>());
+                format!("invalid tool name {:?}", name.chars().take(MAX_CLIENT_TOOL_NAME).collect::<String>());
             let hint = format!("use 1 to {MAX_CLIENT_TOOL_NAME} letters, digits, `_` and `-`");
             return Err(EngineError::invalid(message, hint));
         }
         if tools[..at].iter().any(|before| before.name == *name) {
-            let hint = "give each a name of its own";
-            return Err(EngineError::invalid(format!("the start offers two tools named {name}"), hint));
+            let hint = "give each a unique name";
+            return Err(EngineError::invalid(format!("the client offers two tools named {name}"), hint));
         }
         let taken = [name.clone(), canonical(name), tool.called()].into_iter().find(|name| stock.get(name).is_some());
         if let Some(taken) = taken {
@@ -156,14 +156,15 @@ pub(crate) fn check(
         }
         if tool.description.trim().is_empty() || tool.description.len() > MAX_CLIENT_TOOL_DESCRIPTION {
             let message = format!("the description of the tool {name} has {} bytes", tool.description.len());
-            let hint = format!("say in 1 to {MAX_CLIENT_TOOL_DESCRIPTION} bytes when to use it");
+            let hint = format!("describe in 1 to {MAX_CLIENT_TOOL_DESCRIPTION} bytes when to use it");
             return Err(EngineError::invalid(message, hint));
         }
         let schema = tool.parameters.to_string().len();
         if schema > MAX_CLIENT_TOOL_SCHEMA {
-            let message =
-                format!("the schema of the tool {name} has {schema} bytes; {MAX_CLIENT_TOOL_SCHEMA} are allowed");
-            return Err(EngineError::invalid(message, "describe fewer arguments, or in fewer words"));
+            let message = format!(
+                "the schema of the tool {name} has {schema} bytes; at most {MAX_CLIENT_TOOL_SCHEMA} are allowed"
+            );
+            return Err(EngineError::invalid(message, "describe fewer arguments, or shorten their descriptions"));
         }
         validator(tool)?;
     }
@@ -338,9 +339,9 @@ mod tests {
             let error = check(tools, &stock, canonical).unwrap_err();
             assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
         };
-        refusal(&[tool("", object())], "no name of a tool");
-        refusal(&[tool("read buffer", object())], "no name of a tool");
-        refusal(&[tool(&"x".repeat(49), object())], "no name of a tool");
+        refusal(&[tool("", object())], "invalid tool name");
+        refusal(&[tool("read buffer", object())], "invalid tool name");
+        refusal(&[tool(&"x".repeat(49), object())], "invalid tool name");
         refusal(&[tool("read_file", object())], "has the name of a tool of the daemon");
         refusal(&[tool("Read", object())], "has the name of a tool of the daemon (read_file)");
         refusal(&[tool("a", object()), tool("a", object())], "two tools named a");

@@ -76,7 +76,7 @@ impl Default for EngineConfig {
             system_prompt: "You are a helpful assistant.".to_owned(),
             agents: Arc::default(),
             subagent_prompt: "You work for another agent.".to_owned(),
-            compact_prompt: Arc::from("Sum up the history."),
+            compact_prompt: Arc::from("Summarise the history."),
             policy: Arc::default(),
             session_defaults: SessionSettings::default(),
             max_message_history: None,

@@ -111,6 +111,6 @@ impl LiveGrants {
 /// Error for revoking a rule that does not exist.
 pub(crate) fn not_kept(place: &str, rule: &str) -> EngineError {
     let shown: String = rule.chars().take(200).collect();
-    EngineError::new(ErrorKind::NotFound, format!("no rule {shown:?} is kept {place}"))
-        .with_hint("agentctl grants list shows what is kept, word for word")
+    EngineError::new(ErrorKind::NotFound, format!("no grant {shown:?} {place}"))
+        .with_hint("list all grants with `agentctl grants list`")
 }

@@ -147,11 +147,11 @@ fn kind(lower: &str, code: u32, in_project: bool) -> (IntentKind, u8, &'static s
     } else if is_about_code {
         (IntentKind::CodingTask, surer, "it asks for a change of code")
     } else if words(lower).count() < FEW_WORDS && !is_chinese {
-        (IntentKind::Uncertain, 30, "too few words to tell")
+        (IntentKind::Uncertain, 30, "too short to classify")
     } else if looks && code == 0 {
-        (IntentKind::GeneralChat, 65, "nothing in it is about code")
+        (IntentKind::GeneralChat, 65, "nothing in it concerns code")
     } else {
-        (IntentKind::Uncertain, 40, "nothing speaks clearly for one intent")
+        (IntentKind::Uncertain, 40, "no clear intent")
     }
 }
 

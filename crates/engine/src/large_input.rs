@@ -197,7 +197,7 @@ pub(crate) fn cut(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInpu
         return UserInput::whole(text.to_owned(), typed_bytes);
     }
     let typed_bytes = typed_bytes.map(|bytes| bytes.min(head.len() as u64));
-    UserInput::whole(format!("{head}\n[… {} were not kept …]", sizes(&text[head.len()..])), typed_bytes)
+    UserInput::whole(format!("{head}\n[… {} were not stored …]", sizes(&text[head.len()..])), typed_bytes)
 }
 
 /// The shortened input as the model sees it, with its file.
@@ -241,14 +241,14 @@ fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: O
     };
     let mut ways = Vec::new();
     if tools.get("read_file").is_some() {
-        ways.push(format!("read on there with read_file and {}, {}", from_behind(head, lines), at_once(lines)));
+        ways.push(format!("continue there with read_file and {}, {}", from_behind(head, lines), at_once(lines)));
     }
     if tools.get("grep").is_some() {
-        ways.push("find a place in it with grep".to_owned());
+        ways.push("search it with grep".to_owned());
     }
     let way = if ways.is_empty() { String::new() } else { format!(": {}", ways.join(", or ")) };
     format!(
-        "[This text is longer than what fits here: it has {sizes}; {part} shown. All of it is in {}{way}.]",
+        "[This text is too long to show in full: it has {sizes}; {part} shown. All of it is in {}{way}.]",
         stored.path
     )
 }

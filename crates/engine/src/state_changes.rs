@@ -137,7 +137,7 @@ impl RevertPlan {
             |state: &Option<FileState>| state.as_ref().and_then(|state| contents.get(&state.hash)).map(String::as_str);
         let back = reversed(change);
         let (outcome, reason) = if !change.is_recorded() {
-            let reason = "what it held before was not recorded, or something else changed it in between".to_owned();
+            let reason = "its earlier content was not recorded, or something else changed it in between".to_owned();
             (Failed, Some(reason))
         } else if stands == change.before {
             (Already, None)
@@ -146,7 +146,7 @@ impl RevertPlan {
             self.compare(change, held(&change.after), now.as_deref());
             (Conflict, Some(reason))
         } else if change.before.is_some() && held(&change.before).is_none() {
-            (Failed, Some("what it held before is not in the journal".to_owned()))
+            (Failed, Some("its earlier content is not in the journal".to_owned()))
         } else {
             let wanted = held(&change.before);
             let fact = StateFileChange { path: path.to_owned(), content: wanted.map(str::to_owned) };
@@ -192,7 +192,7 @@ impl RevertPlan {
                     file.diff = diffs.remove(&file.path);
                 }
             }
-            Err(error) => tracing::warn!("changes of the state are not shown: {error}"),
+            Err(error) => tracing::warn!("could not show changes of the state: {error}"),
         }
     }
 }

@@ -53,9 +53,9 @@ const TITLE: usize = 80;
 const SHORT_ANSWER: usize = 200;
 
 /// Prompt for more detail.
-const DETAIL: &str = "Your answer is all that the agent who gave you this task will see. If it is complete, repeat it \
-                      unchanged. Otherwise give it in full: what you found or did, with paths, names and figures, \
-                      and what is left to do. Run no tool unless something is missing.";
+const DETAIL: &str = "The agent that gave you this task sees only your answer. If it is complete, repeat it \
+                      unchanged. Otherwise give it in full: what you found or did, with paths, names and figures, and \
+                      what is left to do. Do not call tools unless something is missing.";
 
 /// A subagent at work.
 struct RunningSubagent {
@@ -295,7 +295,7 @@ fn input(context: &TurnContext, text: String, max_steps: u32, agent: Option<&str
 }
 
 fn told(error: &EngineError) -> String {
-    format!("the subagent could not work: {}", error.sentence())
+    format!("the subagent could not run: {}", error.sentence())
 }
 
 /// Time for a subagent to record its end after a cancellation. Five seconds of it are for a running tool.
@@ -374,7 +374,7 @@ impl<'a> Monitor<'a> {
                 () = self.grants.changed() => {
                     if let Err(error) = self.session.take_permissions(self.grants.of_session()).await {
                         let session = self.session.id();
-                        tracing::warn!(%session, "what is allowed now could not be passed on: {error}");
+                        tracing::warn!(%session, "could not pass on the current permissions: {error}");
                     }
                 }
                 // While it waits for the user, no time limit applies, whatever others have used.

@@ -18,7 +18,7 @@ MARKDOWN = re.compile(r"^### (Person|Assistant|Call of|Result of|Summary of|Noti
 SUMMARIES = re.compile(r"<(summary|earlier_summary|conversation_summary)>(.*?)</\1>", re.S)
 # How the person of our conversation begins.
 SAID = re.compile(r"Day \d+: ")
-FRAME = re.compile(r"\\?#|\[…|What came before in this session|The person said, word for word")
+FRAME = re.compile(r"\\?#|\[…|What came before in this session|This summary replaces the earlier part|The person said, word for word")
 BOUND = re.compile(r"(?:at most|no more than|up to)[^\n.]{0,20}?(\d[\d,]*) words")
 AUTHORS = {"human": "person", "user": "person", "Person": "person", "ai": "model", "assistant": "model", "Assistant": "model"}
 

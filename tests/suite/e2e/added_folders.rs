@@ -136,8 +136,8 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
     let cases: [(&str, &[&str]); 6] = [
         (&world.at("nowhere"), &["cannot open the folder", "after --add-dir"]),
         (&world.at("file"), &["is not a folder", "--add-dir takes a folder"]),
-        (&project, &["is the project already"]),
-        (&world.at("project/sub"), &["lie one in the other"]),
+        (&project, &["is already the project"]),
+        (&world.at("project/sub"), &["overlap"]),
         (&world.at(""), &["hint:"]),
         (&data, &["the daemon's own"]),
     ];

@@ -88,7 +88,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
     let text = |request: &Recorded| request.messages()[0]["content"].as_str().unwrap().to_owned();
     let general = text(main).split("\n\nThis machine runs").next().unwrap().to_owned();
     assert!(text(poet).starts_with(&general) && text(poet).contains("You rhyme."), "{}", text(poet));
-    assert!(tool_texts(poet).contains("has handed the conversation to you, `poet`"));
+    assert!(tool_texts(poet).contains("has transferred the conversation to you, `poet`"));
     let usage: Vec<&Value> = lines.iter().filter(|line| line["type"] == "usage_updated").collect();
     assert_eq!((&usage[1]["slot"], &usage[1]["prompt"]["broken_by"]), (&json!("code"), &json!("agent")));
     // The next turn belongs to the main agent.
@@ -103,10 +103,10 @@ async fn rings_and_long_chains_are_refused_and_the_session_can_be_handed_back() 
     world.model.respond_with(|request| {
         let told = tool_texts(request);
         match agent_of(request) {
-            "main" if told.contains("handed the conversation back") => Reply::text("Judged and done."),
+            "main" if told.contains("transferred the conversation back") => Reply::text("Judged and done."),
             "main" => transfer("poet"),
             "poet" => transfer("critic"),
-            "critic" if told.contains("in a ring") => transfer("main"),
+            "critic" if told.contains("would be a loop") => transfer("main"),
             _ => transfer("poet"),
         }
     });
@@ -158,7 +158,7 @@ async fn work_is_given_to_an_agent_by_name() {
         match (agent_of(request), tool_texts(request)) {
             ("poet", _) => Reply::text(long),
             (_, told) if told.contains("Roses") => Reply::text("Done."),
-            (_, told) if told.contains("there is no agent \"peot\"") => {
+            (_, told) if told.contains("no such agent: \"peot\"") => {
                 Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "poet"}))
             }
             _ => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "peot"})),
@@ -251,7 +251,7 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
     let asked = world.model.requests().len();
     world.ok(["run", "--session", session, "Write more"]).await;
     assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
-    assert!(told(&world).contains("there is no agent \"poet\""), "{}", told(&world));
+    assert!(told(&world).contains("no such agent: \"poet\""), "{}", told(&world));
     world.agentctl(["run", "--session", child, "Write more"]).await.exits(2).says(&["`poet`", "agents.yaml", "hint:"]);
     let shown = world.json(["tools", "--session", child]).await;
     let visible =
@@ -261,10 +261,12 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
 
 /// A turn in which the agent poet reaches its step limit.
 async fn cut_short(world: &World, project: &str) -> String {
-    world.model.respond_with(|request| match (agent_of(request), request.last_user().contains("in words")) {
-        ("main", _) => transfer("poet"),
-        (_, true) => Reply::text("Roses are"),
-        (_, false) => Reply::tool_call("read_file", json!({"path": "outputs/none.txt"})),
+    world.model.respond_with(|request| {
+        match (agent_of(request), request.last_user().contains("Answer the user now")) {
+            ("main", _) => transfer("poet"),
+            (_, true) => Reply::text("Roses are"),
+            (_, false) => Reply::tool_call("read_file", json!({"path": "outputs/none.txt"})),
+        }
     });
     let args = ["run", "Write a poem", "-C", project, "--max-steps", "2", "--output", "stream-json"];
     let lines = world.agentctl(args).await.exits(6).json_lines();
@@ -376,7 +378,7 @@ const CONFINED: &str = "agents:
 fn tries_to_leave(request: &Recorded) -> Reply {
     let told = tool_texts(request);
     let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
-    match (is_subagent(request), agent_of(request), told.matches("does not hand the conversation on").count()) {
+    match (is_subagent(request), agent_of(request), told.matches("this agent cannot transfer to that one").count()) {
         (true, ..) if told.is_empty() => write("outputs/of-subagent"),
         (true, ..) => long("A part."),
         (_, "clerk", 0) => transfer("main"),

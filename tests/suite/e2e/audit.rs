@@ -216,7 +216,7 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     assert_eq!(output.json()["denials"][0]["tool"], "run_bash_command");
     assert!(!world.path().join("project/made").exists());
     let output = world.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
-    output.says(&["did not run, because the audit log could not be written"]);
+    output.says(&["did not run: could not write the audit log"]);
     let told = "nothing runs that changes anything";
     let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
     let place = format!("cannot write to {}", path.display());

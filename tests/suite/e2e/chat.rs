@@ -194,7 +194,7 @@ async fn the_prompt_tells_when_the_window_fills() {
     terminal.presses_for("\u{1b}[1;1R", "79% ");
     terminal.hears("/context", "window of 32,768 tokens");
     terminal.hears("/compact summarize", "nothing to compact");
-    terminal.hears("/compact undo", "no compaction to take back");
+    terminal.hears("/compact undo", "no compaction to undo");
     terminal.leaves();
 }
 

@@ -55,7 +55,7 @@ async fn an_unsaved_buffer_reaches_the_model() {
     sender.answer_tool("call_of_another", Ok("x".to_owned()), None).await.unwrap();
     let broken = PictureData { media_type: "image/png".to_owned(), content: vec![1, 2], name: None };
     sender.answer_tool(&asked.call_id, Ok("x".to_owned()), Some(broken)).await.unwrap();
-    for words in ["waits for an answer", "its bytes are none"] {
+    for words in ["waits for an answer", "its bytes are not"] {
         let warning = stream.stored_until(|kind| matches!(kind, EventKind::Warning { .. })).await.pop().unwrap();
         let EventKind::Warning { code, message } = warning.kind else { panic!() };
         assert_eq!(code, "command_refused");
@@ -104,7 +104,7 @@ async fn an_answer_that_is_too_large_for_a_message_is_refused_with_a_word() {
     let frames = vec![frame(Command::Start(start)), frame(Command::ToolAnswer(answer))];
     let events = super::bad_input::frames(&world, frames).await.unwrap();
     has_all(&format!("{events:?}"), &["has more than 16 MiB", "command_refused"]);
-    assert!(tool_texts(&world.model.requests().pop().unwrap()).contains("that client is gone"));
+    assert!(tool_texts(&world.model.requests().pop().unwrap()).contains("has disconnected"));
     world.still_serves().await;
 }
 
@@ -123,7 +123,7 @@ async fn a_client_that_vanishes_leaves_the_turn_to_go_on() {
     let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!() };
     assert_eq!(result.text, "Without the editor.");
     let told = tool_texts(&world.model.requests().pop().unwrap());
-    assert_eq!(told.matches("that client is gone").count(), 2, "{told}");
+    assert_eq!(told.matches("has disconnected").count(), 2, "{told}");
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ fn all_words(request: &Recorded) -> String {
 fn is_summary(request: &Recorded) -> bool {
     let asked = request.last_user();
     let last = request.messages().last().and_then(|message| message["content"].as_str()).unwrap_or_default();
-    let behind = last.contains("Nobody speaks here but the daemon");
+    let behind = last.contains("This message comes from the daemon");
     behind || asked.starts_with("<history>") || asked.starts_with("<earlier_summary>")
 }
 
@@ -236,7 +236,7 @@ async fn three_hundred_turns_fit_into_a_small_window() {
     assert!(done.len() < TURNS * 2 / 5, "{} compactions", done.len());
     for report in &done {
         let problem = report.problem.as_deref().unwrap_or_default();
-        assert!(problem.is_empty() || problem.contains("no longer kept word for word"), "{report:#?}");
+        assert!(problem.is_empty() || problem.contains("no longer kept verbatim"), "{report:#?}");
         assert!(report.pinned.iter().any(|rule| rule.contains(RULE)), "{report:#?}");
     }
     assert!(done.iter().all(|report| report.messages_after < report.messages_before), "{done:#?}");
@@ -400,7 +400,7 @@ async fn where_no_model_sums_up_what_is_certain_stands_and_the_person_is_told() 
     let output = world.ok(["compact", &session]).await;
     has_all(
         &output.stdout,
-        &["compacted  20 to ", "without a model", "! no model summed it up", "out of order", "--undo"],
+        &["compacted  20 to ", "without a model", "! no model summarised it", "out of order", "--undo"],
     );
     assert!(output.stdout.contains("kept       your messages, word for word ("), "{}", output.stdout);
     let (_, _, result) = say(&world.client().await, SessionChoice::Existing(session), "Go on").await;
@@ -417,7 +417,7 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     let client = world.client().await;
     let session = talked(&client, 2).await;
     world.ok(["compact", &session]).await.shows(&["nothing to compact"]);
-    world.agentctl(["compact", &session, "--undo"]).await.exits(1).says(&["no compaction to take back", "hint:"]);
+    world.agentctl(["compact", &session, "--undo"]).await.exits(1).says(&["no compaction to undo", "hint:"]);
     for number in 2..12 {
         say(&client, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
@@ -448,7 +448,7 @@ async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
     assert_eq!((&undone["window"]["after"], &undone["undone"]["cause"]), (&json!(0), &json!("person")), "{undone:#}");
     let after = world.json(["context", &session]).await;
     assert_eq!(after["messages"], 24, "{after:#}");
-    world.agentctl(["compact", "--undo"]).await.exits(1).says(&["no compaction to take back"]);
+    world.agentctl(["compact", "--undo"]).await.exits(1).says(&["no compaction to undo"]);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ async fn model() -> ModelServer {
             let read = Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}));
             return Reply { text: "I look at the notes.".to_owned(), delay_ms: 2, ..read };
         }
-        if !told.contains("appended") && !told.contains("may have taken effect") {
+        if !told.contains("appended") && !told.contains("may not have taken effect") {
             let command = r#"echo line >> "$PROJECT/log.txt"; sleep 0.05; echo appended"#;
             return Reply { delay_ms: 2, ..Reply::tool_call("run_bash_command", json!({"command": command})) };
         }

@@ -172,7 +172,7 @@ async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
     }
     world.files(["get", &id, "outputs/none"]).await.exits(2).says(&["is not there", "hint:"]);
     world.files(["get", &id, "outputs"]).await.exits(2).says(&["is a folder"]);
-    world.files(["ls", "ffffffff"]).await.exits(2).says(&["there is no session"]);
+    world.files(["ls", "ffffffff"]).await.exits(2).says(&["no such session"]);
     assert!(!world.path().join("project/x").exists());
     world.still_serves().await;
 }

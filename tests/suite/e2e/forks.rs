@@ -111,7 +111,7 @@ async fn what_cannot_be_forked_is_said_with_what_to_do() {
     let world = World::start().await;
     let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
     let fork = async |args: &[&str]| world.agentctl(["sessions", "fork"].iter().chain(args)).await;
-    fork(&["ffffffff"]).await.exits(2).says(&["there is no session", "hint:"]);
+    fork(&["ffffffff"]).await.exits(2).says(&["no such session", "hint:"]);
     for turn in ["0", "2"] {
         fork(&[&origin, "--at-turn", turn]).await.exits(2).says(&[&format!("no turn {turn}; it has 1"), "hint:"]);
     }
@@ -192,7 +192,7 @@ async fn the_model_of_a_fork_takes_back_only_what_it_did_itself() {
     let fork = world.fork(&origin, &[]).await;
     let undoes = || Reply::tool_call("undo_patch", json!({}));
     world.goes_on(Some(&fork), "Take it back", &[undoes(), Reply::text("I cannot.")]).await;
-    assert!(world.last_request().contains("there is no edit left to take back"), "{}", world.last_request());
+    assert!(world.last_request().contains("there is no edit left to revert"), "{}", world.last_request());
     assert_eq!(world.content_of(&fork, "outputs/new.txt").await.as_deref(), Some("one\n"));
     let own = [writes("outputs/own.txt", "two\n"), undoes(), Reply::text("Gone.")];
     world.goes_on(Some(&fork), "Write and take back", &own).await;
@@ -242,7 +242,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     assert_eq!(world.read("project/a.txt"), "after\n");
     assert_eq!(world.content_of(&origin, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
     world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
-    has_all(&world.last_request(), &["outputs/at-turn-1/ holds what their files held then"]);
+    has_all(&world.last_request(), &["outputs/at-turn-1/ holds the earlier content of their files"]);
     let output = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
     output.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
     // Without this option, the files are as they are now.

@@ -156,9 +156,9 @@ async fn of_two_clients_the_first_answer_wins_and_the_second_is_told() {
         both => panic!("both or neither was taken: {both:?}"),
     };
     assert_eq!(refused.kind, ClientErrorKind::Answered(ErrorKind::Conflict), "{refused:?}");
-    assert!(refused.to_string().contains("answered before"), "{refused}");
+    assert!(refused.to_string().contains("already answered"), "{refused}");
     stream.to_the_end().await;
-    answer(&world, &json!({"id": interrupt.id}), &["approve"]).await.exits(1).says(&["answered before", "hint:"]);
+    answer(&world, &json!({"id": interrupt.id}), &["approve"]).await.exits(1).says(&["already answered", "hint:"]);
 }
 
 #[tokio::test]

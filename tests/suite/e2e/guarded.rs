@@ -126,7 +126,7 @@ async fn what_nobody_looked_at_plants_nothing_by_any_way() {
         let result = output.exits(5).json();
         let denials = result["denials"].to_string();
         assert!(denials.contains(planted), "{planted}: {denials}\n{told}");
-        assert!(told.contains("was taken back"), "{planted}: {told}");
+        assert!(told.contains("was reverted"), "{planted}: {told}");
         let path = world.daemon.path().join("project").join(planted);
         assert!(path.symlink_metadata().is_err(), "{planted} is still there");
         assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "{planted}: all else stays");
@@ -264,7 +264,7 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
     ];
     let (told, output) = world.call_all(day, &args).await;
     assert_eq!(output.exits(0).json()["denials"], json!([]), "{told:#?}");
-    assert!(told.iter().all(|told| !told.contains("taken back")), "{told:#?}");
+    assert!(told.iter().all(|told| !told.contains("reverted")), "{told:#?}");
     assert!(told[1].contains("hook-ran"), "{told:#?}");
 
     // A user's hook that writes another one, under the rule for git; and a build, under another rule.

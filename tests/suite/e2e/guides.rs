@@ -141,7 +141,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
     assert_eq!(files_in(&last[1]), ["/project/api/AGENTS.md", "/project/api/db/CLAUDE.md"], "{}", last[1]);
     assert_eq!(files_in(&last[2]), ["/project/my web/AGENTS.md"]);
     assert!(!last[1].contains("<system_reminder>"), "{}", last[1]);
-    assert!(last[1].contains("not the person's wishes"), "{}", last[1]);
+    assert!(last[1].contains("not the user's wishes"), "{}", last[1]);
     let shown = "memory: /project/api/AGENTS.md, /project/api/db/CLAUDE.md";
     assert!(output.stderr.lines().any(|line| line == shown), "{}", output.stderr);
 
@@ -155,7 +155,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
         let now = notes(world.model.requests().last().unwrap());
         assert_eq!(now.len(), 4, "{now:#?}");
         assert_eq!(files_in(&now[3]), ["/project/api/AGENTS.md", "/project/my web/AGENTS.md"], "{}", now[3]);
-        assert!(now[3].contains("Of the new api.") && now[3].contains("the file is gone"), "{}", now[3]);
+        assert!(now[3].contains("Of the new api.") && now[3].contains("the file was removed"), "{}", now[3]);
     }
 
     // Guides that a compaction removed are sent again when work continues in their folder.

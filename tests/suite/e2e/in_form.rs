@@ -50,10 +50,10 @@ async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason()
     let world = World::start().await;
     world.model.reply(Reply::text("Seven files."));
     world.model.reply(Reply::text(GOOD));
-    let output = world.in_form("How many?", &[]).await.exits(0).says(&["does not match the schema", "asked again"]);
+    let output = world.in_form("How many?", &[]).await.exits(0).says(&["does not match the schema", "asking again"]);
     assert_eq!(output.stdout, format!("{GOOD}\n"));
     let requests = world.model.requests();
-    has_all(&requests[1].body["messages"].to_string(), &["does not match the JSON Schema", "no JSON document"]);
+    has_all(&requests[1].body["messages"].to_string(), &["does not match the JSON Schema", "not a JSON document"]);
     // Without tools to call, the server can enforce the schema.
     assert!(has_field(&requests[1]), "{:#}", requests[1].body);
 
@@ -66,7 +66,7 @@ async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason()
     world.model.reply(Reply::text("Seven."));
     let result = world.in_form("How many?", &["--output", "json"]).await.exits(7).json();
     assert_eq!((&result["stop_reason"], &result["error"]["kind"]), (&json!("wrong_form"), &json!("protocol")));
-    assert!(result["error"]["message"].as_str().unwrap().contains("no JSON document"), "{result:#}");
+    assert!(result["error"]["message"].as_str().unwrap().contains("not a JSON document"), "{result:#}");
     world.still_serves().await;
 }
 
@@ -86,9 +86,9 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     refused(None, &["bad.json", "could not read the schema"]).await;
     refused(Some(b""), &["not valid JSON"]).await;
     refused(Some(b"{\"type\": "), &["not valid JSON"]).await;
-    refused(Some(b"[]"), &["no JSON object"]).await;
+    refused(Some(b"[]"), &["not a JSON object"]).await;
     refused(Some(b"\xff\xfe{}"), &["no UTF-8"]).await;
-    refused(Some(br#"{"type": "objekt"}"#), &["no JSON Schema", "/type"]).await;
+    refused(Some(br#"{"type": "objekt"}"#), &["invalid JSON Schema", "/type"]).await;
     refused(Some(br#"{"$ref": "https://example.com/a.json"}"#), &["https://example.com/a.json", "not fetched"]).await;
     refused(Some(format!(r#"{{"title": "{}"}}"#, "x".repeat(65_536)).as_bytes()), &["65536"]).await;
     world.agentctl(["run", "Hi", "--schema", "."]).await.exits(2).says(&["is a folder", "hint:"]);

@@ -114,7 +114,10 @@ async fn a_tree_that_is_too_large_and_a_file_that_is_too_large_are_asked_about()
     world.write("project/large.bin", vec![1; 11 << 20]);
     world.write("project/small.txt", "x");
     let (_, told) = world.commands("rm large.bin", &auto).await;
-    assert!(told.contains("no contents are kept of /project/large.bin") && world.holds("large.bin"), "{told}");
+    assert!(
+        told.contains("the earlier content of /project/large.bin is not stored") && world.holds("large.bin"),
+        "{told}"
+    );
     let (result, _) = world.commands("rm small.txt", &auto).await;
     assert_eq!(paths(&result), ["/project/small.txt"], "what is recorded runs unasked");
 }
@@ -129,7 +132,8 @@ async fn what_a_command_deletes_where_git_ignores_it_is_asked_about_and_counted(
     let auto = ["--mode", "auto", "--on-interrupt", "deny"];
     let (_, told) = world.commands("rm data/a.csv", &auto).await;
     assert!(
-        told.contains("cannot be undone: no contents are kept of /project/data/;") || told.contains("/project/data/"),
+        told.contains("cannot be undone: the earlier content of /project/data/ is not stored;")
+            || told.contains("/project/data/"),
         "{told}"
     );
     assert!(!told.contains("node_modules") && world.holds("data/a.csv"), "{told}");
@@ -192,7 +196,7 @@ async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
     }
     let result = running.output(Vec::new()).await.exits(0).json();
     let told = world.model.requests().last().map(tool_texts).unwrap();
-    assert!(told.contains("it may have taken effect or not") && told.contains("printed"), "{told}");
+    assert!(told.contains("it may or may not have taken effect") && told.contains("printed"), "{told}");
     assert!(!told.contains("never ran") && told.contains("E_UNKNOWN_OUTCOME"), "{told}");
     assert!(paths(&result).contains(&"/project/a.txt"), "{result:#}");
     world.ok(["undo"]).await;

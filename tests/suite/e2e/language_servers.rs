@@ -9,7 +9,7 @@ mod timing;
 use super::*;
 
 /// Beginning of the message to the model.
-const BROUGHT: &str = "Your last edits brought these errors";
+const BROUGHT: &str = "Your last edits introduced these errors";
 
 /// Folder of the fake server.
 fn folder() -> PathBuf {

@@ -103,7 +103,10 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
     let mut events = client.turn(careful(&world.daemon)).await.unwrap();
     let seen = events.to_the_end().await;
     let told = tool_texts(world.model.requests().last().unwrap());
-    has_all(&told, &["exit code 0", "this is line 000010\n", "this is line 080000\n", "The rest is lost, because"]);
+    has_all(
+        &told,
+        &["exit code 0", "this is line 000010\n", "this is line 080000\n", "The rest could not be stored and is lost"],
+    );
     let warned =
         seen.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == "result_lost"));
     assert!(warned, "{seen:#?}");
@@ -137,7 +140,7 @@ async fn an_image_that_a_command_prints_is_kept_and_named() {
     let mut events = world.client().await.turn(turn(trusting(&project), "Show me the logo")).await.unwrap();
     events.to_the_end().await;
     let told = tool_texts(world.model.requests().last().unwrap());
-    assert!(told.contains("[stdout, a PNG image of 40,008 bytes, is not shown: it is in "), "{told}");
+    assert!(told.contains("[stdout, a PNG image of 40,008 bytes, is not shown: it is stored in "), "{told}");
     assert!(told.contains("could not read the picture: its letters were not recognised"), "{told}");
     assert!(told.contains(&format!("{size} bytes are there")), "{told}");
     assert!(!told.contains('\u{fffd}') && told.len() < 2_000, "{told}");

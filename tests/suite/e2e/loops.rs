@@ -12,7 +12,7 @@ fn results(request: &Recorded) -> usize {
 
 /// Repeats these calls until no tool can be called any more.
 fn circles(world: &World, circle: Circle) {
-    world.model.respond_with(move |request| match request.text.contains("No tool can be called any more") {
+    world.model.respond_with(move |request| match request.text.contains("Do not call any more tools") {
         true => Reply::text("I went in circles."),
         false => circle(results(request)),
     });
@@ -67,7 +67,7 @@ async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_s
         assert_eq!((warnings(&lines, "repeated_call"), warnings(&lines, "loop")), (1, 1), "{name}");
         let requests = world.model.requests().split_off(before);
         assert_eq!(requests.len(), 6 * period + 1, "{name}");
-        let is_noted = |request: &Recorded| request.text.contains("Making them once more");
+        let is_noted = |request: &Recorded| request.text.contains("Repeating them");
         assert_eq!(requests.iter().position(is_noted), Some(3 * period), "{name}");
         super::stream_schema::check_lines(&lines);
     }

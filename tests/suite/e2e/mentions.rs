@@ -54,9 +54,9 @@ async fn names_that_load_nothing_are_said_and_break_nothing() {
     let output = world
         .ok(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."])
         .await
-        .says(&["nothing is called @taxx; did you mean @tax?"]);
+        .says(&["no match for @taxx; did you mean @tax?"]);
     assert!(output.stderr.contains("@read_url loads nothing") && output.stderr.contains("never"), "{}", output.stderr);
-    assert_eq!(output.stderr.matches("nothing is called").count(), 1, "{}", output.stderr);
+    assert_eq!(output.stderr.matches("no match for").count(), 1, "{}", output.stderr);
     assert!(!tail(&world.model.requests()[0]).contains("<system_reminder>"));
     // Piped text contains no mentions.
     let piped = world.agentctl_with(["run", "What is this?"], "see @web_search and @taxx").await.exits(0);
@@ -70,7 +70,7 @@ async fn a_tool_comes_before_a_skill_of_its_name() {
     let world = world().await;
     world.ok(["run", "Use @grep and @TAX."]).await;
     let said = tail(&world.model.requests()[0]);
-    assert!(said.contains("The person mentioned grep: use"), "{said}");
+    assert!(said.contains("The user mentioned grep: use"), "{said}");
     assert!(said.contains("mentioned the skill tax") && said.contains("skills/tax/SKILL.md"), "{said}");
     assert!(!said.contains("skills/grep/"), "{said}");
 }

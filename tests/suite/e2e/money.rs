@@ -62,7 +62,7 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
     let mut bill = bill.lock().unwrap();
     let text = &request.text;
     let number = u64::try_from(bill.kinds.len()).unwrap();
-    let last = text.contains("Nobody speaks here but the daemon");
+    let last = text.contains("This message comes from the daemon");
     let has_kind = |kind| bill.kinds.contains(&kind);
     let (kind, reply) = if last || text.contains("<history>") {
         ("summary", Reply::text("## What the person wants\nA tidy house."))

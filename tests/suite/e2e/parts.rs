@@ -99,12 +99,12 @@ async fn parts_that_make_no_sense_are_refused_with_a_hint() {
         assert_eq!(error.answered(), Some(ErrorKind::InvalidInput), "{error}");
         assert!(error.message.contains(words) && error.hint.is_some(), "{error} {:?}", error.hint);
     };
-    check(vec![picture("image/png", b"no picture")], "its bytes are none").await;
-    check(vec![picture("image/png", &RED[..60])], "cannot be shown").await;
-    check(vec![picture("image/svg+xml", b"<svg/>")], "which models do not see").await;
+    check(vec![picture("image/png", b"no picture")], "its bytes are not").await;
+    check(vec![picture("image/png", &RED[..60])], "unreadable picture").await;
+    check(vec![picture("image/svg+xml", b"<svg/>")], "which models do not accept").await;
     check(vec![picture("image/png", b"")], "empty").await;
     check(vec![file("a", vec![7; (8 << 20) + 1])], "at most 8 MiB").await;
-    check(vec![selection("a.rs", Some((0, 2)), "x")], "which are none").await;
+    check(vec![selection("a.rs", Some((0, 2)), "x")], "invalid line range").await;
     check(vec![selection("a.rs", None, &"x".repeat(70_000))], "at most 64 KiB").await;
     // An unknown kind is not skipped silently.
     let start = v1::turn_request::Start {

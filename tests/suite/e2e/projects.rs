@@ -181,12 +181,12 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
     world
         .ok(["project", "show", &project])
         .await
-        .shows(&["`researcher` is not used, because the configuration has an agent of this name"]);
+        .shows(&["`researcher` is not used, because the configuration has an agent with this name"]);
 
     // A session with an agent of a project stops once the project is not trusted any more.
     world.write("app/.agentd/agents/cook.md", COOK.replace("You cook.", "You poison."));
     world.model.respond_with(|request| match tool_texts(request) {
-        told if told.contains("no agent") => Reply::text("Nobody cooks."),
+        told if told.contains("no such agent") => Reply::text("Nobody cooks."),
         _ => Reply::tool_call("delegate_task", json!({"task": "Cook", "agent": "cook"})),
     });
     assert_eq!(run(&world, &project).await.stdout.trim(), "Nobody cooks.");

@@ -79,7 +79,7 @@ async fn another_model_sums_up_where_one_is_named_and_what_it_cannot_is_cut_off(
     has_all(&world.model.requests().pop().unwrap().text, &["the harbour is built of oak"]);
 
     talk(19..31).await;
-    has_all(&world.json(["compact", &session]).await.to_string(), &["truncate", "no model summed it up"]);
+    has_all(&world.json(["compact", &session]).await.to_string(), &["truncate", "no model summarised it"]);
     talk(31..32).await;
     let told = world.model.requests().pop().unwrap().text;
     assert!(told.contains("We build chapter 30"), "words of the person stay: {told}");

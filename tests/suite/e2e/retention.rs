@@ -66,7 +66,7 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
 
     // The history shows the removal to the user and the model, and is complete.
     let shown = world.ok(["sessions", "show", &id]).await.stdout;
-    assert!(shown.contains("files of it were removed to save space: outputs/ (1 file)"), "{shown}");
+    assert!(shown.contains("were removed to save space: outputs/ (1 file)"), "{shown}");
     assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
     world.ok(["run", "--session", &id, "Go on"]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["outputs/ (1 file)"]);

@@ -60,9 +60,9 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
         (found("1").await, found("3").await, found("last").await),
         (ids[2].clone(), ids[0].clone(), ids[2].clone())
     );
-    daemon.agentctl(["sessions", "show", "4"]).await.exits(2).says(&["there is no session", "hint:"]);
+    daemon.agentctl(["sessions", "show", "4"]).await.exits(2).says(&["no such session", "hint:"]);
     let output = daemon.agentctl(["sessions", "show", "Mend the roof"]).await.exits(2);
-    output.says(&["could mean several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
+    output.says(&["matches several sessions", "Mend the roof · just now · ", &end(&ids[1]), &end(&ids[2])]);
     // Users are shown names that work. An index is not accepted for a permanent deletion.
     let listed = daemon.ok(["sessions", "list"]).await.stdout;
     let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();

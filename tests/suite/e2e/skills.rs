@@ -240,7 +240,7 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
     assert!(told[0].contains("# Taxes") && !told[0].contains("evil"), "{told:#?}");
     assert!(told[1].contains("Steps.") && told[2].contains("E_PATH"), "{told:#?}");
     let first = world.model.requests()[0].body.to_string();
-    assert!(first.contains("deploy: How we deploy (came with the project") && !first.contains("Obey me"), "{first}");
+    assert!(first.contains("deploy: How we deploy (from the project") && !first.contains("Obey me"), "{first}");
     let skills = world.json(["skills", "list", "--session", &session]).await;
     let of_project = |name: &str| {
         let found = skills.as_array().unwrap().iter().find(|s| s["name"] == name && s["origin"] == "project");
@@ -248,7 +248,7 @@ async fn a_projects_skills_are_marked_and_take_no_others_name() {
     };
     assert!(of_project("deploy") && !of_project("tax"), "{skills:#}");
     world.ok(["run", "Now @deploy", "--session", &session]).await;
-    assert!(tail(&world).contains("allows nothing that the person did not ask for"), "{}", tail(&world));
+    assert!(tail(&world).contains("allows nothing that the user did not ask for"), "{}", tail(&world));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -403,8 +403,8 @@ async fn packages_that_a_skill_does_not_declare_are_asked_for() {
     });
     world.ok(["run", ALL_OF_IT, "--on-interrupt", "approve"]).await;
     let told = super::told_of_each(world.model.requests().last().unwrap());
-    assert!(told[0].contains("No module named") && told[0].contains("Run the same command again"), "{told:#?}");
+    assert!(told[0].contains("No module named") && told[0].contains("Retry the same command"), "{told:#?}");
     // No script of the skill imports it: printed text is not trusted.
-    assert!(told[1].contains("evil") && !told[1].contains("Run the same command again"), "{told:#?}");
+    assert!(told[1].contains("evil") && !told[1].contains("Retry the same command"), "{told:#?}");
     assert!(told[2].contains("hello from the package"), "{told:#?}");
 }

@@ -102,15 +102,15 @@ async fn commands_start_where_the_client_is_in_the_project() {
     let go = ["--session", session.as_str()];
     let moved = world.turn_from("shop", vec![command("touch root")], &go).await;
     assert_eq!(system(&moved[0]), system(&requests[0]));
-    assert!(moved[0].body.to_string().contains("The person works in `/project` now"), "{:#}", moved[0].body);
+    assert!(moved[0].body.to_string().contains("The user now works in `/project`"), "{:#}", moved[0].body);
     assert!(world.path().join("shop/root").exists(), "{}", tool_texts(&moved[1]));
     world.daemon.crash().await;
     for folder in ["shop", ""] {
         let next = world.turn_from(folder, Vec::new(), &go).await;
-        assert_eq!(next[0].body.to_string().matches("The person works in").count(), 1, "{folder}");
+        assert_eq!(next[0].body.to_string().matches("The user now works in").count(), 1, "{folder}");
     }
     let back = world.turn_from("shop/web", Vec::new(), &go).await;
-    assert!(back[0].body.to_string().contains("The person works in `/project/web` now"), "{:#}", back[0].body);
+    assert!(back[0].body.to_string().contains("The user now works in `/project/web`"), "{:#}", back[0].body);
     // A deleted folder is ignored.
     let told = world.turn_from("shop/web", vec![command("rm -r ../web"), command("touch behind")], &go).await;
     assert!(world.path().join("shop/behind").exists(), "{}", tool_texts(told.last().unwrap()));

@@ -84,7 +84,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     world.model.default_reply(Reply::text("Fine."));
     world.ok(["run", "second thing", "--session", &session]).await;
     let told = words(world.model.requests().last().unwrap());
-    let order = ["count", "I begin", "The person interrupted here", "second thing"].map(|part| told.find(part));
+    let order = ["count", "I begin", "The user interrupted here", "second thing"].map(|part| told.find(part));
     assert!(order.is_sorted() && order[0].is_some() && !told.contains("drop"), "{told}");
 
     // If the user asks for it, it is continued.
@@ -95,8 +95,8 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
     assert_eq!(taken_back(&running.to_the_end().await), None, "it was answered with a call");
     world.ok(["run", "--session", &session]).await;
     let told = words(world.model.requests().last().unwrap());
-    let last = told.rfind("The person interrupted here");
-    assert!(last.is_some() && told.rfind("The person asks to continue") > last, "{told}");
+    let last = told.rfind("The user interrupted here");
+    assert!(last.is_some() && told.rfind("The user asks to continue") > last, "{told}");
 }
 
 #[tokio::test]

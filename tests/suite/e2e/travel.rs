@@ -133,7 +133,7 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
     let file = export(&world.daemon, &id, "a.tar.gz", &[]).await;
     let path = file.to_str().unwrap();
     let refused = world.agentctl(["sessions", "import", path]).await;
-    refused.exits(1).says(&[&id, "is here already", "hint:", "--as-new"]);
+    refused.exits(1).says(&[&id, "already exists", "hint:", "--as-new"]);
     let before = world.json(["usage"]).await["total"].clone();
     let report = import(&world.daemon, &file, &["--as-new"]).await;
     let new = report["session_id"].as_str().unwrap();
@@ -381,7 +381,7 @@ async fn histories_of_other_programs_come_in() {
     }
     super::stream_schema::check_lines(&events_of(&world.daemon, id).await);
     let again = world.agentctl(["sessions", "import", file.to_str().unwrap(), "--from", "claude-code"]).await;
-    again.exits(1).says(&["is here already", "--as-new"]);
+    again.exits(1).says(&["already exists", "--as-new"]);
     assert_eq!(world.json(["usage"]).await["total"]["prompt_tokens"], json!(0));
     world.ok(["run", "And then?", "--session", id]).await;
     has_all(&world.model.requests().last().unwrap().body.to_string(), &["Where is the door?", "hall.rs:7"]);

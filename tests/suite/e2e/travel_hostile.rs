@@ -152,7 +152,7 @@ async fn pinned_rules_of_an_archive_are_shown_and_used_after_a_yes_only() {
         assert!(shown["settings"]["pins"].is_null(), "{shown:#}");
         let request = asked(&world, &id).await;
         assert!(
-            !request.contains("evil.example") && request.contains("The person removed all pinned rules"),
+            !request.contains("evil.example") && request.contains("The user removed all pinned rules"),
             "{request}"
         );
         world.daemon.crash().await;
@@ -179,12 +179,12 @@ async fn what_does_not_hold_together_is_refused() {
     let mut whole = Forgery::new();
     whole.begin();
     let count = whole.events.len() as u64;
-    refused(whole.import_as(&world, count + 1, None).await, "the archive is refused");
-    refused(whole.import_as(&world, count - 1, None).await, "the archive is refused");
+    refused(whole.import_as(&world, count + 1, None).await, "invalid archive");
+    refused(whole.import_as(&world, count - 1, None).await, "invalid archive");
     let mut gap = Forgery::new();
     gap.begin();
     gap.events.remove(1);
-    refused(gap.import(&world).await, "is not where it belongs");
+    refused(gap.import(&world).await, "is out of order");
     let mut others = Forgery::new();
     others.begin();
     others.events[1]["session_id"] = json!(SessionId::generate());
@@ -195,11 +195,11 @@ async fn what_does_not_hold_together_is_refused() {
     let mut figures = Forgery::new();
     figures.begin();
     figures.context = Some(ContextView { next_cuts: vec!["x".repeat(5000)], ..ContextView::default() });
-    refused(figures.import(&world).await, "the figures of its window");
+    refused(figures.import(&world).await, "its context window statistics");
     let mut parent = Forgery::new();
     parent.begin();
     parent.settings["parent"] = json!({"session": SessionId::generate()});
-    parent.import(&world).await.exits(2).says(&["do not belong together"]);
+    parent.import(&world).await.exits(2).says(&["its sessions are unrelated"]);
     assert_eq!(world.json(["sessions", "list"]).await, json!([]));
     let left = fs::read_dir(world.data().join("workspace")).map(|left| left.count()).unwrap_or_default();
     assert_eq!(left, 0);

@@ -137,7 +137,7 @@ async fn the_model_can_take_its_own_edit_back() {
     let steps = vec![
         (&["Created"][..], write("first\n")),
         (&["Replaced"][..], write("second\n")),
-        (&["Taken back"][..], Reply::tool_call("undo_patch", json!({}))),
+        (&["Reverted"][..], Reply::tool_call("undo_patch", json!({}))),
     ];
     works_through(&world.model, steps, Reply::text("As it was."));
     let session = world.ok(["run", "Write", "--on-interrupt", "approve", "--output", "json"]).await.session();
@@ -275,7 +275,7 @@ async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
     let Some(world) = World::on_disk("data/undo", "256k").await else { return };
     world.write("project/a", vec![b'a'; 600_000]);
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
-    assert!(told.contains("changed") && told.contains("not recorded, and cannot be undone"), "{told}");
+    assert!(told.contains("changed") && told.contains("not recorded and cannot be undone"), "{told}");
     world.agentctl(["undo", &session]).await.exits(2).says(&["no turn of this session changed files"]);
     world.still_serves().await;
 }
@@ -368,5 +368,5 @@ async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
         undo(&["--redo"]).await.exits(0);
         assert_eq!(plan().await.stdout, held);
     }
-    undo(&["--redo"]).await.exits(2).says(&["nothing of this session is undone"]);
+    undo(&["--redo"]).await.exits(2).says(&["nothing in this session is undone"]);
 }

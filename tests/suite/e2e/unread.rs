@@ -111,7 +111,7 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
     // Once before the question, and once when it runs.
     for on_interrupt in ["wait", "approve"] {
         let told = undo(on_interrupt).await;
-        tells(&told, &["/project/diary.md may not be read without asking, so the reason is not shown"]);
+        tells(&told, &["reading /project/diary.md requires approval, so the reason is not shown"]);
     }
 }
 

@@ -69,7 +69,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
 async fn where_no_model_sees_the_person_and_the_model_are_told() {
     let world = World::start().await;
     let red = world.write("red.png", RED);
-    world.ok(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.says(&["gets no pictures"]);
+    world.ok(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.says(&["has no vision"]);
     let request = &world.model.requests()[0];
     assert!(shown(request).is_empty() && body(request).contains("You cannot see pictures"), "{}", body(request));
 }

@@ -251,5 +251,5 @@ async fn tools_of_the_web_are_offered_where_they_have_something_to_ask_and_are_n
     assert!(!offered.contains(&"web_search".to_owned()), "{offered:?}");
     let tools = world.ok(["tools"]).await.stdout;
     let told = tools.lines().find(|line| line.starts_with("web_search")).unwrap();
-    assert!(told.contains("what it works with is not configured"), "{tools}");
+    assert!(told.contains("something that it requires is not configured"), "{tools}");
 }

@@ -33,7 +33,11 @@ async fn an_agent_works_from_its_turn_on() {
         !words(&requests[1]).contains("You are the agent `poet`")
             && tool_names(&requests[1]).contains(&"run_bash_command".to_owned())
     );
-    world.agentctl(["run", "Write!", "--agent", "peot"]).await.exits(2).says(&["no agent", "peot", "agentctl agents"]);
+    world.agentctl(["run", "Write!", "--agent", "peot"]).await.exits(2).says(&[
+        "no such agent",
+        "peot",
+        "agentctl agents",
+    ]);
 }
 
 #[tokio::test]

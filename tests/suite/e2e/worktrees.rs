@@ -389,14 +389,14 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     git(&world.project(), &["branch", "agentd/branch"]);
     let project = at("project");
     let cases: [(&str, &str, &[&str]); 10] = [
-        ("none", "x", &["there is none", "-C"]),
+        ("none", "x", &["requires a project", "-C"]),
         (&at("plain"), "x", &["no git repository", "git init"]),
         (&at("empty"), "x", &["no commit", "commit something first"]),
         (&at("bare.git"), "x", &["bare repository", "clone it"]),
         (&at("pretends"), "x", &["no repository of its own"]),
-        (&project, "a/b", &["cannot be the name of a worktree"]),
-        (&project, "-x", &["cannot be the name of a worktree"]),
-        (&project, "..", &["cannot be the name of a worktree"]),
+        (&project, "a/b", &["invalid worktree name"]),
+        (&project, "-x", &["invalid worktree name"]),
+        (&project, "..", &["invalid worktree name"]),
         (&project, "taken", &["is taken", "there is a worktree"]),
         (&project, "branch", &["is taken", "there is a branch agentd/branch"]),
     ];
@@ -410,7 +410,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     assert_eq!(world.worktrees().await.len(), 1, "nothing is left of them");
     assert_eq!(world.json(["sessions", "list"]).await.as_array().unwrap().len(), 1);
     for args in [["diff", "nowhere"], ["apply", "nowhere"], ["remove", "nowhere"]] {
-        world.worktree(&args).await.fails().says(&["there is no worktree", "hint:"]);
+        world.worktree(&args).await.fails().says(&["no such worktree", "hint:"]);
     }
 }
 
@@ -502,9 +502,9 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
     let project = world.project().display().to_string();
     let (writable, read_only) = (format!("{project}:rw"), format!("{project}:ro"));
     let output = world.ok(["run", "Do it.", "-C", &writable, "--on-interrupt", "approve"]).await;
-    assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree is gone"));
+    assert!(output.stdout.contains("nothing to be changed") && output.stdout.contains("its worktree was removed"));
     assert!(world.worktrees().await.is_empty());
-    world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await.shows(&["may only be read"]);
+    world.agentctl(["run", "Do it.", "-C", &read_only, "--on-interrupt", "approve"]).await.shows(&["is read-only"]);
     world.agentctl(["run", "Do it.", "-C", &writable, "--mode", "plan"]).await.shows(&["in plan mode"]);
     assert!(world.worktrees().await.is_empty());
     assert_eq!(git(&world.project(), &["branch", "--list", "agentd/*"]), "");
@@ -520,7 +520,7 @@ async fn a_worktree_is_left_alone_while_a_turn_runs_in_it_whoever_began_it() {
     let detached = world.ok(["run", "Go on.", "-C", &folder, "--detach", "--output", "json"]).await;
     until_true("the model is asked", || world.model.requests().len() > asked).await;
     for args in [&["apply", "one"][..], &["remove", "one", "--force"]] {
-        world.worktree(args).await.fails().says(&["a turn runs in the session", "hint:"]);
+        world.worktree(args).await.fails().says(&["a turn is running in session", "hint:"]);
     }
     let session = detached.session();
     world.client().await.cancel_turn(&session, None).await.unwrap();

@@ -87,9 +87,7 @@ fn line(text: &str, path: &str) -> String {
     let bytes = grouped(text.len());
     let first: String = text.chars().take(SHOWN).collect();
     let first = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!(
-        "{MARK} {bytes} bytes, all of them in {path}; read or grep that file where you need them. It begins: {first}]"
-    )
+    format!("{MARK} {bytes} bytes, all of them in {path}; read or grep that file if you need them. It begins: {first}]")
 }
 
 #[cfg(test)]

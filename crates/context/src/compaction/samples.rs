@@ -22,7 +22,7 @@ pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> Arc<Item> {
 }
 
 pub(crate) fn handed_over(path: &str) -> Arc<Item> {
-    let text = format!("The person has handed over:\n- {path}");
+    let text = format!("The user attached:\n- {path}");
     item(ItemBody::Notice { text, topic: NoticeTopic::Files, sources: Vec::new(), pictures: Vec::new() })
 }
 

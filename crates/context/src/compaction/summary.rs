@@ -64,16 +64,16 @@ impl Length {
     }
 
     fn told(self) -> String {
-        format!("Use at most {} words in all.", self.words)
+        format!("Use at most {} words in total.", self.words)
     }
 }
 
 /// Input that asks for a summary at the end of the conversation to be summarised.
 pub fn input(instructions: &str, length: Length) -> String {
     format!(
-        "<system_reminder>\nNobody speaks here but the daemon: the conversation above is about to be replaced by a summary, \
-         because the window is full. Write it now. Do not continue the work, and call no tool.\n\n{}\n\n{}\n\
-         </system_reminder>",
+        "<system_reminder>\nThis message comes from the daemon, not the user: the context window is full, and a \
+         summary replaces the conversation above. Write it now. Do not continue the work. Do not call \
+         tools.\n\n{}\n\n{}\n</system_reminder>",
         instructions.trim_end(),
         length.told()
     )
@@ -157,9 +157,9 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
     let answers = facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect();
     let Facts { requests, files, commands, problems, next, last_answer, under_way, .. } = facts;
     let certain: [Vec<String>; 7] = [requests, Vec::new(), answers, files, commands, problems, next];
-    let mut text = "What came before in this session was replaced by this summary.".to_owned();
+    let mut text = "This summary replaces the earlier part of this session.".to_owned();
     if let Some(path) = path {
-        let _ = write!(text, " All of it is in {path}: read or grep that file for what is not here.");
+        let _ = write!(text, " All of it is in {path}: read or grep that file for details.");
     }
     for (index, heading) in PARTS.iter().enumerate() {
         let said = parts[index].trim();

@@ -83,9 +83,9 @@ fn parts(item: &Item) -> Option<(String, &str, bool)> {
             (format!("Result of {}{error}", name(&result.name)), &result.text, true)
         }
         ItemBody::Compaction(compaction) if compaction.summary.is_empty() => return None,
-        ItemBody::Compaction(compaction) => ("Summary of what came before".to_owned(), &compaction.summary, false),
+        ItemBody::Compaction(compaction) => ("Summary of the earlier history".to_owned(), &compaction.summary, false),
         ItemBody::Notice { text, topic: NoticeTopic::General, .. } => ("Notice".to_owned(), text, false),
-        ItemBody::Notice { text, topic: NoticeTopic::Files, .. } => ("Files handed over".to_owned(), text, false),
+        ItemBody::Notice { text, topic: NoticeTopic::Files, .. } => ("Attached files".to_owned(), text, false),
         // Guides and reminders are sent again from their sources.
         ItemBody::Notice { .. } | ItemBody::Reasoning { .. } => return None,
     })

@@ -50,7 +50,7 @@ pub struct DocumentFinds {
 
 impl DocumentFinds {
     /// Note on hits that have only some words of a phrase.
-    pub const LOOSE: &str = "nothing has it word for word; these have some of its words";
+    pub const LOOSE: &str = "no exact match; these match some of the words";
 
     /// Returns true if all documents were searched completely, and all matches of a regular expression are returned.
     pub fn is_complete(&self) -> bool {
@@ -61,9 +61,7 @@ impl DocumentFinds {
     pub fn tell_more(&mut self, limit: usize) {
         self.more = self.is_regex();
         let matches = if limit == 1 { "match" } else { "matches" };
-        self.note(format!(
-            "there are more than {limit} {matches}: narrow the search, or raise its limit (--limit, max_results)"
-        ));
+        self.note(format!("more than {limit} {matches}: narrow the search, or raise its limit (--limit, max_results)"));
     }
 
     /// Adds a note unless it is there already.
@@ -211,9 +209,7 @@ mod tests {
         all.add(exact(), 10);
         assert_eq!((scores(&all), all.is_loose, all.notes.len()), (vec![1.0], false, 0));
         all.add(exact(), 1);
-        assert!(
-            all.notes == ["there are more than 1 match: narrow the search, or raise its limit (--limit, max_results)"]
-        );
+        assert!(all.notes == ["more than 1 match: narrow the search, or raise its limit (--limit, max_results)"]);
         assert!(all.is_complete());
     }
 

@@ -144,7 +144,7 @@ pub struct NoLanguages;
 
 impl NoLanguages {
     fn refuse<T: Send + 'static>(self) -> BoxFuture<'static, Result<T, LanguageError>> {
-        Box::pin(std::future::ready(Err(LanguageError::new("there is no language server here"))))
+        Box::pin(std::future::ready(Err(LanguageError::new("no language server is available"))))
     }
 }
 

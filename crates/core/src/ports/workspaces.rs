@@ -329,7 +329,7 @@ pub trait Workspaces: Send + Sync {
 
 /// Error for workspaces that have no files to show.
 fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
-    let error = WorkspaceError::new(ErrorKind::NotFound, format!("there is no file {path:?} to be shown here"));
+    let error = WorkspaceError::new(ErrorKind::NotFound, format!("no file {path:?} to show"));
     Box::pin(std::future::ready(Err(error)))
 }
 
@@ -386,8 +386,8 @@ impl ArtifactDir {
         if is_sound {
             return Ok(());
         }
-        Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("could not keep {name:?}: it is no plain file name"))
-            .with_hint(format!("give a name of at most {MAX_NAME} bytes, without slashes, that begins with no dot")))
+        Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("could not store {name:?}: not a plain file name"))
+            .with_hint(format!("use a name of at most {MAX_NAME} bytes, without slashes or a leading dot")))
     }
 }
 

@@ -305,11 +305,13 @@ impl fmt::Display for Availability<'_> {
             Self::NotMentioned { name, server: Some(server) } => {
                 write!(f, "@{name} or @{server} in an input loads it for the session, and {FIND_TOOL} finds it")
             }
-            Self::NothingToFind => f.write_str("every known tool of an MCP server is shown already"),
+            Self::NothingToFind => f.write_str("all known tools of MCP servers are already shown"),
             Self::NoProject => write!(f, "its MCP server cannot be used here: {NO_PROJECT}"),
-            Self::Off => f.write_str("tools.yaml says `enabled: never`, or what it works with is not configured"),
+            Self::Off => {
+                f.write_str("tools.yaml has `enabled: never`, or something that it requires is not configured")
+            }
             Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
-            Self::Child => f.write_str("a session that works for another hands nothing on"),
+            Self::Child => f.write_str("a session that works for another one cannot delegate"),
             Self::Allowed => f.write_str("the client allows it for this turn"),
             Self::NotAllowed => f.write_str("the client does not allow it for this turn"),
             Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),
@@ -422,7 +424,7 @@ mod tests {
                 "another tool has its name (built in)",
                 "it was mentioned or found in this session",
                 "it belongs to every turn",
-                "tools.yaml says `enabled: never`, or what it works with is not configured",
+                "tools.yaml has `enabled: never`, or something that it requires is not configured",
                 "it is enabled",
             ]
         );

@@ -38,7 +38,7 @@ impl Engine {
         let uploaded = attachments::take(&self.shared.ports, files_of, name, content).await?;
         // The upload succeeds even if it cannot be announced.
         if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
-            tracing::warn!(session = %session, "the next turn will not see a notice of {}: {error}", uploaded.path);
+            tracing::warn!(session = %session, "could not record a notice of {} for the next turn: {error}", uploaded.path);
         }
         Ok(uploaded)
     }
@@ -176,15 +176,15 @@ impl Engine {
                 }
                 let more = if several.len() > NAMED { "; …" } else { "" };
                 let candidates = candidates.join("; ");
-                Err(EngineError::new(ErrorKind::InvalidInput, format!("{shown:?} could mean several sessions"))
-                    .with_hint(format!("name one by the end of its id: {candidates}{more}")))
+                Err(EngineError::new(ErrorKind::InvalidInput, format!("{shown:?} matches several sessions"))
+                    .with_hint(format!("use the end of its id: {candidates}{more}")))
             }
         }
     }
 }
 
 fn none(shown: &str) -> EngineError {
-    EngineError::not_found(format!("there is no session {shown:?}"), "agentctl sessions list shows all")
+    EngineError::not_found(format!("no such session: {shown:?}"), "list all with `agentctl sessions list`")
 }
 
 /// Parses a list position, starting at 1. Session IDs start with a zero, and their ends are longer.

@@ -87,9 +87,9 @@ impl Engine {
         let (id, at) = (SessionId::generate(), parts.clock.now());
         let files_of = stored.settings.files_of(from);
         if wishes.earlier_files && files_of != from {
-            let message = "this session works for another one, and its files are that one's: they cannot be brought to a turn of it";
+            let message = "this session shares the files of another one, so they cannot be restored to its turns";
             return Err(EngineError::new(ErrorKind::Conflict, message)
-                .with_hint(format!("fork it without --files, or fork session {files_of} with them")));
+                .with_hint(format!("fork it without --files, or fork session {files_of} with --files")));
         }
         // A fork is never a subagent. A mode that allows more is a permission like a grant, and is not copied.
         let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
@@ -112,8 +112,8 @@ impl Engine {
             // A notice belongs to a turn: the last one that is copied.
             if let Some(turn_id) = reading::last(&*parts.store, from, 0, cut.through, |event| event.turn_id).await? {
                 let text = format!(
-                    "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} \
-                     temp/ is empty. Look before you rely on a file.",
+                    "{FORK_NOTICE} everything before this is a copy of another session's history, up to the end of \
+                     its turn {}. {} temp/ is empty. Check a file before you rely on it.",
                     cut.turn,
                     words_on_files(earlier.as_ref(), cut.turn)
                 );
@@ -145,7 +145,7 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint,
             let chosen = usize::try_from(number).ok().and_then(|number| turns.get(number.checked_sub(1)?));
             let unknown = || {
                 let message = format!("this session has no turn {number}; it has {}", turns.len());
-                let hint = "turns are counted from 1; without a number, all that has ended is copied";
+                let hint = "turns are counted from 1; without a number, all ended turns are copied";
                 EngineError::not_found(message, hint)
             };
             let chosen = chosen.ok_or_else(unknown)?;
@@ -158,8 +158,8 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint,
     }
     match turns.iter().filter(|turn| turn.began <= through).count() as u64 {
         0 => {
-            let message = "no turn of this session has ended: there is nothing to fork from";
-            let hint = "wait for the end of its first turn, or begin a new session";
+            let message = "no turn of this session has ended, so there is nothing to fork";
+            let hint = "wait for its first turn to end, or start a new session";
             Err(EngineError::new(ErrorKind::Conflict, message).with_hint(hint))
         }
         turn => Ok(ForkPoint { through, turn }),
@@ -167,7 +167,8 @@ fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<ForkPoint,
 }
 
 fn not_ended(number: u64) -> EngineError {
-    let hint = "wait for its end, answer what it waits for, or cancel it; without a number, all before it is copied";
+    let hint =
+        "wait for it to end, answer its question, or cancel it; without a number, all turns before it are copied";
     EngineError::busy(format!("turn {number} of this session has not ended"), hint)
 }
 
@@ -202,18 +203,17 @@ fn window_of(event: &Event) -> Option<Window> {
 /// Describes the fork's files to the model.
 fn words_on_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
     let Some(EarlierFiles { folder, left, .. }) = earlier else {
-        return "uploads/ and outputs/ hold copies of what that session had there when the fork was made, which may be more or less \
-                than the history says;"
+        return "uploads/ and outputs/ are copies from the time of the fork, and may differ from the history;"
             .to_owned();
     };
-    let mut words = format!("uploads/ and outputs/ were brought to what they held at the end of turn {turn};");
+    let mut words = format!("uploads/ and outputs/ are as they were at the end of turn {turn};");
     if !left.is_empty() {
-        words.push_str(&format!(" {} could not be, and are as they were later;", left.len()));
+        words.push_str(&format!(" {} could not be restored, and are as they were later;", left.len()));
     }
     if !folder.is_empty() {
         words.push_str(&format!(
-            " /project and /folders are as they are now, and {folder}/ holds what their files held then, where they were changed \
-             since;"
+            " /project and /folders are as they are now; {folder}/ holds the earlier content of their files that \
+             changed since;"
         ));
     }
     words
@@ -305,10 +305,9 @@ async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Resul
     let mut changes = Vec::new();
     let note = |event: Arc<Event>| {
         if event.is_damaged() {
-            let message =
-                "a part of what happened behind that turn is damaged on the disk: files cannot be brought back";
+            let message = "events after that turn are damaged on disk: files cannot be restored";
             return Err(EngineError::new(ErrorKind::Storage, message)
-                .with_hint("fork without --files, which copies them as they are now"));
+                .with_hint("fork without --files to copy them as they are now"));
         }
         changes.extend_from_slice(match &event.kind {
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => &result.files,

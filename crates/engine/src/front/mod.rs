@@ -171,8 +171,8 @@ impl Engine {
         session: Option<SessionId>,
         limit: usize,
     ) -> Result<SearchResult, EngineError> {
-        let hint = "give a few words that were used, such as: agentctl sessions search tax papers";
-        let wordless = || EngineError::invalid("there is no word to look for", hint);
+        let hint = "give a few words to search for, such as: agentctl sessions search tax papers";
+        let wordless = || EngineError::invalid("the query is empty", hint);
         let query = SearchQuery::parse(query).ok_or_else(wordless)?;
         Ok(self.shared.ports.store.search(query, session, limit).await?)
     }
@@ -191,7 +191,10 @@ impl Engine {
     /// If there is no such interrupt, it was already answered, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
         let stored = self.shared.ports.store.interrupt(id).await?.ok_or_else(|| {
-            EngineError::not_found(format!("there is no interrupt {id}"), "agentctl interrupts shows what waits")
+            EngineError::not_found(
+                format!("no such question: {id}"),
+                "list pending questions with `agentctl interrupts`",
+            )
         })?;
         self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
     }
@@ -313,7 +316,7 @@ impl ProbedModel {
         let model = self.model.info().id.clone();
         let side = SideUsage { at: self.ports.clock.now(), slot: self.slot, model, usage };
         if let Err(error) = self.ports.store.count_usage(side).await {
-            tracing::warn!("the usage of a model test is not counted: {error}");
+            tracing::warn!("could not count the usage of a model test: {error}");
         }
     }
 }

@@ -54,7 +54,7 @@ impl Engine {
         if left.is_empty() {
             return Ok(());
         }
-        tracing::info!(sessions = left.len(), "removing the files of deleted sessions, which was cut off");
+        tracing::info!(sessions = left.len(), "resuming the removal of files of deleted sessions");
         remove_files(&self.shared.ports, left).await?;
         self.shared.ports.workspaces.clean_leftovers(false).await?;
         Ok(())
@@ -76,8 +76,8 @@ impl Engine {
             parts.toolbox.end_session(*gone).await;
         }
         remove_files(parts, family).await.map_err(|error| {
-            let message = format!("session {id} is deleted, but its files are not all removed: {error}");
-            EngineError::new(error.kind(), message).with_hint("`agentctl clean` or the next start continues it")
+            let message = format!("session {id} was deleted, but some of its files remain: {error}");
+            EngineError::new(error.kind(), message).with_hint("`agentctl clean` or the next start removes them")
         })?;
         Ok(true)
     }
@@ -120,7 +120,7 @@ impl Engine {
         match retired {
             // The user can also remove a session that cannot be loaded.
             Err(error) if error.kind() == ErrorKind::Storage && last_used.is_none() => {
-                tracing::warn!(session = %id, "a session is removed that cannot be loaded: {error}");
+                tracing::warn!(session = %id, "removing a session that cannot be loaded: {error}");
                 if self.registry.withhold(id, Arc::downgrade(hold)).await? { Ok(true) } else { Err(error) }
             }
             retired => retired,
@@ -150,7 +150,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
         && let Err(error) = parts.store.note_files_gone(gone).await
     {
         // The next cleaning retries these sessions and finds no files.
-        tracing::warn!("could not record that files of deleted sessions are gone: {error}");
+        tracing::warn!("could not record the removal of files of deleted sessions: {error}");
     }
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -199,7 +199,7 @@ impl Engine {
     pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
         if !trial {
             if let Err(error) = self.settle_worktrees().await {
-                tracing::warn!(hint = error.hint(), "worktrees are as they were left: {error}");
+                tracing::warn!(hint = error.hint(), "worktrees were not cleaned up: {error}");
             }
             self.finish_removals().await?;
         }
@@ -292,8 +292,8 @@ impl Engine {
     async fn worktree(&self, named: &str) -> Result<KnownWorktree, EngineError> {
         let all = ported(&self.shared.ports)?.known().await?;
         let unknown = || {
-            let message = format!("there is no worktree {named:?}, and no session has it");
-            EngineError::not_found(message, "`agentctl worktree list` shows all")
+            let message = format!("no such worktree: {named:?}");
+            EngineError::not_found(message, "list all with `agentctl worktree list`")
         };
         let of_gone = |gone: SessionId| all.iter().find(|known| known.session == gone);
         let found = all.iter().find(|known| known.name == named).or_else(|| of_gone(named.parse().ok()?));
@@ -319,11 +319,9 @@ impl Engine {
         for id in users.into_iter().chain([known.session]) {
             let Some(live) = self.live_session(id).await? else { continue };
             if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
-                let message = format!(
-                    "a turn runs in the session {id}, which works in the worktree {} or its main tree",
-                    known.name
-                );
-                return Err(EngineError::busy(message, "wait for its end, answer what it waits for, or cancel it"));
+                let message =
+                    format!("a turn is running in session {id}, in the worktree {} or its main tree", known.name);
+                return Err(EngineError::busy(message, "wait for it to end, answer its question, or cancel it"));
             }
         }
         Ok(closed)

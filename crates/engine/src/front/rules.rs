@@ -153,8 +153,8 @@ impl Engine {
 
     fn projects(&self) -> Result<&dyn Projects, EngineError> {
         self.shared.ports.workspaces.projects().ok_or_else(|| {
-            EngineError::new(ErrorKind::Configuration, "this daemon keeps no trust in projects")
-                .with_hint("start it as usual")
+            EngineError::new(ErrorKind::Configuration, "this daemon does not store trust in projects")
+                .with_hint("start it normally")
         })
     }
 
@@ -175,11 +175,11 @@ impl Engine {
         };
         for card in &report.agents {
             if config.agents.get(&card.id).is_some() {
-                let told = "is not used, because the configuration has an agent of this name";
+                let told = "is not used, because the configuration has an agent with this name";
                 problem(format!("the agent `{}` {told}", card.id), true);
             }
             for name in card.named_tools().filter(|name| !is_tool(name)) {
-                problem(format!("the agent `{}` names the tool {name:?}, which is not there", card.id), false);
+                problem(format!("the agent `{}` names the tool {name:?}, which does not exist", card.id), false);
             }
         }
         report
@@ -250,14 +250,14 @@ impl Engine {
         let contained = self.shared.ports.toolbox.contains_commands().await;
         let at = DryRunSubject { settings: self.session_defaults(), workspace: None, kept, others, unheld, contained };
         let Some(id) = session else { return Ok(at) };
-        let unknown = || EngineError::new(ErrorKind::NotFound, format!("there is no session {id}"));
+        let unknown = || EngineError::new(ErrorKind::NotFound, format!("no such session: {id}"));
         let settings = self.shared.ports.store.session(id).await?.ok_or_else(unknown)?.settings;
         // Nothing is created, because this is only a query. If the project is gone no rule covers it, but the session's
         // settings and grants still apply.
         let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(error) => {
-                tracing::debug!(session = %id, "calls are judged without the session's folders: {error}");
+                tracing::debug!(session = %id, "judging calls without the session's folders: {error}");
                 None
             }
         };
@@ -293,16 +293,16 @@ impl Engine {
         let waits = waits.filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt);
         let is_plan = waits.as_ref().is_some_and(|interrupt| interrupt.ask.plan().is_some());
         let Some(Interrupt { session_id, ask: Ask::Approval { tool, .. }, .. }) = waits else {
-            let hint = "agentctl interrupts shows what waits";
-            return Err(EngineError::not_found(format!("no approval {id} waits for an answer"), hint));
+            let hint = "list pending questions with `agentctl interrupts`";
+            return Err(EngineError::not_found(format!("no pending approval {id}"), hint));
         };
         if !args.is_object() || !is_shallow(&args) {
-            let message = "edited arguments must be a JSON object, not too deep";
+            let message = "edited arguments must be a JSON object that is not nested too deeply";
             return Err(EngineError::new(ErrorKind::InvalidInput, message));
         }
         if is_plan {
             let plan = args.get(Ask::PLAN).and_then(Value::as_str).filter(|plan| !plan.trim().is_empty());
-            let refused = || EngineError::invalid("a changed plan needs its words", r#"edit it as {"plan": "1. …"}"#);
+            let refused = || EngineError::invalid("an edited plan needs text", r#"edit it as {"plan": "1. …"}"#);
             return plan.map(Ask::of_plan).ok_or_else(refused);
         }
         let spec = self.tool(&tool)?;
@@ -370,7 +370,7 @@ impl Engine {
     /// If there is no such tool.
     pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
         let hint = "`agentctl tools` lists them; a command line goes after `--`";
-        let unknown = || EngineError::not_found(format!("there is no tool {name:?}"), hint);
+        let unknown = || EngineError::not_found(format!("no such tool: {name:?}"), hint);
         self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(unknown)
     }
 }

@@ -113,12 +113,12 @@ impl Engine {
         let view = session.show().await?;
         match (view.live_turn, start.start.if_busy) {
             (Some(turn), IfBusy::Refuse) => {
-                let hint = "wait for its end, cancel it, or ask to queue this one";
+                let hint = "wait for it to end, cancel it, or queue this one";
                 return Err(EngineError::busy(format!("turn {turn} of this session is open"), hint));
             }
             (Some(_), IfBusy::Steer) => {
-                let message = "a running turn takes no parts: only words can be added to it".to_owned();
-                return Err(EngineError::invalid(message, "queue it, so that it is a turn of its own"));
+                let message = "parts cannot be added to a running turn, only text".to_owned();
+                return Err(EngineError::invalid(message, "queue it as a separate turn"));
             }
             _ => {}
         }
@@ -143,7 +143,7 @@ impl Engine {
             for part in kept {
                 let AttachedPart::File { path, .. } = part else { continue };
                 if let Err(error) = self.shared.ports.workspaces.remove_upload(files_of, path).await {
-                    tracing::warn!(session = %files_of, "a file of a turn that was refused is still there: {error}");
+                    tracing::warn!(session = %files_of, "could not remove a file of a refused turn: {error}");
                 }
             }
         }
@@ -157,8 +157,8 @@ impl Engine {
     pub async fn check_parts(&self, parts: Vec<InputPart>) -> Result<CheckedParts, EngineError> {
         if parts.len() > MAX_INPUT_PARTS {
             let message =
-                format!("the input has {} parts beside its words; {MAX_INPUT_PARTS} are allowed", parts.len());
-            return Err(EngineError::invalid(message, "upload the files with Sessions.Upload, and name them"));
+                format!("the input has {} parts besides its text; at most {MAX_INPUT_PARTS} are allowed", parts.len());
+            return Err(EngineError::invalid(message, "upload the files with Sessions.Upload, and refer to them"));
         }
         let mut checked = Vec::with_capacity(parts.len());
         for (number, part) in (1..).zip(parts) {
@@ -188,7 +188,7 @@ impl Engine {
         let Some((_, ending)) = known else {
             let shown: String = media_type.chars().take(60).collect();
             let known: Vec<&str> = PICTURE_TYPES.iter().map(|(known, _)| *known).collect();
-            let message = format!("{whose} is a picture of the type {shown:?}, which models do not see");
+            let message = format!("{whose} has the picture type {shown:?}, which models do not accept");
             return Err(EngineError::invalid(message, format!("convert it to one of {}", known.join(", "))));
         };
         let name = name.unwrap_or_else(|| format!("picture.{ending}"));
@@ -199,18 +199,18 @@ impl Engine {
 
     async fn prepared(&self, whose: &str, content: &[u8]) -> Result<PreparedPicture, EngineError> {
         let Some(pictures) = &self.shared.ports.pictures else {
-            let message = format!("{whose} is a picture, and this daemon was built without what reads pictures");
+            let message = format!("{whose} is a picture, and this daemon was built without picture support");
             return Err(EngineError::new(ErrorKind::Configuration, message)
                 .with_hint("use a build with the feature `documents`"));
         };
         match pictures.prepare(content).await {
             Ok(Some(ready)) => Ok(ready),
             Ok(None) => Err(EngineError::invalid(
-                format!("{whose} calls itself a picture, and its bytes are none"),
-                "send the bytes of the file as they are, or send it as a file",
+                format!("{whose} is declared as a picture, but its bytes are not"),
+                "send the unmodified bytes of the file, or send it as a file",
             )),
             Err(error) => {
-                let message = format!("{whose} is a picture that cannot be shown: {error}");
+                let message = format!("{whose} is an unreadable picture: {error}");
                 let hint = error.hint().unwrap_or("save it again, or send it as a file").to_owned();
                 Err(EngineError::invalid(message, hint))
             }
@@ -254,7 +254,7 @@ fn check_file(whose: &str, name: &str, content: &[u8]) -> Result<(), EngineError
         return Err(EngineError::invalid(format!("{whose} is a file without a name"), "name it"));
     }
     if content.is_empty() {
-        return Err(EngineError::invalid(format!("{whose} is empty"), "leave it out, or send its bytes"));
+        return Err(EngineError::invalid(format!("{whose} is empty"), "omit it, or send its bytes"));
     }
     if content.len() > MAX_PART_BYTES {
         let message = format!("{whose} has {} bytes; a part has at most {} MiB", content.len(), MAX_PART_BYTES >> 20);
@@ -265,15 +265,15 @@ fn check_file(whose: &str, name: &str, content: &[u8]) -> Result<(), EngineError
 
 fn check_selection(whose: &str, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
     if uri.trim().is_empty() {
-        let hint = "give its path or address in `uri`";
-        return Err(EngineError::invalid(format!("{whose} is a selection of nothing that has a name"), hint));
+        let hint = "set `uri` to its path or address";
+        return Err(EngineError::invalid(format!("{whose} is a selection without a `uri`"), hint));
     }
     if uri.len() > MAX_SELECTION_URI {
-        let message = format!("{whose} has an address of {} bytes; {MAX_SELECTION_URI} are allowed", uri.len());
+        let message = format!("{whose} has an address of {} bytes; at most {MAX_SELECTION_URI} are allowed", uri.len());
         return Err(EngineError::invalid(message, "give a path, or a shorter name"));
     }
     if text.trim().is_empty() {
-        return Err(EngineError::invalid(format!("{whose} is an empty selection"), "leave it out, or send its text"));
+        return Err(EngineError::invalid(format!("{whose} is an empty selection"), "omit it, or send its text"));
     }
     if text.len() > MAX_SELECTION_BYTES {
         let message = format!(
@@ -281,12 +281,12 @@ fn check_selection(whose: &str, Selection { uri, lines, text }: &Selection) -> R
             text.len(),
             MAX_SELECTION_BYTES >> 10
         );
-        return Err(EngineError::invalid(message, "send it as a file, of which the model reads what it needs"));
+        return Err(EngineError::invalid(message, "send it as a file; the model reads what it needs"));
     }
     match lines {
         Some(LineRange { first, last }) if *first == 0 || last < first => {
-            let message = format!("{whose} is of the lines {first} to {last}, which are none");
-            Err(EngineError::invalid(message, "count lines from 1, the first one first"))
+            let message = format!("{whose} has the invalid line range {first} to {last}");
+            Err(EngineError::invalid(message, "lines are counted from 1, and the first must not exceed the last"))
         }
         _ => Ok(()),
     }

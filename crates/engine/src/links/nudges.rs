@@ -34,12 +34,12 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Text before the schema.
-const IN_FORM: &str = "The answer that ends this turn has to be one JSON document that matches the JSON Schema below, and \
-    nothing else: no words before or behind it, and no code fence. Until then work and call tools as usual. This holds for \
-    this turn only.";
+const IN_FORM: &str = "The answer that ends this turn must be one JSON document that matches the JSON Schema below, \
+    and nothing else: no text before or after it, and no code fence. Until then, work and call tools as usual. This \
+    applies to this turn only.";
 
 /// Reminder in the next turn without a schema, because the text above stays in the history.
-const FREE: &str = "The answer of this turn has no special form: answer in words again.";
+const FREE: &str = "The answer of this turn has no special form: answer in plain text again.";
 
 pub(crate) struct InForm;
 
@@ -106,72 +106,71 @@ fn told(problem: &Problem, info: &ModelInfo, written: u64) -> (String, Option<(&
     match problem {
         Problem::Empty { thoughts } => {
             let (what, seen) = match thoughts {
-                true => ("held thoughts only", "thoughts, but neither words nor a call"),
-                false => ("was empty", "neither words nor a call"),
+                true => ("had only reasoning", "reasoning, but neither text nor a call"),
+                false => ("was empty", "neither text nor a call"),
             };
             let notice = format!(
-                "Your last answer {what}: it had neither words for the person nor a tool call that could be read. Call \
-                 the next tool, with whole JSON arguments, or answer the person in words."
+                "Your last answer {what}: it had neither text for the user nor a valid tool call. Call the next tool, \
+                 with complete JSON arguments, or answer the user in text."
             );
-            (notice, Some(("empty_answer", format!("the model gave {seen}; it is asked again"))))
+            (notice, Some(("empty_answer", format!("the model returned {seen}; asking again"))))
         }
         Problem::CutWords => {
-            let go_on = "Go on exactly where it stops and repeat nothing of it, or call a tool.";
-            (format!("Your answer was cut by {limit}. {go_on}"), None)
+            let go_on = "Continue exactly where it stops, without repeating it, or call a tool.";
+            (format!("Your answer was cut off by {limit}. {go_on}"), None)
         }
         Problem::CutThoughts => {
-            let less = "Think less: call the next tool, or answer the person in words.";
-            (format!("Your last answer was cut by {limit}, before it came to a word or a call. {less}"), None)
+            let less = "Reason less: call the next tool, or answer the user in text.";
+            (format!("Your last answer was cut off by {limit}, before any text or tool call. {less}"), None)
         }
         Problem::CutCall { tool } => {
-            let less = "Write less at once: in smaller parts, each with a call of its own.";
-            (format!("Your call of {} was cut by {limit}, and did not run. {less}", name(tool)), None)
+            let less = "Write less per call: split it into several calls.";
+            (format!("Your call of {} was cut off by {limit}, and did not run. {less}", name(tool)), None)
         }
         Problem::Runaway { .. } => {
-            let notice = "Your last answer was cut because it repeated itself without end. Do not go on with it: call the next \
-                          tool, or answer the person in other words.";
+            let notice = "Your last answer was cut off because it repeated itself endlessly. Do not continue it: call \
+                          the next tool, or answer the user in other words.";
             (notice.to_owned(), None)
         }
         Problem::ForeignCall { tool } => {
             let tool = name(tool);
             let (notice, seen) = if info.native_tools {
                 let notice = format!(
-                    "Your last answer held a call of {tool} as text, and it did not run. Call tools only through the tool \
-                     interface, never in the text. Make that call again so, or answer the person in words."
+                    "Your last answer contained a call of {tool} as text. It did not run. Call tools only through the \
+                     tool interface, never in the text. Retry the call that way, or answer the user in text."
                 );
-                let seen = "in its text, where its server should have read the call; it is asked again. If this goes on, set \
-                            native_tools: false for the model in models.yaml, or start its server with its tool parser (vLLM: \
-                            --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)";
+                let seen = "in its text, although its server should parse calls; asking again. If this continues, set \
+                            native_tools: false for the model in models.yaml, or start its server with its tool \
+                            parser (vLLM: --enable-auto-tool-choice --tool-call-parser, llama.cpp: --jinja)";
                 (notice, seen)
             } else {
                 let notice = format!(
-                    "Your last answer held a call of {tool} in a form that is not read, and it did not run. To use a tool, \
+                    "Your last answer contained a call of {tool} in an invalid format. It did not run. To use a tool, \
                      answer with one JSON object and nothing else: {{\"tool\": \"NAME\", \"args\": {{ARGUMENTS}}}}"
                 );
-                (notice, "in a form that is not read; it is asked again")
+                (notice, "in an invalid format; asking again")
             };
             (notice, Some(("call_as_text", format!("the model called {tool} {seen}"))))
         }
         Problem::DoubtfulCall { tool } => {
             let tool = name(tool);
             let notice = format!(
-                "Your last answer holds a call of {tool} among other words, so it did not run. To make the call, answer with \
-                 its JSON object and nothing else. If it was only an example, give your answer again as it was."
+                "Your last answer contains a call of {tool} among other text, so it did not run. To make the call, \
+                 answer with its JSON object and nothing else. If it was only an example, repeat your answer unchanged."
             );
-            let seen = format!(
-                "the answer may be a call of {tool} or an example of one; it did not run, and the model is asked"
-            );
+            let seen =
+                format!("the answer may be a call of {tool} or an example of one; it did not run; asking the model");
             (notice, Some(("call_in_doubt", seen)))
         }
         Problem::Filtered => ("The provider withheld your last answer.".to_owned(), None),
         Problem::WrongForm { reasons } => {
             let notice = format!(
-                "Your last answer does not match the JSON Schema that the answer of this turn has to be in:\n- {}\n\nGive \
-                 the whole document again, corrected, and nothing else. Call no tool for it.",
+                "Your last answer does not match the JSON Schema required for this turn:\n- {}\n\nSend the whole \
+                 document again, corrected, and nothing else. Do not call tools.",
                 reasons.join("\n- ")
             );
             let reasons = reasons.join("; ");
-            let seen = format!("the answer does not match the schema: {reasons}; the model is asked again");
+            let seen = format!("the answer does not match the schema: {reasons}; asking again");
             (notice, Some(("wrong_form", seen)))
         }
     }
@@ -209,7 +208,7 @@ impl Link for OpenTodos {
             if !state.history.iter().filter(of_turn).any(works) || state.history.iter().any(was_asked) {
                 return Ok(());
             }
-            let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
+            let message = format!("the turn would end with {} open; asking the model about them", count(open.len()));
             context.recorder.warn("open_todos", message).await?;
             context.tell(state, ItemBody::advice(asked)).await?;
             // A new answer is appended to the previous one, unless the model continues with calls.
@@ -238,7 +237,7 @@ fn notice(open: &[&Todo]) -> String {
     let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
     format!(
         "{ASKED}: {} open: {}{more}. Do what is left now, and keep the list up to date. If something cannot or should \
-         not be done, say why in a sentence: your answer above stands, so do not repeat it.",
+         not be done, say why in one sentence. Do not repeat your answer above: the user has it.",
         count(open.len()),
         named.join("; ")
     )
@@ -258,7 +257,7 @@ fn asks_the_person(answer: &str) -> bool {
 const WORTH: usize = 400;
 
 /// Placeholder for a result that is already in the history.
-const UNCHANGED: &str = "[unchanged since you read it last: see the result of that call above]";
+const UNCHANGED: &str = "[unchanged since you last read it: see the result of that call above]";
 
 pub(crate) struct Repetition;
 
@@ -277,7 +276,7 @@ impl Link for Repetition {
             let (code, times, end) =
                 if is_endless { ("loop", MOST, "; the turn ends") } else { ("repeated_call", NOTED, "") };
             let what: fn(usize) -> String = if state.rounds.is_unknown() {
-                |times| format!("called tools that are not among those of the turn in {times} answers in a row")
+                |times| format!("called unavailable tools in {times} answers in a row")
             } else {
                 |times| format!("made the same calls {times} times in a row with the same results")
             };
@@ -285,7 +284,8 @@ impl Link for Repetition {
             context.recorder.warn(code, message).await?;
             if is_due {
                 let text = format!(
-                    "You {}, {tool} last. Making them once more changes nothing: do something else, or say what stands in the way.",
+                    "You {}, {tool} last. Repeating them changes nothing: try a different approach, or say what \
+                     blocks you.",
                     what(NOTED)
                 );
                 let notice = Reminder::new(NoticeTopic::Repetition, text).notice();

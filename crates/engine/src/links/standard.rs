@@ -58,106 +58,92 @@ use crate::{
 /// 15. `client_tools`: after undo, since it takes the place of the tool.
 pub(crate) fn chain() -> Chain {
     let links = vec![
-        link("audit", "outermost: tells the audit log of every call and of what came of it", AuditLogger),
+        link("audit", "outermost: records every call and its outcome in the audit log", AuditLogger),
         link(
             "results",
-            "around all that answers calls: no bytes reach the prompt, what programs print is reduced to what decides, and what is \
-             too long for the window is kept in a file",
+            "around everything that answers calls: keeps binary data out of the prompt, reduces program output to the \
+             relevant lines, and stores results that are too long for the window in a file",
             Results::default(),
         ),
         link(
             "approvals",
-            "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs",
+            "asks the user where the rules require it, around everything that answers calls, so that what is shown is \
+             exactly what runs",
             Approvals,
         ),
-        link("audit_gate", "lets nothing run or change anything before its decision is in the audit log", AuditGate),
+        link("audit_gate", "lets no call run or change anything before its decision is in the audit log", AuditGate),
         link(
             "mcp_servers",
-            "waits a little for MCP servers whose tools are not known yet, before all that depends on the tools of a turn",
+            "waits briefly for MCP servers whose tools are not known yet, before everything that depends on the tools \
+             of a turn",
             UnlistedServers,
         ),
-        link(
-            "compaction",
-            "makes room before the window is full, and first of all that look at the history",
-            Compaction,
-        ),
+        link("compaction", "makes room before the window is full, before anything else reads the history", Compaction),
         link(
             "memory",
-            "what AGENTS.md files and trusted projects say, told once, and again where they changed; those of folders in the project \
-             when the work comes to the folder",
+            "shows AGENTS.md files and instructions of trusted projects once, and again after changes; those of \
+             folders in the project when the work reaches the folder",
             Memory,
         ),
         link(
             "skills",
-            "which skills there are; one is brought into the session when something is about it, and what it needs installed when \
-             a person allows that",
+            "lists the skills; loads one when it is relevant, and installs what it needs when the user allows that",
             Skills,
         ),
-        link("files", "files that a person handed over: named, short texts whole, pictures for models that see", Files),
+        link("files", "shows attached files: names, short texts in full, pictures for models with vision", Files),
         link(
             "mentions",
-            "tools, skills and agents that an input names with @: the model is reminded of them",
+            "reminds the model of tools, skills and agents that an input mentions with @",
             MentionsOfInput,
         ),
-        link("pins", "tells the rules that a person pinned, whenever the model no longer sees them", Pins),
+        link("pins", "repeats pinned rules whenever the model no longer sees them", Pins),
         link(
             "turn_instructions",
-            "tells the model what the client wants of this turn alone, and in the next one that it is over",
+            "gives the model the client's instructions for this turn, and in the next one ends them",
             TurnInstructions,
         ),
-        link("recall", "tells passages of what was set aside, where an input is about them", Recall),
-        link("plan_mode", "tells the model while the session is in plan mode", PlanMode),
-        link("planning", "asks a person about the plan with which a turn begins, before anything is changed", TurnPlan),
-        link("search", "lets a model find what it no longer sees of its session", Search),
-        link(
-            "find_tool",
-            "lets a model find tools of MCP servers that it is not shown, and call them from there on",
-            FindTool,
-        ),
-        link("todos", "answers the todo tools and reminds the model of what is to be done", Todos),
-        link("questions", "hands the questions of the model on to a person", Questions),
-        link("handoff", "hands the session to another agent, and refuses circles of them", Handoff),
+        link("recall", "adds relevant compacted passages", Recall),
+        link("plan_mode", "reminds the model that the session is in plan mode", PlanMode),
+        link("planning", "asks the user to approve the plan of a turn before anything is changed", TurnPlan),
+        link("search", "lets a model search the history that it no longer sees", Search),
+        link("find_tool", "lets a model find unlisted tools of MCP servers, and call them from then on", FindTool),
+        link("todos", "answers the todo tools and reminds the model of open todos", Todos),
+        link("questions", "passes questions of the model to the user", Questions),
+        link("handoff", "transfers the session to another agent, and refuses loops", Handoff),
         link(
             "delegation",
-            "lets sessions of their own do parts of the work; what they do is judged and told where they do it",
+            "runs subagents in their own sessions; their calls are judged and reported there",
             Delegation,
         ),
         link(
             "diagnostics",
-            "around undo, which says what a call changed: tells the model of errors that its edits brought, before its next step",
+            "around undo, which reports the changes of a call: shows the model errors that its edits introduced, \
+             before its next step",
             EditDiagnostics,
         ),
         link(
             "answer_form",
-            "tells the model which schema the answer has to match, and checks the answer before the turn ends with it",
+            "gives the model the schema that the answer must match, and checks the answer before the turn ends",
             InForm,
         ),
         link(
             "ask_again",
-            "tells the model what was wrong with an answer that is none, or cut, before it is asked again",
+            "tells the model what was wrong with an unusable or truncated answer, before it is asked again",
             AskAgain,
         ),
-        link(
-            "open_todos",
-            "asks the model once to finish the todos that its turn leaves open, or to say why not",
-            OpenTodos,
-        ),
+        link("open_todos", "asks the model once to finish open todos, or to say why not", OpenTodos),
         link(
             "repetition",
-            "tells the model when it makes the same calls again and again and gets the same results, and shows no file twice",
+            "warns the model when it repeats the same calls with the same results, and shows no file twice",
             Repetition,
         ),
         link(
             "repair",
-            "every call in a request gets its result, whatever a crash or a cancel left behind; providers refuse others",
+            "gives every call in a request a result, also after a crash or cancel; providers require it",
             Repair,
         ),
-        link(
-            "undo",
-            "innermost: what changed between its two looks is what the call changed, and can be taken back",
-            Undo,
-        ),
-        link("client_tools", "has the client answer calls of its own tools, in the place of the toolbox", OfClient),
+        link("undo", "innermost: records what the call changed, so that it can be undone", Undo),
+        link("client_tools", "has the client answer calls of its own tools, instead of the toolbox", OfClient),
     ];
     Chain::new(links, dispatch::runner)
 }

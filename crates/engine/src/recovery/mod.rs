@@ -35,7 +35,7 @@ use crate::{
 const STOPPED: &str = "the daemon stopped";
 
 /// Reason for the end of a turn with a damaged event.
-const DAMAGED: &str = "a part of this turn is damaged on the disk";
+const DAMAGED: &str = "a part of this turn is damaged on disk";
 
 /// State of a call's subagent after a stop.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ pub(crate) fn recover(
     let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
     let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
     let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
-    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
+    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while its call was running")));
     let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(&call.call_id)).collect();
     let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
     without_result.extend(never_ran.iter().map(|call| call.name.clone()));
@@ -218,7 +218,7 @@ pub(crate) fn recover(
     if disposition == Disposition::End {
         for call in never_ran {
             let (error, text) = if is_damaged {
-                let text = format!("{DAMAGED}: this may have taken effect or not; look before you run it again");
+                let text = format!("{DAMAGED}: this may or may not have taken effect; check before retrying");
                 (ToolErrorCode::UnknownOutcome, text)
             } else {
                 (ToolErrorCode::NotRun, never_ran_because(STOPPED))
@@ -321,7 +321,7 @@ pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
     let mut item = item.clone();
     let status = if let ItemBody::ToolResult(result) = &mut item.body {
         result.error = Some(ToolErrorCode::UnknownOutcome);
-        result.text = format!("{why} while this ran: it may have taken effect or not; look before you run it again");
+        result.text = format!("{why} while this ran: it may or may not have taken effect; check before retrying");
         ItemStatus::Unknown
     } else if is_input(&item) {
         ItemStatus::Done
@@ -333,7 +333,7 @@ pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
 
 /// Text of a call that had not started when its turn ended.
 pub(crate) fn never_ran_because(why: &str) -> String {
-    format!("{why} before this ran: it never ran; call it again if it is still wanted")
+    format!("{why} before this ran: it never ran; retry it if still needed")
 }
 
 /// Placeholder results for calls that had not started when their turn ended. Calls that had are among these closed
@@ -360,7 +360,7 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
     for (what, names) in [
         ("Finished and not run again", &report.finished),
         ("Never ran", &report.never_ran),
-        ("Unknown, may have taken effect or not", &report.unknown),
+        ("Unknown, may or may not have taken effect", &report.unknown),
     ] {
         if !names.is_empty() {
             text.push_str(&format!(" {what}: {}.", names.join(", ")));

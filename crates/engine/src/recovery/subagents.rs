@@ -146,7 +146,7 @@ pub(crate) async fn handed_up(
         return output;
     };
     let note = format!(
-        "the changes are on the branch {branch} and not in your /project; the user merges them with: agentctl worktree \
+        "the changes are on the branch {branch}, not in your /project; the user merges them with: agentctl worktree \
          apply {name}"
     );
     with_note(output, note)
@@ -154,7 +154,8 @@ pub(crate) async fn handed_up(
 
 /// Prepares the output of a subagent whose worktree was removed because it contained no changes.
 pub(crate) fn without_changes(output: ToolOutput) -> ToolOutput {
-    let note = "it changed nothing, so its worktree is gone: for more, start a new subagent and leave context_id out";
+    let note = "it changed nothing, so its worktree was removed: for more work, start a new subagent without \
+        context_id";
     with_note(output, note.to_owned())
 }
 
@@ -170,13 +171,13 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
 /// Copies the changes of a subagent to its parent, so that they can be reverted with the parent's turn.
 async fn adopted(ports: &Ports, subagent: SessionId, parent: SessionId, changes: Vec<FileChange>) -> Vec<FileChange> {
     ports.snapshots.adopt(subagent, parent, changes.clone()).await.unwrap_or_else(|error| {
-        tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
+        tracing::warn!(session = %parent, "changes of the subagent {subagent} can only be undone there: {error}");
         changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect()
     })
 }
 
 fn never_began() -> SubagentStatus {
-    let text = "the daemon stopped before the subagent began: it did nothing; call again if it is still wanted";
+    let text = "the daemon stopped before the subagent began: it did nothing; retry if still needed";
     let output = ToolOutput::error(ToolErrorCode::NotRun, text);
     SubagentStatus::Ended(Box::new(SubagentOutput { output, delegated: DelegatedWork::default() }))
 }
@@ -308,29 +309,29 @@ impl SubagentResult {
     fn error(&self, reason: Option<StopReason>) -> Option<(ToolErrorCode, String)> {
         use ToolErrorCode::{Cancelled, Tool, UnknownOutcome};
         if let (Some(why), None) = (&self.lost, self.stopped) {
-            return Some((Tool, format!("the subagent's end is not known: {why}")));
+            return Some((Tool, format!("the outcome of the subagent is unknown: {why}")));
         }
-        let told = |what: &str| format!("{what}; what it had until then is in `result`; {GO_ON}");
+        let told = |what: &str| format!("{what}; its output so far is in `result`; {GO_ON}");
         match reason? {
             StopReason::Completed => None,
             StopReason::Cancelled | StopReason::Suspended => {
-                Some((Cancelled, format!("the subagent was cancelled; what it did until then is done; {GO_ON}")))
+                Some((Cancelled, format!("the subagent was cancelled; its changes so far remain; {GO_ON}")))
             }
             // It could not give more detail: its first answer is valid.
             _ if self.has_answered() && self.stopped.is_none() => None,
-            StopReason::MaxSteps => Some((Tool, told("the subagent came to the limit of its steps"))),
-            StopReason::TimeLimit => Some((Tool, told("the time of the turn was over before the subagent ended"))),
-            StopReason::Budget => Some((Tool, told("the tokens of the turn were spent before the subagent ended"))),
+            StopReason::MaxSteps => Some((Tool, told("the subagent reached its step limit"))),
+            StopReason::TimeLimit => Some((Tool, told("the turn's time limit was reached before the subagent ended"))),
+            StopReason::Budget => Some((Tool, told("the turn's token budget was spent before the subagent ended"))),
             StopReason::Loop => Some((Tool, told("the subagent repeated the same calls with the same results"))),
             StopReason::NoAnswer => Some((Tool, told("the subagent's model gave no answer"))),
-            StopReason::Cut => Some((Tool, told("the subagent's answer is cut"))),
+            StopReason::Cut => Some((Tool, told("the subagent's answer was cut off"))),
             StopReason::WrongForm => Some((Tool, told("the subagent's answer is in the wrong form"))),
             StopReason::Filtered => Some((Tool, told("the provider withheld the subagent's answer"))),
             StopReason::Interrupted => Some((UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))),
-            StopReason::Denied => Some((Tool, format!("the subagent needed an answer and got none; {GO_ON}"))),
+            StopReason::Denied => Some((Tool, format!("the subagent asked a question that was not answered; {GO_ON}"))),
             StopReason::Failed => {
                 let why = self.turns.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
-                Some((Tool, format!("the subagent failed: {why}; {GO_ON}, or do it another way")))
+                Some((Tool, format!("the subagent failed: {why}; {GO_ON}, or try a different approach")))
             }
         }
     }
@@ -342,7 +343,7 @@ impl SubagentResult {
 }
 
 const GO_ON: &str = "call delegate_task with this context_id to continue it";
-const INTERRUPTED: &str = "the daemon stopped while the subagent worked; what it had done is done, and it knows of it";
+const INTERRUPTED: &str = "the daemon stopped while the subagent worked; its work so far remains in its history";
 
 /// Start of a text on one line, with at most `most` characters.
 pub(crate) fn one_line(text: &str, most: usize) -> String {

@@ -141,8 +141,8 @@ impl Actor {
     /// as all of them fit.
     pub(crate) async fn undo_compaction(&mut self) -> Result<(Window, CompactionReport), Fault> {
         if self.open.is_some() {
-            let open = "a compaction cannot be taken back while a turn is open";
-            return Err(EngineError::busy(open, "wait for its end, or cancel it").into());
+            let open = "a compaction cannot be undone while a turn is open";
+            return Err(EngineError::busy(open, "wait for it to end, or cancel it").into());
         }
         let seen = self.state.seen();
         let last =
@@ -153,7 +153,7 @@ impl Actor {
             return Ok((self.undo_offload(offload).await?, report));
         }
         let Some(compaction) = self.state.compaction().cloned() else {
-            let nothing = EngineError::new(ErrorKind::Conflict, "there is no compaction to take back");
+            let nothing = EngineError::new(ErrorKind::Conflict, "there is no compaction to undo");
             return Err(nothing.with_hint("`agentctl context` shows what the model sees").into());
         };
         let (items, summary) = load::window(&*self.shared.ports.store, self.id, compaction.before).await?;
@@ -218,7 +218,7 @@ fn held(history: &[Arc<Item>]) -> u64 {
 
 /// Text describing how room is made.
 const RELIEF: &str =
-    "old tool results are moved to files, or, where that is not enough, the older part is replaced by a summary";
+    "old tool results are moved to files or, if that is not enough, the older part is replaced by a summary";
 
 /// Splits a segment by source; the remaining text stays in the original segment.
 fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
@@ -247,10 +247,10 @@ fn next_cuts(max_messages: Option<usize>, held: u64, (window, tokens): (u64, u64
         // again with the next message.
         let rest = most / 2;
         cuts.push(if messages > limit {
-            format!("At the next turn the oldest turns are set aside, down to {rest} messages.")
+            format!("At the next turn the oldest turns are dropped, down to {rest} messages.")
         } else {
             let more = limit - messages;
-            format!("After {more} more messages the oldest turns are set aside, down to {rest} messages.")
+            format!("After {more} more messages the oldest turns are dropped, down to {rest} messages.")
         });
     }
     cuts.push(match left {

@@ -289,7 +289,7 @@ impl Subscription {
         let page = self.store.events(self.session, self.seen, PAGE).await?;
         if page.is_empty() {
             // The journal is shorter than the announced head: the session was deleted in the meantime.
-            return Err(EngineError::new(ErrorKind::NotFound, "the session is gone"));
+            return Err(EngineError::new(ErrorKind::NotFound, "the session was removed"));
         }
         self.ready.extend(page);
         Ok(())

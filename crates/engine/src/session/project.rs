@@ -59,7 +59,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let looked = timeout(PATIENCE, self.shared.ports.workspaces.project(&workspace)).await;
         if looked.is_err() {
-            tracing::warn!(session = %self.id, "the project's agents are left out: the disk did not answer in time");
+            tracing::warn!(session = %self.id, "the project's agents are left out: the disk did not respond in time");
         }
         self.project.follow(looked.unwrap_or_default(), &self.shared.config().agents);
         Ok(())
@@ -181,8 +181,8 @@ fn notice(begin: &str, files: &[MapFile]) -> String {
     let map = MapFile::render(&files.iter().map(shown).collect::<Vec<_>>());
     let plain: String = map.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
     format!(
-        "{begin}drawn from its files as they are now: the definitions that most other code uses, with their lines. It \
-         leaves out most of the code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
+        "{begin}drawn from its current files: the most used definitions, with their lines. It leaves out most of the \
+         code; search_code, find_symbol, outline and repo_map find the rest.\n\n{}",
         plain.trim_end()
     )
 }

@@ -116,7 +116,7 @@ impl Actor {
             return Ok(());
         }
         Err(EngineError::new(ErrorKind::Busy, format!("{what} cannot be changed while a turn is open"))
-            .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
+            .with_hint("wait for it to end, answer its question, or cancel it; then change them")
             .into())
     }
 
@@ -126,7 +126,7 @@ impl Actor {
             return Ok(());
         }
         if self.state.settings.parent.is_some() {
-            let own = "a session that works for another one has its mode";
+            let own = "a session that works for another one uses the other's mode";
             return Err(EngineError::invalid(own, "set it there").into());
         }
         let entry = mode_set(self.id, self.shared.ports.clock.now(), mode, &client);
@@ -171,7 +171,7 @@ impl Actor {
         let pins: Vec<String> = pins.iter().map(|pin| pin.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         let refused = |why: String| Err(EngineError::new(ErrorKind::InvalidInput, why).into());
         if pins.len() > MAX_PINS {
-            return refused(format!("a session has at most {MAX_PINS} pinned rules: write the rest into AGENTS.md"));
+            return refused(format!("a session has at most {MAX_PINS} pinned rules; write the rest to AGENTS.md"));
         }
         if pins.iter().any(|pin| pin.is_empty() || pin.chars().count() > MAX_PIN) {
             return refused(format!("a pinned rule has 1 to {MAX_PIN} characters"));
@@ -202,18 +202,18 @@ pub(crate) fn checked(models: &dyn Models, settings: SessionSettings) -> Result<
 /// Checks that the server of a slot accepts this model ID.
 pub(crate) fn check(models: &dyn Models, slot: Slot, id: &str) -> Result<(), EngineError> {
     if !is_model_id(id) {
-        let odd = format!("that is no id of a model: it has 1 to {MAX_MODEL_ID} bytes, in one line");
-        return Err(EngineError::invalid(odd, "`agentctl models --available` lists them"));
+        let odd = format!("invalid model id: it must have 1 to {MAX_MODEL_ID} bytes, in one line");
+        return Err(EngineError::invalid(odd, "list them with `agentctl models --available`"));
     }
     if models.named(slot, id).is_some() {
         return Ok(());
     }
     if models.get(slot).info().embedded {
-        let message = format!("the slot {slot} has the built-in model, and no server that has a model {id:?}");
-        return Err(EngineError::invalid(message, "name a server in models.yaml, or by MODEL_BASIC_BASE_URL"));
+        let message = format!("the slot {slot} has the built-in model, and no server for the model {id:?}");
+        return Err(EngineError::invalid(message, "set a server in models.yaml or in MODEL_BASIC_BASE_URL"));
     }
-    let message = format!("the server of the slot {slot} has one model, which is not chosen by its id");
-    let hint = "with `wire: openai` and the address up to /v1 it can be asked for its models";
+    let message = format!("the server of the slot {slot} has a single model, which is not chosen by id");
+    let hint = "with `wire: openai` and the address up to /v1, its models can be listed";
     Err(EngineError::invalid(message, hint))
 }
 
@@ -237,7 +237,7 @@ impl Actor {
         let Some(id) = self.chosen(slot) else { return Ok(()) };
         check(&*self.shared.ports.models, slot, id).map_err(|error| {
             EngineError::new(ErrorKind::Configuration, format!("this session is set to a model: {error}"))
-                .with_hint("/model default sets it back; so does /model with another one")
+                .with_hint("reset it with /model default, or set another one with /model")
         })
     }
 
@@ -258,7 +258,7 @@ impl Actor {
     pub(crate) async fn set_model(&mut self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, Fault> {
         let settings = self.state.settings.clone();
         if settings.parent.is_some() {
-            let own = "a session that works for another one has its model";
+            let own = "a session that works for another one uses the other's model";
             return Err(EngineError::invalid(own, "set it there").into());
         }
         let slot = if model.is_some() { slot.or(settings.slot) } else { slot };

@@ -33,7 +33,7 @@ impl Actor {
     pub(crate) async fn undo(&mut self, request: UndoRequest) -> Result<UndoReport, Fault> {
         if let Some(open) = &self.open {
             let message = format!("nothing can be undone while turn {} of this session is open", open.turn_id);
-            return Err(EngineError::busy(message, "wait for its end, answer what it waits for, or cancel it").into());
+            return Err(EngineError::busy(message, "wait for it to end, answer its question, or cancel it").into());
         }
         let ledger = self.ledger().await?;
         let (past, changes) = match request.turn {
@@ -121,7 +121,7 @@ impl Actor {
                 self.find_changes(result, of_state).await
             };
             if let Err(error) = found.await {
-                tracing::warn!(session = %self.id, call = %result.call_id, "what a call changed is not known: {error}");
+                tracing::warn!(session = %self.id, call = %result.call_id, "changes of a call are unknown: {error}");
             }
         }
     }
@@ -157,7 +157,7 @@ impl Actor {
                 named(files.map(|file| (file.path.as_str(), file.change)))
             };
             let all = shown(&mut found.files.iter());
-            result.text.push_str(&format!(". Since it began these files have changed: {all}"));
+            result.text.push_str(&format!(". These files have changed since it began: {all}"));
             if found.files.iter().any(|file| file.late) {
                 let late = shown(&mut found.files.iter().filter(|file| file.late));
                 let told = format!(". Of these, something else may have changed after the daemon ended: {late}");
@@ -171,10 +171,10 @@ impl Actor {
         let back: BTreeSet<&str> = back.filter(|path| !is_there(path)).collect();
         if !back.is_empty() {
             let back = back.into_iter().collect::<Vec<_>>().join(", ");
-            result.text.push_str(&format!(". It also wrote {back}, which others run or obey; it was taken back"));
+            result.text.push_str(&format!(". It also wrote {back}, which others run or load; this was reverted"));
         }
         if !found.notes.is_empty() {
-            result.text.push_str(&format!(". Not recorded, and cannot be undone: {}", found.notes.join("; ")));
+            result.text.push_str(&format!(". Not recorded and cannot be undone: {}", found.notes.join("; ")));
         }
         result.files = found.files;
         Ok(())
@@ -184,19 +184,19 @@ impl Actor {
 /// Notice of an undo for the model and the user.
 fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
-    let what = if report.redo { "brought back" } else { "took back" };
+    let what = if report.redo { "restored" } else { "undid" };
     let turns = match since {
         Some(turn) => format!("turn {turn} and all after it"),
         None => format!("turn {}", report.turn),
     };
     let mut text = format!(
-        "The person {what} what {} had done to files. {}.",
+        "The user {what} the file changes of {}. {}.",
         turns,
         named(done.iter().map(|file| (file.path.as_str(), file.change)))
     );
     let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
     if left > 0 {
-        text.push_str(&format!(" {left} more were left unchanged, because something else has changed them since."));
+        text.push_str(&format!(" {left} more were left unchanged, because they have been modified since."));
     }
     text.push_str(" Read a file again before you change it.");
     whole(Item::new(report.turn_id, ItemBody::notice(text)))
@@ -255,9 +255,8 @@ impl Past {
 
     fn damaged(&self) -> EngineError {
         let number = self.number;
-        let message =
-            format!("a part of what turn {number} did is damaged on the disk: its changes cannot be undone or redone");
-        EngineError::new(ErrorKind::Storage, message).with_hint("other turns can be; name one with --turn")
+        let message = format!("a part of turn {number} is damaged on disk: its changes cannot be undone or redone");
+        EngineError::new(ErrorKind::Storage, message).with_hint("choose another turn with --turn")
     }
 }
 
@@ -330,8 +329,8 @@ impl Ledger {
     /// Returns the last turn, with the combined changes of all turns.
     fn all(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
         if request.redo || !request.preview {
-            let hint = "undo one turn after the other, the last one first";
-            return Err(EngineError::invalid("all turns together can be foreseen only", hint));
+            let hint = "undo the turns one by one, the last one first";
+            return Err(EngineError::invalid("undoing all turns at once can only be previewed", hint));
         }
         if let Some(damaged) = self.turns.iter().find(|past| past.is_damaged) {
             return Err(damaged.damaged());
@@ -348,7 +347,7 @@ impl Ledger {
     fn since(&self, turn: u64, redo: bool) -> Result<(&Past, Vec<FileChange>), EngineError> {
         let none = || {
             let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
-            EngineError::not_found(message, "`agentctl sessions show` lists its turns")
+            EngineError::not_found(message, "list its turns with `agentctl sessions show`")
         };
         let first = self.turns.iter().find(|past| past.number == turn).ok_or_else(none)?;
         // Changes of copied turns belong to the source session and are unknown here.
@@ -383,7 +382,7 @@ impl Ledger {
     /// Selects the turn and the changes to revert: its own, or those of its undo.
     fn choose(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
         let nothing = |message: String| {
-            EngineError::not_found(message, "agentctl sessions show lists what its turns did; name another with --turn")
+            EngineError::not_found(message, "see its turns with agentctl sessions show; choose another with --turn")
         };
         let mut turns = self.turns.iter();
         let (named, unknown) = match request.turn {
@@ -409,7 +408,7 @@ impl Ledger {
             (Some(past), _) if past.is_damaged => Err(past.damaged()),
             (Some(past), true) if !is_undone(past) => Err(nothing(format!("turn {} was not undone", past.number))),
             (Some(past), true) if self.undone_of(past).is_empty() => {
-                Err(nothing(format!("undoing turn {} changed no files: there is nothing to bring back", past.number)))
+                Err(nothing(format!("undoing turn {} changed no files: there is nothing to restore", past.number)))
             }
             (Some(past), false) if folded(&past.changes).is_empty() => {
                 Err(nothing(format!("turn {} changed no files", past.number)))
@@ -418,7 +417,7 @@ impl Ledger {
             (None, true) => {
                 let of = |id: &TurnId| self.turns.iter().find(|past| past.turn_id == *id);
                 let last = self.undone.iter().rev().filter_map(of).find(|past| !self.undone_of(past).is_empty());
-                last.ok_or_else(|| nothing("nothing of this session is undone".to_owned()))
+                last.ok_or_else(|| nothing("nothing in this session is undone".to_owned()))
             }
             (None, false) => {
                 let changed = |past: &&Past| !is_undone(past) && (past.is_damaged || !folded(&past.changes).is_empty());
@@ -512,7 +511,7 @@ mod tests {
         check(&ledger, Some(2), false, Err("turn 2 changed no files"));
         check(&ledger, Some(4), false, Err("turn 4 changed no files"));
         check(&ledger, Some(6), false, Err("this session has no turn 6; it has 5"));
-        check(&ledger, None, true, Err("nothing of this session is undone"));
+        check(&ledger, None, true, Err("nothing in this session is undone"));
         check(&ledger, Some(3), true, Err("turn 3 was not undone"));
         undo(&mut ledger, ids[2], false, change("c", "b"));
         check(&ledger, None, false, Ok(1));
@@ -531,13 +530,13 @@ mod tests {
         let all = UndoRequest { turn: Some(TurnChoice::All), preview: true, ..UndoRequest::default() };
         assert_eq!(ledger.all(&all).unwrap().1, [change("a", "b")]);
         for refused in [UndoRequest { redo: true, ..all.clone() }, UndoRequest { preview: false, ..all.clone() }] {
-            assert!(ledger.all(&refused).unwrap_err().to_string().contains("foreseen only"));
+            assert!(ledger.all(&refused).unwrap_err().to_string().contains("only be previewed"));
         }
 
         // After a fork all of these turns belong to another session.
         let change = StateChange::Forked { from: SessionId::generate(), turn: 5 };
         ledger.note(None, &EventKind::StateChanged { change });
-        check(&ledger, None, true, Err("nothing of this session is undone"));
+        check(&ledger, None, true, Err("nothing in this session is undone"));
         check(&ledger, None, false, Err("no turn of this session changed files that are not undone yet"));
         check(&ledger, Some(1), false, Err("turn 1 is a copy"));
         check(&ledger, Some(3), true, Err("turn 3 is a copy"));

@@ -183,7 +183,7 @@ pub(crate) fn over_packages(packages: &[SkillPackages], judgement: Explanation, 
         let verdict = Verdict::Deny { reason: format!("the session is in plan mode, and {own}") };
         return Explanation { verdict, grants: Vec::new(), wider: Vec::new(), ..judgement };
     }
-    asked_first(judgement, own, "skills: packages are installed with a person's consent")
+    asked_first(judgement, own, "skills: installing packages requires approval")
 }
 
 /// Changes of the turn that one call requests, collected in its [record](super::call_record::CallRecord).

@@ -147,10 +147,8 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
 /// Output of a call that did not run, or got no answer, because the turn's time was over.
 fn out_of_time(started: &OnceLock<ItemId>) -> ToolOutput {
     match started.get() {
-        Some(_) => {
-            ToolOutput::error(ToolErrorCode::Timeout, "the time limit of the turn was reached while this waited")
-        }
-        None => ToolOutput::error(ToolErrorCode::NotRun, "the time limit of the turn was reached: this did not run"),
+        Some(_) => ToolOutput::error(ToolErrorCode::Timeout, "the turn's time limit was reached while this waited"),
+        None => ToolOutput::error(ToolErrorCode::NotRun, "the turn's time limit was reached: this did not run"),
     }
 }
 
@@ -300,7 +298,7 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     tab.settle().await;
     if output.error == Some(ToolErrorCode::Cancelled) && context.is_out_of_time() {
         output.error = Some(ToolErrorCode::Timeout);
-        output.text.push_str("\n[the time limit of the turn was reached]");
+        output.text.push_str("\n[the turn's time limit was reached]");
     }
     Ok(record.noted(output))
 }

@@ -52,7 +52,7 @@ pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelIn
 }
 
 /// Appended if a request would end with the model's own text: servers do not let a model continue from there.
-const CONTINUE: &str = "Your answer was not the end: go on where it stopped.";
+const CONTINUE: &str = "Your answer was incomplete: continue where it stopped.";
 
 /// Appends the reminders that changed, and whatever else the next request must end with.
 pub(crate) async fn append_reminders(
@@ -144,8 +144,8 @@ pub(crate) async fn warn_of_price(
         return Ok(());
     }
     let message = format!(
-        "this request to {} has about {tokens} tokens; above {} tokens, all input of a request costs ${} for a million tokens \
-         instead of ${}: /compact makes the next ones smaller",
+        "this request to {} has about {tokens} tokens; above {} tokens, all input of a request costs ${} per million \
+         tokens instead of ${}: /compact shrinks the next ones",
         model.info().id,
         dearer.above,
         dearer.input,
@@ -174,11 +174,11 @@ pub(crate) async fn look_for_cut(
     }
     if window <= before && windows.tell_cut(info, window) {
         let message = format!(
-            "the server of {} reads only {window} tokens of a request, and says nothing of it: this one has about {}, so a part \
-             of the conversation was not seen. {window} tokens are its window from now on. Give it a larger one: in Ollama set \
-             OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; elsewhere the context size of the server. Then `agentctl models \
-             test` measures it again. What you know better, say in MODEL_BASIC_CONTEXT_WINDOW or in context_window in \
-             models.yaml",
+            "the server of {} silently reads only {window} tokens of a request: this one has about {}, so a part of \
+             the conversation was not seen. From now on {window} tokens are used as its window. To enlarge it, set \
+             OLLAMA_CONTEXT_LENGTH or num_ctx of the model in Ollama, elsewhere the context size of the server, then \
+             measure again with `agentctl models test`. To override it, set MODEL_BASIC_CONTEXT_WINDOW, or \
+             context_window in models.yaml",
             info.id, sent.report.tokens
         );
         context.recorder.warn("window_cut", message).await?;

@@ -90,9 +90,9 @@ impl SlotChoice {
             ChoiceRule::Pictures => "there are pictures",
             ChoiceRule::Code => "it is about code",
             ChoiceRule::ComplexTask => "it is a complex task",
-            ChoiceRule::Kept => "the turn before had it",
+            ChoiceRule::Kept => "the previous turn used it",
             ChoiceRule::LastAnswer => "it writes the last answer",
-            ChoiceRule::Fallback => "it stands in for another one",
+            ChoiceRule::Fallback => "it is the fallback for another one",
             ChoiceRule::Default => "the default",
         }
     }
@@ -114,10 +114,10 @@ impl SlotChoice {
 }
 
 /// Notice at the start of a turn that plans.
-pub(crate) const PLAN_FIRST: &str = "Plan first. Calls that change files, or run commands that do more than look, are refused until \
-    the person has approved a plan. Look at what you need, then answer with the plan and nothing else: a numbered list, one step \
-    a line, each of which can be done and checked by itself, with the files it is about. Do not ask for leave: the person is \
-    asked about the plan as soon as you have answered.";
+pub(crate) const PLAN_FIRST: &str = "Plan first. Calls that change files and commands that are not read-only are \
+    refused until the user has approved a plan. Read what you need, then answer with the plan and nothing else: a \
+    numbered list, one step per line, each independently doable and checkable, with the files it affects. Do not ask \
+    for permission: the user is asked about the plan as soon as you answer.";
 
 /// Returns true if a turn begins with a plan. The client's choice takes precedence over the configuration; `Auto` also
 /// considers the intent and how interrupts are answered.

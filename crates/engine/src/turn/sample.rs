@@ -47,7 +47,7 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
 }
 
 /// Notice at the end of the final request: without it, a model that may not call anything often returns nothing.
-const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \
+const LAST_WORDS: &str = "Do not call any more tools in this turn. Answer the user now, in text, with what you have: \
                           what is done, and what is left to do.";
 
 /// Requests the final answer from the chat model. Calls are forbidden, but the tools are still listed so that the
@@ -218,7 +218,7 @@ async fn room_or_fail(
     if state.reply == Reply::Overflowed {
         return Err(too_narrow(context, model, error).into());
     }
-    tracing::info!("the request did not fit, so the history is compacted: {error}");
+    tracing::info!("the request did not fit; compacting the history: {error}");
     state.reply = Reply::Overflowed;
     // Text received before the server noticed is not an answer.
     state.answer = None;
@@ -239,8 +239,8 @@ pub(crate) async fn learn(
         return Ok(());
     };
     let message = format!(
-        "the window of {} has {said} tokens, as its server says, not {}: that is kept; set context_window in models.yaml to \
-         say it yourself",
+        "the window of {} has {said} tokens according to its server, not {}; using that. To override it, set \
+         context_window in models.yaml",
         info.id, info.context_window
     );
     model.note_window(said, WindowSource::Refusal);
@@ -256,8 +256,8 @@ fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> Mo
         return error;
     }
     error.with_hint(format!(
-        "instructions and tools alone take about {fixed} of the {window} tokens: use a model with a larger window, or set \
-         context_window to what the server really has"
+        "instructions and tools alone take about {fixed} of the {window} tokens: use a model with a larger window, or \
+         set context_window to the server's actual window"
     ))
 }
 
@@ -265,7 +265,7 @@ async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), TurnEx
     let (code, message) = match finish {
         Finish::Stop | Finish::Runaway => return Ok(()),
         Finish::Length => {
-            ("answer_cut", "the answer reached the token limit and is cut; raise max_tokens of this slot for more")
+            ("answer_cut", "the answer was truncated at the token limit; raise max_tokens of this slot for more")
         }
         Finish::Filtered => ("answer_filtered", "the provider withheld the rest of the answer"),
     };
@@ -284,7 +284,7 @@ async fn record_calls(
         state.note(context.recorder.whole(ItemBody::ToolCall(call), Some(origin)).await?);
     }
     if asked > MAX_CALLS {
-        let message = format!("the model asked for {asked} tool calls at once; only the first {MAX_CALLS} are run");
+        let message = format!("the model asked for {asked} tool calls at once; only the first {MAX_CALLS} run");
         context.recorder.warn("too_many_calls", message).await?;
     }
     Ok(())
@@ -345,13 +345,13 @@ impl<'a> Answer<'a> {
             ModelChunk::Discarded => Box::pin(self.discard()).await?,
             ModelChunk::Remark(remark) => self.remarks.push(remark),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
-                let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
+                let message = format!("attempt {attempt} of the model call in {delay_ms} ms: {reason}");
                 self.recorder.warn("model_retry", message).await?;
             }
             ModelChunk::WithoutTools => self.without_tools = true,
             ModelChunk::Notice { code, message } => self.recorder.warn(code, message).await?,
             ModelChunk::Runaway { what } => {
-                self.recorder.warn("answer_runaway", format!("the answer was cut: it {what}")).await?;
+                self.recorder.warn("answer_runaway", format!("the answer was cut off: it {what}")).await?;
             }
             ModelChunk::Usage(_) | ModelChunk::End(_) => {}
         }

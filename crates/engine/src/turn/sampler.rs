@@ -138,7 +138,7 @@ impl Line {
             () = self.cancel.cancelled() => Err(ModelError::new(ErrorKind::Conflict, "the turn was cancelled")),
             () = self.over.cancelled() => Err(call_is_over()),
             () = self.stopwatch.reaches(self.time) => {
-                Err(ModelError::new(ErrorKind::Conflict, "the time of the turn is over"))
+                Err(ModelError::new(ErrorKind::Conflict, "the turn's time limit was reached"))
             }
             answer = self.answer(request, bill) => answer,
         }
@@ -175,7 +175,7 @@ impl Line {
 }
 
 fn call_is_over() -> ModelError {
-    ModelError::new(ErrorKind::Conflict, "the call is over")
+    ModelError::new(ErrorKind::Conflict, "the call has ended")
 }
 
 /// Charge of one request: its usage as counted by the server, or an estimate if it reported none. It is charged even if
@@ -219,7 +219,7 @@ impl<'a> SamplingCharge<'a> {
             let set_aside = |taken: u64| Some(room(taken)).filter(|room| *room > 0).map(|room| taken + size + room);
             let before = line.delegated.fetch_update(Ordering::AcqRel, Ordering::Acquire, set_aside);
             let before =
-                before.map_err(|_| ModelError::new(ErrorKind::Conflict, "the tokens of the turn are spent"))?;
+                before.map_err(|_| ModelError::new(ErrorKind::Conflict, "the turn's token budget is spent"))?;
             (bill.max_tokens, bill.set_aside) = (room(before), size + room(before));
         }
         Ok(bill)

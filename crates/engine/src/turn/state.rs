@@ -203,7 +203,7 @@ impl TurnState {
         Some(TurnError {
             kind: ErrorKind::Protocol,
             message: format!("the answer does not match the schema: {}", reasons.join("; ")),
-            hint: Some("try another model (--model), or a schema that says more of what is meant".to_owned()),
+            hint: Some("try another model (--model), or a more descriptive schema".to_owned()),
         })
     }
 

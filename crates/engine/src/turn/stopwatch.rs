@@ -142,7 +142,8 @@ impl CallStream {
 
     /// Returns the next chunk. Cancel safe: nothing is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<ModelChunk, ModelError> {
-        let left = || Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
+        let left =
+            || Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a result"));
         let chunk = self.chunks.next().await.unwrap_or_else(left)?;
         let is_answer = match &chunk {
             ModelChunk::Text(text) | ModelChunk::Reasoning(text) => !text.is_empty(),

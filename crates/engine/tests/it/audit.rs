@@ -80,7 +80,7 @@ async fn every_decision_and_every_end_is_told() {
     change: never ran E_INVALID_ARGS
     "#);
     assert_snapshot!(asked("dance", json!({}), yes()).await, @r"
-    dance {}: may not by Rules, the rules say Deny, checker, there is no tool of that name here
+    dance {}: may not by Rules, the rules say Deny, checker, no such tool
     dance: never ran E_UNKNOWN_TOOL
     ");
     assert_snapshot!(asked("ask_human", json!({"question": "Why?"}), Answer::Text { text: "So.".to_owned() }).await, @r#"

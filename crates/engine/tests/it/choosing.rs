@@ -105,7 +105,7 @@ async fn what_cannot_be_chosen_is_refused_with_what_to_do() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("built-in model") && error.hint().unwrap().contains("models.yaml"), "{error}");
     let error = refused(Some(Slot::Code), "big").await;
-    assert!(error.to_string().contains("not chosen by its id"), "{error}");
+    assert!(error.to_string().contains("not chosen by id"), "{error}");
     for odd in ["", "  ", "a\nb", "\u{1b}[2J", &"x".repeat(300)] {
         assert_eq!(refused(None, odd).await.kind(), ErrorKind::InvalidInput, "{odd:?}");
     }

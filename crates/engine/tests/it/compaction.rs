@@ -215,8 +215,8 @@ async fn the_tool_promises_only_what_comes_to_pass() {
     world.model.then_all([counted_calls(2), says(SUMMARY), asks(), says("There is room.")]);
     let answer = run(&session, "Make room.").await.text;
     let said = told(&world, &session).split_off(1);
-    assert!(said[0].contains("is compacted before your next words"), "{said:?}");
-    assert!(said[1].starts_with("nothing is compacted: it is asked for already"), "{said:?}");
+    assert!(said[0].contains("is compacted before your next message"), "{said:?}");
+    assert!(said[1].starts_with("nothing is compacted: already requested"), "{said:?}");
     assert!(said[2].starts_with("nothing is compacted: the history was compacted"), "{said:?}");
     let [done] = &compactions(&world, &session)[..] else { panic!("{said:?}") };
     assert_eq!((done.report.cause, answer.as_str()), (CompactionCause::Model, "There is room."), "{said:?}");
@@ -334,11 +334,11 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     assert_eq!(compactions(&world, &session).len(), 1, "nothing has grown");
     assert_eq!(world.model.requests().len(), 2);
     let asked = texts(&world.model.requests()[0]);
-    assert!(asked.contains("Piece of work 0 ") && asked.contains("% of the context window is taken"), "{asked}");
+    assert!(asked.contains("Piece of work 0 ") && asked.contains("% of the context window is used"), "{asked}");
     let last = asked.rsplit("<system_reminder>").next().unwrap_or_default();
     assert!(!last.contains("Call compact_context"), "{last}");
     let said = told(&world, &session);
-    assert!(said[0].starts_with("nothing is compacted: a person undid the last compaction"), "{said:?}");
+    assert!(said[0].starts_with("nothing is compacted: the user undid the last compaction"), "{said:?}");
 
     // If the history would not fit at all it is compacted again, with a warning.
     world.model.then_all([says(SUMMARY), says("On we go.")]);
@@ -468,5 +468,5 @@ async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
     let report = &compactions(&world, &session).pop().unwrap().report;
     assert_eq!(report.pinned[0], "Never push.");
     let problem = report.problem.as_deref().unwrap_or_default();
-    assert!(problem.contains("of the person's messages are no longer kept word for word"), "{report:?}");
+    assert!(problem.contains("of your messages are no longer kept verbatim"), "{report:?}");
 }

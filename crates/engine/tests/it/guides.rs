@@ -65,7 +65,7 @@ async fn a_compaction_in_the_middle_of_a_turn_takes_nothing_away() {
     assert_eq!(last[0], "<conversation_summary>", "{last:?}");
     assert_eq!(last[last.len() - 2..], ["<memory>", "<skills>"], "{last:?}");
     let again = world.model.requests();
-    let summed_up = again.iter().find(|request| format!("{request:?}").contains("Sum up the history")).unwrap();
+    let summed_up = again.iter().find(|request| format!("{request:?}").contains("Summarise the history")).unwrap();
     assert!(!format!("{summed_up:?}").contains("Run make check."), "what files say is not summed up");
     world.model.then(says("Yes."));
     run(&session, "And now?").await;

@@ -74,7 +74,7 @@ async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
     world.workspaces.lose(&second.picture.unwrap().path);
     assert_eq!(run(&session, "Once more?").await.text, "three");
     assert_eq!(shown(&requests(&vision)[2]), [b"PICTURE one".to_vec()]);
-    assert!(format!("{:?}", requests(&vision)[2]).contains("Not all of these pictures"));
+    assert!(format!("{:?}", requests(&vision)[2]).contains("Some of these pictures"));
     // An explicitly named slot is used.
     turn(&session, StartTurn { slot: Some(Slot::Base), text: Some("In words?".to_owned()), ..go_on() }).await;
     let told = requests(&base);

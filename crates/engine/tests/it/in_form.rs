@@ -31,7 +31,7 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
     assert_eq!((result.steps, result.error), (2, None));
     for request in world.model.requests() {
         assert!(request.answer_schema.as_ref().unwrap().text().contains(r#""count":{"type":"integer"}"#));
-        assert_eq!(told(&request).matches("has to be one JSON document that matches").count(), 1);
+        assert_eq!(told(&request).matches("must be one JSON document that matches").count(), 1);
     }
     // The next turn has no required form, and says so once.
     world.model.then_all([says("In words."), says("More.")]);
@@ -57,7 +57,7 @@ async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
     world.model.then_all([calls(&[("hold", json!({}))]), says("Held.")]);
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
-    refused(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }, "another form").await;
+    refused(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }, "cannot be changed").await;
     // A queued turn retains its form.
     let queued = in_form(StartTurn { if_busy: IfBusy::Queue, ..input("How many?") });
     let mut queued = session.start_turn(queued).await.unwrap();

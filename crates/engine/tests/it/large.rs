@@ -122,9 +122,11 @@ async fn a_limit_below_that_of_the_window_is_held() {
 async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
     for tool in ["look", "launch"] {
         let shown = call_with(true, EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
-        for words in
-            ["this is line 000001\n", "\nthis is line 004000\n", "could not be stored: the disk is full (make room)"]
-        {
+        for words in [
+            "this is line 000001\n",
+            "\nthis is line 004000\n",
+            "could not be stored and is lost: the disk is full (make room)",
+        ] {
             assert!(shown.text.contains(words), "{words:?} is missing in {}", shown.text);
         }
         assert!(!shown.text.contains("large_tool_results"), "{}", shown.text);
@@ -143,7 +145,7 @@ async fn bytes_are_told_by_type_size_and_path() {
     let id = shown.stored.call_id.clone();
     let line = |name: &str| {
         format!(
-            "[picture, a PNG image of 19 bytes, is not shown: it is in /large_tool_results/{id}-{name}.png, where commands can \
+            "[picture, a PNG image of 19 bytes, is not shown: it is stored in /large_tool_results/{id}-{name}.png, where commands can \
              read it]"
         )
     };
@@ -166,10 +168,6 @@ async fn bytes_are_told_by_type_size_and_path() {
 
     // Without disk space the data is lost, and the text says so.
     let shown = call_with(true, EngineConfig::default(), "look", json!({"data": "x"})).await;
-    assert!(
-        shown.text.contains("is lost, because it could not be stored: the disk is full (make room)"),
-        "{}",
-        shown.text
-    );
+    assert!(shown.text.contains("could not be stored and is lost: the disk is full (make room)"), "{}", shown.text);
     assert_eq!(shown.warnings.len(), 2, "{:?}", shown.warnings);
 }

@@ -48,7 +48,7 @@ async fn a_level_is_told_when_it_changes_and_the_tools_stay_as_they_are() {
     assert!(requests.iter().all(|request| request.tools == requests[0].tools));
     assert!(!last_words(&requests[1]).contains("context window"));
     let reminded = last_words(&requests[2]);
-    assert!(reminded.contains("More than 75 % of the context window is taken"), "{reminded}");
+    assert!(reminded.contains("More than 75 % of the context window is used"), "{reminded}");
     assert!(reminded.contains("Call compact_context when"), "{reminded}");
 }
 

@@ -117,7 +117,7 @@ async fn a_question_that_a_person_has_edited_stays_so_over_a_restart_and_both_an
     let text = Answer::Text { text: "green".to_owned() };
     goes_on(&session, &asks, text.clone()).await;
     let log = second.log(&session);
-    assert!(log.contains("The person changed the arguments to"), "{log}");
+    assert!(log.contains("The user changed the arguments to"), "{log}");
     assert_eq!(log.matches(" ? ").count(), 2, "{log}");
     let [decision] = &second.audit.decisions()[..] else { panic!() };
     assert_eq!((decision.answer.as_ref(), decision.reply.as_ref()), (Some(&edit), Some(&text)), "{decision:?}");

@@ -81,10 +81,10 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
     check(vec![file("", b"x")], "without a name").await;
     check(vec![file("a", b"")], "empty").await;
     check(vec![selection("a", None, "x"), file("a", &vec![0; (8 << 20) + 1])], "part 2 has 8388609 bytes").await;
-    check(vec![selection("", None, "x")], "selection of nothing").await;
+    check(vec![selection("", None, "x")], "selection without a `uri`").await;
     check(vec![selection("a", None, " \n")], "empty selection").await;
     check(vec![selection(&"a".repeat(2000), None, "x")], "2000 bytes").await;
-    check(vec![selection("a", Some((3, 2)), "x")], "which are none").await;
+    check(vec![selection("a", Some((3, 2)), "x")], "invalid line range").await;
     check((0..21).map(|_| file("a", b"x")).collect(), "21 parts").await;
     // Parts without text are rejected, even if a turn could be continued.
     let failing = world.session().await;

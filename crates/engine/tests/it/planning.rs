@@ -156,7 +156,7 @@ async fn an_edit_without_a_plan_approves_nothing() {
     let (world, session, _, interrupt) = asking([says(PLAN)]).await;
     for args in [json!({"text": "1. do less"}), json!({ Ask::PLAN: " " }), json!({ Ask::PLAN: [] }), json!("x")] {
         let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
-        assert!(refused.to_string().contains("does not fit"), "{refused}");
+        assert!(refused.to_string().contains("invalid answer"), "{refused}");
     }
     assert_eq!(world.engine.interrupts(Some(session.id())).await.unwrap().len(), 1, "it still waits");
 }

@@ -28,8 +28,8 @@ async fn where_nobody_is_there_the_default_counts_and_else_the_model_goes_on_wit
     for (on_interrupt, more, expected) in [
         (OnInterrupt::Approve, json!({"default": "tea"}), "tea"),
         (OnInterrupt::Deny, json!({"default": "tea"}), "tea"),
-        (OnInterrupt::Approve, json!({}), "E_DENIED: this run cannot ask anybody"),
-        (OnInterrupt::Deny, json!({}), "E_DENIED: this run cannot ask anybody"),
+        (OnInterrupt::Approve, json!({}), "E_DENIED: this run cannot ask the user"),
+        (OnInterrupt::Deny, json!({}), "E_DENIED: this run cannot ask the user"),
     ] {
         let (world, session) = World::new([asks(more), says("So be it.")]).begun().await;
         let result = turn(&session, StartTurn { on_interrupt, ..input("Drink!") }).await;
@@ -52,11 +52,11 @@ async fn what_a_person_says_is_the_result() {
     for (more, given, expected) in [
         (json!({}), text("tea, please"), "tea, please"),
         (json!({"required": false, "default": "tea"}), text(" "), "tea"),
-        (json!({"required": false}), text(""), "The person left the answer empty."),
+        (json!({"required": false}), text(""), "The user left the answer empty."),
         (
             json!({}),
             Answer::Reject { reason: Some("ask later".to_owned()) },
-            "E_DENIED: the person declined to answer: ask later",
+            "E_DENIED: the user declined to answer: ask later",
         ),
         (json!({"choices": ["red", " green "]}), text("green"), "green"),
         (json!({"choices": ["red", " green "]}), text("neither"), "neither"),

@@ -96,14 +96,14 @@ async fn a_summary_is_asked_for_behind_the_conversation_itself() {
     assert_eq!(asked.tools, sent.tools);
     assert!(!asked.may_call);
     let Some(Message::User { text }) = asked.messages.last() else { panic!("{asked:?}") };
-    assert!(text.contains("Sum up the history.") && text.contains("words in all"), "{text}");
+    assert!(text.contains("Summarise the history.") && text.contains("words in total"), "{text}");
     let report = compactions(&world, &session).pop().unwrap().report;
     assert!(report.model.is_some() && report.problem.is_none(), "{report:?}");
 }
 
 #[tokio::test]
 async fn a_summary_that_was_cut_is_none() {
-    for (finish, why) in [(Finish::Length, "longer than the model may write"), (Finish::Filtered, "withheld")] {
+    for (finish, why) in [(Finish::Length, "exceeded the model's output limit"), (Finish::Filtered, "withheld")] {
         let (world, session) = full_of_words().await;
         let text = ModelChunk::Text("## What the person wants\n- the imp".to_owned());
         world.model.then(Play::Chunks(vec![text, ModelChunk::End(finish)]));
@@ -210,7 +210,8 @@ async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_
         let (world, session) = World::narrow(window, EngineConfig::default()).begun().await;
         let summaries = AtomicUsize::new(0);
         world.model.respond_with(move |request| {
-            let is_asked = |text: &str| text.contains("is about to be replaced") || text.contains("<history>");
+            let is_asked =
+                |text: &str| text.contains("a summary replaces the conversation above") || text.contains("<history>");
             match request.messages.last() {
                 Some(Message::User { text }) if is_asked(text) => badly(summaries.fetch_add(1, Ordering::Relaxed)),
                 Some(Message::Tool { .. }) => says(&"All of it is in order, as before. ".repeat(20)),
@@ -251,8 +252,8 @@ async fn the_model_searches_its_own_session_only() {
     let told = found(&world, &mine, json!({"query": "blue"})).await;
     assert!(told.contains("person] The blue door has code 4711."), "{told}");
     assert!(!told.contains("secret"), "{told}");
-    assert!(found(&world, &mine, json!({"query": "nowhere to be found"})).await.contains("nothing was found"));
-    assert!(found(&world, &mine, json!({"query": "* ( \""})).await.contains("no word"));
+    assert!(found(&world, &mine, json!({"query": "nowhere to be found"})).await.contains("nothing found"));
+    assert!(found(&world, &mine, json!({"query": "* ( \""})).await.contains("the query is empty"));
     assert!(found(&world, &mine, json!({"words": "blue"})).await.contains("nothing was searched"));
     let told = found(&world, &mine, json!({"query": "blue", "limit": 1})).await;
     assert_eq!(told.lines().count(), 1, "{told}");

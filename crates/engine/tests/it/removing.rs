@@ -110,7 +110,7 @@ async fn nobody_reaches_a_session_that_is_being_deleted() {
     assert!(world.workspaces.kept_paths(id).is_empty() && world.workspaces.uploads().is_empty());
     assert!(world.store.files_left().await.unwrap().is_empty());
     let gone = reached(&world, id).await.unwrap().show().await.unwrap_err();
-    assert!(gone.to_string().contains("there is no session"), "{gone}");
+    assert!(gone.to_string().contains("no such session"), "{gone}");
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ async fn the_time_of_the_turn_holds() {
     let config = EngineConfig { turn_time_limit: Some(Duration::from_secs(5)), ..EngineConfig::default() };
     let (world, session) = asking(config, hangs).begun().await;
     let result = run(&session, "Go").await;
-    assert!(world.log(&session).contains("the time of the turn is over"), "{}", world.log(&session));
+    assert!(world.log(&session).contains("the turn's time limit was reached"), "{}", world.log(&session));
     assert_eq!(result.usage.completion_tokens, 2, "what was said until then is counted");
 }
 
@@ -146,7 +146,7 @@ async fn the_tokens_of_the_turn_hold_for_calls_that_run_at_once() {
     });
     run(&session, "Go").await;
     assert_eq!(of_tools(&world).len(), 1);
-    assert!(world.log(&session).contains("the tokens of the turn are spent"), "{}", world.log(&session));
+    assert!(world.log(&session).contains("the turn's token budget is spent"), "{}", world.log(&session));
 }
 
 fn counted(prompt_tokens: u64) -> ModelChunk {

@@ -52,7 +52,7 @@ async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_
         let second = question(&mut started.events).await;
         assert!(preview(&second).contains("- theirs"), "{second:?}");
         assert_eq!((world.disk.read("a").as_str(), world.tools.ran().len()), ("theirs", 0));
-        assert!(world.told().contains("has changed since the person was asked"), "{}", world.told());
+        assert!(world.told().contains("has changed since the user was asked"), "{}", world.told());
         answer(&session, &second, Answer::Approve).await.unwrap();
         let (events, result) = to_end(&mut started.events).await;
         assert_eq!((world.disk.read("a").as_str(), result.denials.len()), ("ours", 0));
@@ -128,7 +128,7 @@ async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
         world.audit.break_it(true);
         let refused = session.answer(interrupt.id, Answer::Always { scope }, "phone".to_owned()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Storage);
-        assert!(refused.to_string().contains("still waits") && refused.hint().is_some(), "{refused}");
+        assert!(refused.to_string().contains("still pending") && refused.hint().is_some(), "{refused}");
         assert_eq!(world.engine.interrupts(None).await.unwrap(), std::slice::from_ref(&interrupt));
         assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (0, 0));
         world.audit.break_it(false);

@@ -95,10 +95,10 @@ async fn the_model_takes_its_edits_back_one_by_one() {
     let read = |path: &str| world.disk.read(path);
     assert_eq!((read("a"), read("b"), read("c")), (String::new(), String::new(), "1".to_owned()));
     assert_snapshot!(told_of_undoing(&world, &session).join("\n"), @r#"
-    = result of undo_patch: "Taken back.\nb: is removed" (Done)
-    = result of undo_patch: "Taken back.\na: is as it was" (Done)
-    = result of undo_patch: "Taken back.\na: is removed" (Done)
-    = result of undo_patch E_TOOL: "there is no edit left to take back" (Done)
+    = result of undo_patch: "Reverted.\nb: is removed" (Done)
+    = result of undo_patch: "Reverted.\na: is restored" (Done)
+    = result of undo_patch: "Reverted.\na: is removed" (Done)
+    = result of undo_patch E_TOOL: "there is no edit left to revert" (Done)
     "#);
     // The net change of the turn is undone.
     assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "c", UndoOutcome::Done)]);

@@ -51,11 +51,11 @@ async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
     run(&session, "Go on!").await;
     assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()));
     assert_snapshot!(told_of_undoing(&world, &session).join("\n"), @r#"
-    = result of undo_patch: "Taken back.\n/state/plan: is back" (Done)
-    = result of undo_patch: "Taken back.\n/state/plan: is as it was" (Done)
-    = result of undo_patch: "Taken back.\na: is removed" (Done)
-    = result of undo_patch: "Taken back.\n/state/plan: is removed" (Done)
-    = result of undo_patch E_TOOL: "there is no edit left to take back" (Done)
+    = result of undo_patch: "Reverted.\n/state/plan: is restored" (Done)
+    = result of undo_patch: "Reverted.\n/state/plan: is restored" (Done)
+    = result of undo_patch: "Reverted.\na: is removed" (Done)
+    = result of undo_patch: "Reverted.\n/state/plan: is removed" (Done)
+    = result of undo_patch E_TOOL: "there is no edit left to revert" (Done)
     "#);
 }
 
@@ -73,7 +73,7 @@ async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is(
     session.change_state_file(persons).await.unwrap();
     run(&session, "two").await;
     let result = result_of(&world, &session, "undo_patch");
-    assert!(result.text.contains("nothing was taken back") && result.text.contains("/state/plan"), "{result:?}");
+    assert!(result.text.contains("nothing was reverted") && result.text.contains("/state/plan"), "{result:?}");
     assert_eq!((world.disk.read("a").as_str(), state_of(&world, &session)), ("1", vec!["plan: rest".to_owned()]));
 }
 
@@ -115,7 +115,7 @@ async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
     let (next, session) = killed(&world, &session, 0, is_state_change, script).await;
     run(&session, "three").await;
     let told = told_of_undoing(&next, &session);
-    assert!(told[0].contains("E_TOOL") && told[0].contains("is not known"), "{told:#?}");
+    assert!(told[0].contains("E_TOOL") && told[0].contains("is unknown"), "{told:#?}");
     assert!(told[1].contains("a: is removed"), "{told:#?}");
     assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec![], String::new()));
 }
@@ -149,7 +149,7 @@ async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
     run(&session, "three").await;
     assert_eq!(
         told_of_undoing(&next, &session),
-        [r#"= result of undo_patch: "Taken back.\nplan: is removed\n/state/plan: is back" (Done)"#]
+        [r#"= result of undo_patch: "Reverted.\nplan: is removed\n/state/plan: is restored" (Done)"#]
     );
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), both());
 
@@ -217,9 +217,9 @@ async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
         run(&session, "three").await;
         run(&session, "four").await;
         let told = told_of_undoing(&world, &session);
-        assert!(told[0].contains("was taken back already") && told[0].contains("a: was already"), "{by}: {told:#?}");
+        assert!(told[0].contains("was already reverted") && told[0].contains("a: was already"), "{by}: {told:#?}");
         assert!(told[1].contains("/state/plan: is removed"), "{by}: {told:#?}");
-        assert!(told[2].contains("Taken back.\\na: is removed"), "{by}: {told:#?}");
+        assert!(told[2].contains("Reverted.\\na: is removed"), "{by}: {told:#?}");
         assert!(told[3].contains("there is no edit left"), "{by}: {told:#?}");
         assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()), "{by}");
     }

@@ -69,7 +69,7 @@ async fn an_empty_answer_is_told_to_the_model_which_goes_on_with_its_tools() {
     only_grows(&world);
     let requests = world.model.requests();
     assert!(told(&requests[2]).contains("Your last answer was empty: "), "{}", told(&requests[2]));
-    assert!(told(&requests[4]).contains("Your last answer held thoughts only: "), "{}", told(&requests[4]));
+    assert!(told(&requests[4]).contains("Your last answer had only reasoning: "), "{}", told(&requests[4]));
     assert_eq!(told(&requests[6]).matches("Your last answer").count(), 3, "each is told where it was");
     let log = world.log(&session);
     assert_eq!(log.matches("warning empty_answer").count(), 2, "{log}");
@@ -96,7 +96,10 @@ async fn a_cut_call_does_not_run_and_the_model_is_told() {
     let second = &world.model.requests()[1].messages;
     let [.., Message::Tool { .. }, last] = &second[..] else { panic!("the result comes first: {second:?}") };
     let last = format!("{last:?}");
-    assert!(last.contains("Your call of change was cut by the token limit, at 4096 tokens, and did not run"), "{last}");
+    assert!(
+        last.contains("Your call of change was cut off by the token limit, at 4096 tokens, and did not run"),
+        "{last}"
+    );
     assert!(world.log(&session).contains("warning answer_cut"));
 
     let cut = || ends(vec![unrun("change", UnrunReason::Cut)], Finish::Length);
@@ -110,14 +113,14 @@ async fn cut_words_are_gone_on_with_and_are_one_answer() {
     let (world, _, result) = played([cut("One, tw"), cut("o, thr"), says("ee.")]).await;
     is(&result, StopReason::Completed, "One, two, three.");
     only_grows(&world);
-    assert!(told(&world.model.requests()[1]).contains("Go on exactly where it stops"));
+    assert!(told(&world.model.requests()[1]).contains("Continue exactly where it stops"));
 
     let (.., result) = played([cut("One, tw"), cut("o, thr"), cut("ee, fo"), says("ur.")]).await;
     is(&result, StopReason::Cut, "One, two, three, fo");
     let thoughts = || ends(vec![ModelChunk::Reasoning("Hm".to_owned())], Finish::Length);
     let (world, _, result) = played([thoughts(), thoughts(), thoughts()]).await;
     assert_eq!((result.stop_reason, result.steps), (StopReason::Cut, 3));
-    assert!(told(&world.model.requests()[1]).contains("before it came to a word or a call"));
+    assert!(told(&world.model.requests()[1]).contains("before any text or tool call"));
 }
 
 #[tokio::test]
@@ -134,7 +137,7 @@ async fn a_call_as_text_is_told_to_the_model_and_thoughts_among_the_words_are_th
     let leaked = Play::Chunks(vec![text("I look."), unrun("look", UnrunReason::Foreign)]);
     let (world, _, result) = played([leaked, look(), says("Seen.")]).await;
     is(&result, StopReason::Completed, "Seen.");
-    assert!(told(&world.model.requests()[1]).contains("held a call of look as text, and it did not run"));
+    assert!(told(&world.model.requests()[1]).contains("contained a call of look as text. It did not run"));
 
     let chunks = vec![text("They want 5."), ModelChunk::WasReasoning, text("It is 5.")];
     let (world, session, result) = played([Play::Chunks(chunks)]).await;

@@ -35,8 +35,8 @@ async fn instructions_hold_for_one_turn() {
     run(&session, "And then?").await;
     let told = |at: usize| format!("{:?}", world.model.requests()[at].messages);
     assert_eq!(told(0).matches("Answer in rhymes.").count(), 1, "{}", told(0));
-    assert_eq!(told(1).matches("no longer hold").count(), 1, "{}", told(1));
-    assert_eq!(told(2).matches("no longer hold").count(), 1, "{}", told(2));
+    assert_eq!(told(1).matches("no longer apply").count(), 1, "{}", told(1));
+    assert_eq!(told(2).matches("no longer apply").count(), 1, "{}", told(2));
     // Each request starts with the previous one.
     let [first, second] = [0, 1].map(|at| world.model.requests()[at].messages.clone());
     assert_eq!(first[..], second[..first.len()]);
@@ -70,7 +70,7 @@ async fn wishes_outlive_the_daemon() {
     goes_on(&session, &asked, Answer::Text { text: "yes".to_owned() }).await;
     assert_eq!(names(&reborn, 0), ["ask_human"]);
     let told = reborn.told();
-    assert_eq!((told.matches("Be brief.").count(), told.matches("no longer hold").count()), (1, 0), "{told}");
+    assert_eq!((told.matches("Be brief.").count(), told.matches("no longer apply").count()), (1, 0), "{told}");
     run(&session, "And now?").await;
     assert!(names(&reborn, 1).len() > 5);
 }

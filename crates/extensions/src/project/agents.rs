@@ -262,8 +262,8 @@ mod tests {
         check("agents/a.md", "---\nname: a\ntools: [broken\n---\np", "not valid YAML");
         check("agents/a.md", "---\nname: a\n---\np", "no `description`");
         check("agents/a.md", "---\ndescription: d\n---\n \n", "no prompt");
-        check("agents/main.md", "---\ndescription: d\n---\np", "meaning already");
-        check("agents/ä.md", "---\ndescription: d\n---\np", "small letter");
+        check("agents/main.md", "---\ndescription: d\n---\np", "is reserved");
+        check("agents/ä.md", "---\ndescription: d\n---\np", "lower-case letter");
         check("agents/a.md", "---\ndescription: d\nmax_steps: 0\n---\np", "from 1 to 1000");
         check("agents/a.md", &format!("---\ndescription: d\n---\n{}", "x".repeat(40_000)), "32 KiB");
         check("agents.yaml", "agents: [a]", "must be names");

@@ -71,7 +71,7 @@ async fn a_call_that_fails_changes_nothing_there() {
     assert_eq!((output.error, output.state_files), (Some(ToolErrorCode::Path), vec![]));
     assert_eq!(bench.ok("read_file", json!({"path": "/state/a.txt"})).await, "a\n");
     for (arguments, part) in [
-        (json!({"path": "/state/a.txt/b", "content": "x"}), "one name"),
+        (json!({"path": "/state/a.txt/b", "content": "x"}), "the same name"),
         (json!({"path": "/state", "content": "x"}), "folder"),
         (json!({"path": "/state/b", "content": "x".repeat(256 * 1024 + 1)}), "outputs/"),
         (json!({"path": "/state/../b", "content": "x"}), "`..`"),

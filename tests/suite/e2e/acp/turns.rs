@@ -67,14 +67,14 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
         let seen = world.model.requests().last().unwrap().body.to_string();
         assert!(seen.contains(named) && seen.contains("/project/x #../notes.txt @grep"), "{seen}");
         assert!(!seen.contains("remember the milk"), "{seen}");
-        assert!(!seen.contains("The person mentioned"), "{seen}");
+        assert!(!seen.contains("The user mentioned"), "{seen}");
         assert!(!world.path().join(format!("data/workspace/{session}/uploads/notes.txt")).exists());
     }
     // The same text is a mention if the user types it.
     editor.prompt(&session, "Use @grep on #../notes.txt").await;
     has_all(
         &world.model.requests().last().unwrap().body.to_string(),
-        &["The person mentioned grep", "notes.txt is uploads/notes.txt"],
+        &["The user mentioned grep", "notes.txt is uploads/notes.txt"],
     );
 }
 

@@ -83,7 +83,7 @@ async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
     assert!(log.contains("changed_since_asked"), "{log}");
     has_all(
         &tool_texts(world.model.requests().last().unwrap()),
-        &["was configured differently when the person was asked"],
+        &["the configuration of its MCP server has changed since the user was asked"],
     );
     assert!(!world.path().join("acted").exists(), "it ran");
     world.ends_well().await;

@@ -134,7 +134,7 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
     assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));
     let id = asked["id"].as_str().unwrap();
     world.ok(["interrupts", id]).await.shows(&["tool weather of the MCP server lab", "every tool of that"]);
-    world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
+    world.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["not one of those offered"]);
     world.ok(["answer", id, "always", "--rule", "mcp_lab_weather"]).await;
     // Another city runs without a question; another tool asks.
     let asked = until("the other tool asks", || async {
@@ -255,6 +255,6 @@ async fn a_model_that_calls_what_is_not_there_is_told_what_it_may_mean() {
     assert!(told[0].contains("E_UNKNOWN_TOOL") && told[0].contains("Did you mean mcp_lab_weather?"), "{told:#?}");
     assert!(told[1].contains("Did you mean todo_write"), "{told:#?}");
     assert!(told[2].contains("E_UNKNOWN_TOOL") && !told[2].contains("Did you mean"), "{told:#?}");
-    assert!(told[3].contains("E_UNKNOWN_TOOL") && told[3].contains("shown already"), "{told:#?}");
+    assert!(told[3].contains("E_UNKNOWN_TOOL") && told[3].contains("already shown"), "{told:#?}");
     world.all_are_gone().await;
 }

@@ -172,7 +172,7 @@ async fn the_tokens_of_the_turn_bound_what_servers_take() {
             // The limits of the turn include its usage: the turn ends.
             assert_eq!(result["stop_reason"], "budget", "{result:#}");
         } else {
-            has_all(&told(&world), &["the tokens of the turn are spent"]);
+            has_all(&told(&world), &["the turn's token budget is spent"]);
         }
         world.all_are_gone().await;
     }

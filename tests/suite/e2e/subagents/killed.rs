@@ -9,7 +9,7 @@ use super::*;
 fn careful(request: &Recorded) -> Reply {
     let told = tool_texts(request);
     if task_of(request).is_some() {
-        return match told.contains("appended") || told.contains("may have taken effect") {
+        return match told.contains("appended") || told.contains("may not have taken effect") {
             true => report("the log"),
             false => Reply::tool_call(
                 "run_bash_command",

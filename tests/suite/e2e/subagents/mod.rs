@@ -329,7 +329,7 @@ async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_tol
     holds(&told[0], json!({"ok": true, "loops": 2}));
     assert_eq!(told[0]["result"], "Yes, and that is all there is.");
     assert_eq!(told[1]["ok"], false);
-    assert!(told[1]["error"].as_str().unwrap().contains("limit of its steps"), "{told:#?}");
+    assert!(told[1]["error"].as_str().unwrap().contains("reached its step limit"), "{told:#?}");
     assert!(told[2]["error"].as_str().unwrap().contains("does not like it"), "{told:#?}");
     assert!(told[3].as_str().unwrap().contains("E_INVALID_ARGS"), "{told:#?}");
     assert!(told[4]["result"].as_str().unwrap().contains("E_UNKNOWN_TOOL"), "{told:#?}");
@@ -511,7 +511,7 @@ async fn the_tokens_of_subagents_count_to_the_limit_of_the_turn() {
     assert_eq!(output.json()["stop_reason"], "budget", "{output:?}");
     let told = results(&world);
     assert_eq!(told[0]["ok"], false);
-    assert!(told[0]["error"].as_str().unwrap().contains("tokens of the turn"), "{told:#?}");
+    assert!(told[0]["error"].as_str().unwrap().contains("turn's token budget"), "{told:#?}");
     let asked = world.model.requests().iter().filter(|request| task_of(request).is_some()).count();
     assert!(asked <= 4, "it was stopped: {asked}");
 }

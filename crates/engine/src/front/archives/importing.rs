@@ -80,8 +80,8 @@ impl Engine {
         let store = &self.shared.ports.store;
         for id in ids.values() {
             if store.session(*id).await?.is_some() {
-                return Err(EngineError::new(ErrorKind::Conflict, format!("session {id} is here already"))
-                    .with_hint("--as-new imports it beside that one, under a new id"));
+                return Err(EngineError::new(ErrorKind::Conflict, format!("session {id} already exists"))
+                    .with_hint("import it under a new id with --as-new"));
             }
         }
         let at = self.shared.ports.clock.now();
@@ -117,23 +117,23 @@ fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
     for session in archived {
         let parent = session.settings.parent.as_ref().map(|parent| parent.session);
         if !parent.map_or(known.is_empty(), |parent| known.contains(&parent)) {
-            return refused("its sessions do not belong together");
+            return refused("its sessions are unrelated");
         }
         if !known.insert(session.id) {
-            return refused("it names a session twice");
+            return refused("it lists a session twice");
         }
         let SessionSettings { pins, model, .. } = &session.settings;
         if pins.len() > MAX_PINS || pins.iter().any(|pin| pin.chars().count() > MAX_PIN) {
-            return refused("it has more pinned rules, or longer ones, than a session may have");
+            return refused("its pinned rules exceed the limits of a session");
         }
         if model.as_ref().is_some_and(|model| model.len() > MAX_MODEL) {
             return refused("the name of its model is too long");
         }
         if session.context.as_ref().is_some_and(|view| !view.is_bounded()) {
-            return refused("the figures of its window are more, or longer, than a window has");
+            return refused("its context window statistics exceed their limits");
         }
     }
-    if known.is_empty() { refused("it holds no session") } else { Ok(()) }
+    if known.is_empty() { refused("it contains no session") } else { Ok(()) }
 }
 
 impl SessionImport {
@@ -162,7 +162,7 @@ impl SessionImport {
 
     fn journal(&self) -> Result<&dyn JournalImports, EngineError> {
         self.engine.shared.ports.store.imports().ok_or_else(|| {
-            EngineError::new(ErrorKind::Configuration, "the journal of this daemon takes no sessions in")
+            EngineError::new(ErrorKind::Configuration, "the journal of this daemon cannot import sessions")
         })
     }
 
@@ -186,7 +186,7 @@ impl SessionImport {
         let incoming = &mut self.sessions[at];
         let next = incoming.last_seq + 1;
         if event.session_id != incoming.archived.id || event.seq != next || !event.kind.is_stored() {
-            return Err(refused(format!("event {next} of a session is not where it belongs")));
+            return Err(refused(format!("event {next} of a session is out of order")));
         }
         let mut event = renamed(archives::for_travel(event), &self.ids);
         incoming.last_seq = next;
@@ -202,9 +202,10 @@ impl SessionImport {
     /// If its path leads outside, its name is already used, or the disk cannot store it.
     pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), EngineError> {
         if self.tree.is_none() {
-            let transport = self.engine.shared.ports.workspaces.transport().ok_or_else(|| {
-                EngineError::new(ErrorKind::Configuration, "sessions of this daemon have no files of their own")
-            })?;
+            let transport =
+                self.engine.shared.ports.workspaces.transport().ok_or_else(|| {
+                    EngineError::new(ErrorKind::Configuration, "sessions of this daemon have no files")
+                })?;
             self.tree = Some(transport.stage(self.id())?);
         }
         self.tree.as_mut().map_or(Ok(()), |tree| Ok(tree.add(file, content)?))
@@ -250,7 +251,7 @@ impl SessionImport {
             && let Err(error) = tree.reveal()
         {
             // The tree is complete, and the next start publishes it.
-            tracing::error!(session = %session_id, "the files of an imported session are not in their place yet: {error}");
+            tracing::error!(session = %session_id, "the files of an imported session are not in place yet: {error}");
         }
         let stored = ports.store.session(session_id).await?;
         let first = self.sessions.first();
@@ -333,14 +334,14 @@ impl SessionImport {
         if let Ok(journal) = self.journal()
             && let Err(error) = journal.abandon(drafts).await
         {
-            tracing::warn!("what was left of an import is removed at the next start: {error}");
+            tracing::warn!("remains of an import are removed at the next start: {error}");
         }
     }
 }
 
 fn refused(why: String) -> EngineError {
-    EngineError::new(ErrorKind::InvalidInput, format!("the archive is refused: {why}"))
-        .with_hint("nothing of it was imported; export the session again")
+    EngineError::new(ErrorKind::InvalidInput, format!("invalid archive: {why}"))
+        .with_hint("nothing was imported; export the session again")
 }
 
 /// Replaces session IDs in an event, also in the text of calls and results, because models name their subagents there.

@@ -74,7 +74,7 @@ impl Engine {
         }
         let events = self.shared.ports.store.events(session.id, after, page).await?;
         if events.is_empty() {
-            let message = format!("session {} was removed while it was exported", session.id);
+            let message = format!("session {} was removed during the export", session.id);
             return Err(EngineError::new(ErrorKind::NotFound, message));
         }
         Ok(events.into_iter().map(|event| for_travel(Event::clone(&event))).collect())
@@ -157,7 +157,7 @@ impl Engine {
         match settled.await {
             Ok(settled) => Ok(settled?),
             Err(error) => {
-                tracing::error!("settling imports ended early: {error}");
+                tracing::error!("completing imports ended early: {error}");
                 Ok(())
             }
         }
@@ -170,7 +170,7 @@ const MAX_OPEN: usize = 1000;
 const MAX_HELD: usize = 64 << 20;
 
 /// Reason given for withdrawn questions.
-const LEFT: &str = "the session was moved while this waited";
+const LEFT: &str = "the session was moved in the meantime";
 
 /// Open turns and pending questions in the events read so far.
 #[derive(Default)]
@@ -199,7 +199,7 @@ impl OpenTurns {
             EventKind::TurnStarted { trace_id, .. } => {
                 let Some(id) = event.turn_id else { return Ok(()) };
                 if self.turns.len() == MAX_OPEN {
-                    return Err("more turns are open than a session has");
+                    return Err("more turns are open than a session may have");
                 }
                 let result = TurnResult::new(id, *trace_id, StopReason::Interrupted);
                 self.turns.push(OpenTurn { began: event.at, events: Vec::new(), result });

@@ -61,7 +61,7 @@ impl Link for Approvals {
                     call.record.answer(answered);
                     gated.obey(answered.clone()).await
                 }
-                (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run cannot ask, and {reason}"))),
+                (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run cannot ask for approval: {reason}"))),
                 (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(Denial {
                     call_id: call.call.call_id.clone(),
                     tool: tool.name.clone(),
@@ -128,8 +128,11 @@ impl GatedCall<'_> {
             judgement = over_packages(&packages, judgement, settings.mode);
         }
         if let Some(why) = undo::irreversible(call, &judgement).await? {
-            judgement =
-                asked_first(judgement, why, "files: what cannot be undone, or others run, needs a person's consent");
+            judgement = asked_first(
+                judgement,
+                why,
+                "files: what cannot be undone, or is run by other programs, requires approval",
+            );
         }
         call.record.judged(&judgement);
         Ok(judgement)
@@ -185,7 +188,7 @@ impl GatedCall<'_> {
                 Ok(ToolOutput::error(ToolErrorCode::Denied, format!("rejected (no reason). {INSTEAD}")))
             }
             // The session rejects answers that do not fit. If one gets here anyway, the gate stays closed.
-            Answer::Text { .. } => Ok(refuse("the answer was no decision")),
+            Answer::Text { .. } => Ok(refuse("the answer was not a decision")),
         }
     }
 
@@ -197,12 +200,13 @@ impl GatedCall<'_> {
         let shown = match (answered.asked.as_deref(), &answered.by) {
             (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
                 let message = format!(
-                    "{} did not run: its MCP server was configured differently when you were asked, or that is not known",
+                    "{} did not run: the configuration of its MCP server has changed since you were asked, or is \
+                     unknown",
                     tool.name
                 );
                 let text = format!(
-                    "it did not run: the MCP server of this name was configured differently when the person was asked. Call it \
-                     again if it is still needed, and the person is asked again{}",
+                    "it did not run: the configuration of its MCP server has changed since the user was asked. If it \
+                     is still needed, call it again; the user is asked again{}",
                     wanted(answered)
                 );
                 return changed(call, message, text).await.map(Some);
@@ -218,17 +222,14 @@ impl GatedCall<'_> {
         if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
             return Ok(None);
         }
-        let message = format!(
-            "{} did not run: what it would do is no longer what you were shown, because something has changed since",
-            tool.name
-        );
+        let message = format!("{} did not run: its effect is no longer what you were shown", tool.name);
         let mut text =
-            "it did not run: its effect has changed since the person was asked, and they have not seen that. \
-                        Look again at the files; if it is still needed, call it again, and the person is asked again"
+            "it did not run: its effect has changed since the user was asked. Read the files again; if it is still \
+                        needed, call it again, and the user is asked again"
                 .to_owned();
         text.push_str(&wanted(answered));
         if let Err(output) = would {
-            text.push_str(&format!("\nNow it would fail: {}", output.text));
+            text.push_str(&format!("\nIt would now fail: {}", output.text));
         }
         changed(call, message, text).await.map(Some)
     }
@@ -244,7 +245,7 @@ impl GatedCall<'_> {
             let message =
                 format!("{} was approved, but the rules now deny it: {reason}; it did not run", self.tool.name);
             self.call.context.recorder.warn("approval_denied", message).await?;
-            return Ok(refuse(&format!("the person approved it, but the rules now deny it: {reason}")));
+            return Ok(refuse(&format!("the user approved it, but the rules now deny it: {reason}")));
         }
         self.run().await
     }
@@ -263,13 +264,11 @@ impl GatedCall<'_> {
         if let Verdict::Deny { reason } = gated.judge().await?.verdict {
             let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
             call.context.recorder.warn("edit_denied", message).await?;
-            return Ok(refuse(&format!(
-                "the person changed the arguments to {args}, and the rules deny that: {reason}"
-            )));
+            return Ok(refuse(&format!("the user changed the arguments to {args}, but the rules deny that: {reason}")));
         }
         call.record.entries().ran_with.get_or_insert_with(|| edited.arguments.clone());
         let mut output = gated.run().await?;
-        output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
+        output.text = format!("The user changed the arguments to {args} before it ran.\n{}", output.text);
         Ok(output)
     }
 
@@ -294,7 +293,7 @@ impl GatedCall<'_> {
         let shown = shown.map(|shown| {
             let entries = call.record.entries();
             let installs = entries.packages.iter().map(|SkillPackages { skill, packages, .. }| {
-                format!("installs for the skill {skill}, into an environment of its own: {}", packages.join(", "))
+                format!("installs for the skill {skill}, into its own environment: {}", packages.join(", "))
             });
             let lines: Vec<String> = installs.chain(entries.irreversible.clone()).chain(shown).collect();
             (!lines.is_empty()).then(|| lines.join("\n"))
@@ -348,7 +347,7 @@ fn decide<'a>(
 /// Answers a call to an unknown tool. It is not passed on, because no rule could judge it.
 async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let (context, name) = (call.context, call.call.name.as_str());
-    let reason = "there is no tool of that name here".to_owned();
+    let reason = "no such tool".to_owned();
     call.record.judged(&Explanation {
         tool: name.to_owned(),
         verdict: Verdict::Deny { reason: reason.clone() },
@@ -368,10 +367,10 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let is_known = context.tools.finds.is_known(name);
     let hidden = if is_known { name } else { context.ports.toolbox.canonical_name(name) };
     if let Some(why) = context.tools.finds.why_not(hidden) {
-        let text = format!("{hidden} is there, and not among your tools: {why}");
+        let text = format!("{hidden} exists but is not available to you: {why}");
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
-    let mut text = format!("{reason}; use one of those that you were shown");
+    let mut text = format!("{reason}; use one of the listed tools");
     if !context.ports.toolbox.specs().iter().any(|spec| spec.name == hidden)
         && let Err(output) = context.or_cancelled(context.tools.chain.preview(call)).await?
         && output.error == Some(ToolErrorCode::UnknownTool)
@@ -415,7 +414,7 @@ fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
         return output;
     }
     let text = format!(
-        "it failed; {} may not be read without asking, so the reason is not shown; ask the person how to proceed",
+        "it failed; reading {} requires approval, so the reason is not shown. Ask the user how to proceed",
         unread.join(", ")
     );
     ToolOutput { text, ..output }

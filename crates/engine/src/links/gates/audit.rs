@@ -84,13 +84,13 @@ async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput,
     call.record.entries().shut = true;
     let tool = &call.call.name;
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    let message = format!("{tool} did not run, because the audit log could not be written: {error}{hint}");
+    let message = format!("{tool} did not run: could not write the audit log: {error}{hint}");
     call.context.recorder.warn("audit_unavailable", message).await?;
     Ok(ToolOutput::error(
         ToolErrorCode::NotRun,
         format!(
-            "it did not run: {error}. Nothing that changes or runs anything does so before it is in the audit log; tell \
-             the person, and do not try again before they have mended it"
+            "it did not run: {error}. Changes and commands require a working audit log. Tell the user, and do not \
+             retry before they have fixed it"
         ),
     ))
 }
@@ -239,7 +239,7 @@ const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
 const NAMED: usize = 5;
 
 /// Rule of the question, shown to users and in the audit log.
-const RULE: &str = "a guarded name, and a command that nobody looked at";
+const RULE: &str = "a guarded name, written by a command that no user reviewed";
 
 /// Asks about the reverted files, carries out the answer, and appends it to the output.
 pub(crate) async fn settle_set_aside(
@@ -253,15 +253,15 @@ pub(crate) async fn settle_set_aside(
     let stays: Vec<String> =
         stays.map(|file| format!("{} ({})", file.path, file.reason.as_deref().unwrap_or_default())).collect();
     if !stays.is_empty() {
-        let what = format!("could not be taken back, although others run or obey it: {}", stays.join(", "));
-        deny(call, format!("{what}. Look at it before you go on"), output).await?;
+        let what = format!("could not be reverted, although other programs run or load it: {}", stays.join(", "));
+        deny(call, format!("{what}. Check it before you continue"), output).await?;
     }
     let gone = set_aside.files.iter().filter(|file| file.outcome == UndoOutcome::Done).map(|file| file.path.as_str());
     let names = named(gone);
     if names.is_empty() {
         return Ok(());
     }
-    let what = format!("the command also wrote {names}, which others run or obey without being asked to");
+    let what = format!("the command also wrote {names}, which other programs run or load automatically");
     let kept = match decide(call, &what, &set_aside.changes).await {
         Ok(()) => {
             let kept =
@@ -276,14 +276,13 @@ pub(crate) async fn settle_set_aside(
             let lost = named(kept.files.iter().filter(|file| !is_done(file)).map(|file| file.path.as_str()));
             output.files.extend(kept.changes);
             if !lost.is_empty() {
-                let why = "its place was changed, or could not be written";
-                return deny(call, format!("the person wanted to keep {lost}, which is not there: {why}"), output)
-                    .await;
+                let why = "its path was changed, or could not be written";
+                return deny(call, format!("the user kept {lost}, but it could not be restored: {why}"), output).await;
             }
-            output.text.push_str(&format!("\n[{what}; the person kept it]"));
+            output.text.push_str(&format!("\n[{what}; the user kept it]"));
             Ok(())
         }
-        Err(why) => deny(call, format!("{what}; it was taken back: {why}"), output).await,
+        Err(why) => deny(call, format!("{what}; it was reverted: {why}"), output).await,
     }
 }
 
@@ -291,7 +290,7 @@ pub(crate) async fn settle_set_aside(
 pub(crate) async fn report_interrupted(call: &Invocation<'_>, set_aside: &FilesReverted) {
     let names = named(set_aside.files.iter().map(|file| file.path.as_str()));
     if !names.is_empty() {
-        let message = format!("the interrupted command also wrote {names}, which was taken back");
+        let message = format!("the interrupted command also wrote {names}; this was reverted");
         if call.context.recorder.warn("guarded_files", message).await.is_err() {
             tracing::debug!(call = %call.call.call_id, "the turn ended before a warning about guarded files");
         }
@@ -304,7 +303,7 @@ pub(crate) async fn report_unchecked(
     why: &str,
     output: &mut ToolOutput,
 ) -> Result<(), TurnExit> {
-    let what = "the command may have left files that others run or obey: what it left behind could not be checked";
+    let what = "the command may have left files that other programs run or load: its changes could not be checked";
     deny(call, format!("{what}: {why}"), output).await
 }
 
@@ -316,11 +315,11 @@ async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> R
     let (by, answer, decided) = match answering.now() {
         OnInterrupt::Approve => (DecidedBy::OnInterrupt(answering.said), None, Ok(())),
         OnInterrupt::Deny | OnInterrupt::Fail => {
-            let why = "this run cannot ask anybody. Do not write it another way".to_owned();
+            let why = "this run cannot ask the user. Do not write it another way".to_owned();
             (DecidedBy::OnInterrupt(answering.said), None, Err(why))
         }
         OnInterrupt::Wait if call.context.control.calls.is_cancelled() => {
-            (DecidedBy::Daemon, None, Err("the turn ended before anybody could be asked".to_owned()))
+            (DecidedBy::Daemon, None, Err("the turn ended before the user could be asked".to_owned()))
         }
         OnInterrupt::Wait => match preview(call, way_back).await {
             Ok(preview) => ask(call, what, args.clone(), preview).await,
@@ -328,7 +327,7 @@ async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> R
         },
     };
     let logged = record_kept(call, args, (what, RULE), decided.is_ok(), by, answer).await;
-    logged.map_err(|error| format!("the audit log could not be written: {error}")).and(decided)
+    logged.map_err(|error| format!("could not write the audit log: {error}")).and(decided)
 }
 
 async fn ask(
@@ -341,7 +340,7 @@ async fn ask(
         tool: Ask::KEEP.to_owned(),
         args,
         risk: Risk::High,
-        reason: format!("{what}. It was taken back; approve puts it in its place"),
+        reason: format!("{what}. It was reverted; approving restores it"),
         preview: Some(preview),
         layer: Some(Layer::Checker),
         rule: Some(RULE.to_owned()),
@@ -356,8 +355,8 @@ async fn ask(
     };
     let decided = match &answered.answer {
         Answer::Approve => Ok(()),
-        Answer::Reject { reason: Some(reason) } => Err(format!("the person said: {reason}")),
-        _ => Err("the person does not want it".to_owned()),
+        Answer::Reject { reason: Some(reason) } => Err(format!("the user said: {reason}")),
+        _ => Err("the user rejected it".to_owned()),
     };
     (answered.by, Some(answered.answer), decided)
 }
@@ -373,7 +372,7 @@ async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<Strin
         let after = way_back.iter().find(|change| change.path == file.path).and_then(|change| change.before.as_ref());
         let (kind, mode) = after.map_or((None, 0), |state| (Some(state.kind), state.mode));
         let head = match kind {
-            None => format!("{} goes", file.path),
+            None => format!("{} is deleted", file.path),
             Some(FileKind::Folder) => format!("{} (folder)", file.path),
             Some(FileKind::Link) => format!("{} (link)", file.path),
             Some(FileKind::File) => format!("{} (mode {mode:04o})", file.path),
@@ -381,7 +380,7 @@ async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<Strin
         match &file.diff {
             Some(diff) => shown.push(format!("{head}\n{diff}")),
             None if kind == Some(FileKind::File) && after.is_some_and(|state| state.size > 0) => {
-                return Err(format!("{} is too large to be shown to a person", file.path));
+                return Err(format!("{} is too large to show", file.path));
             }
             None => shown.push(head),
         }
@@ -418,8 +417,8 @@ pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutp
         size => Err(ToolOutput::error(
             ToolErrorCode::Denied,
             format!(
-                "it did not run: a person would have to approve it, and what it changes ({size} bytes of text) is too much \
-                 to be shown. Do it in smaller steps"
+                "it did not run: it requires approval, and its changes ({size} bytes of text) are too large to show. \
+                 Use smaller steps"
             ),
         )),
     }

@@ -210,8 +210,8 @@ impl Link for Skills {
             // If a script lacked a package, the user is asked to install it with the next call.
             if let Some(package) = call.context.or_cancelled(failed).await? {
                 output.text += &format!(
-                    "\n\nThe skill needs the Python package {package}, which it does not declare. Run the same command again: \
-                     the person is asked then whether {package} is installed for the skill."
+                    "\n\nThe skill needs the Python package {package}, which it does not declare. Retry the same \
+                     command: the user is then asked whether to install {package} for the skill."
                 );
             }
             Ok(output)
@@ -241,9 +241,9 @@ async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, 
 const MAX_BYTES: usize = 16 << 20;
 
 /// Placeholder for a picture.
-const UNSEEN: &str = "(You cannot see pictures. If it matters what one shows, say so.)";
+const UNSEEN: &str = "(You cannot see pictures. If their content matters, say so.)";
 /// Note if a picture exists but is no longer shown.
-const NO_LONGER_SHOWN: &str = "(Not all of these pictures are shown any more.)";
+const NO_LONGER_SHOWN: &str = "(Some of these pictures are no longer shown.)";
 
 pub(crate) struct Files;
 
@@ -260,8 +260,8 @@ impl Link for Files {
             return done(());
         }
         let message = format!(
-            "the model {} gets no pictures: it has no vision. Name one that has in the slot `vision` of \
-             models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` where it can",
+            "the model {} has no vision and is not shown pictures. Set a model with vision in the slot `vision` of \
+             models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` if it has vision",
             context.models.model.info().id
         );
         context.recorder.warn("pictures_not_shown", message).boxed()
@@ -348,7 +348,7 @@ impl Link for MentionsOfInput {
         async move {
             let problems = &context.tools.mentions.problems;
             let more = problems.len().saturating_sub(MAX_TOLD);
-            let more = (more > 0).then(|| format!("{more} more names that are mentioned load nothing either"));
+            let more = (more > 0).then(|| format!("{more} more mentioned names load nothing either"));
             for problem in problems.iter().take(MAX_TOLD).cloned().chain(more) {
                 context.recorder.warn("mention", problem).await?;
             }
@@ -363,8 +363,8 @@ impl Link for MentionsOfInput {
     }
 }
 
-const PINNED: &str = "The person pinned these rules for this session; they hold until the person removes them:";
-const NOTHING_PINNED: &str = "The person removed all pinned rules.";
+const PINNED: &str = "The user pinned these rules for this session; they apply until the user removes them:";
+const NOTHING_PINNED: &str = "The user removed all pinned rules.";
 
 pub(crate) struct Pins;
 
@@ -376,12 +376,12 @@ impl Link for Pins {
     }
 }
 
-const PLANNING: &str = "The session is in plan mode: calls that change files or run commands that do more than look are \
-    refused. Look at what you need, then answer with a plan of what you would change, step by step, and let the person \
-    decide. Do not ask for leave to make the changes: the person ends plan mode.";
+const PLANNING: &str = "The session is in plan mode: calls that change files and commands that are not read-only are \
+    refused. Read what you need, then answer with a step-by-step plan of your changes and let the user decide. Do not \
+    ask for permission to make them: the user ends plan mode.";
 
 /// Reminder when plan mode ends, because the text above stays in the history.
-const NO_LONGER_PLANNING: &str = "The person ended plan mode: you may change files and run commands again.";
+const NO_LONGER_PLANNING: &str = "The user ended plan mode: you may change files and run commands again.";
 
 pub(crate) struct PlanMode;
 
@@ -392,11 +392,10 @@ impl Link for PlanMode {
     }
 }
 
-const FOR_THIS_TURN: &str =
-    "Instructions for this turn, from the program that the person uses. They hold for this turn only:";
+const FOR_THIS_TURN: &str = "Instructions for this turn, from the user's client. They apply to this turn only:";
 
 /// Reminder in the next turn without instructions.
-const OVER: &str = "The instructions of that turn no longer hold.";
+const OVER: &str = "The instructions of that turn no longer apply.";
 
 pub(crate) struct TurnInstructions;
 

@@ -24,16 +24,16 @@ use crate::turn::{
 };
 
 /// Notice after an approval.
-const APPROVED: &str = "The plan is approved. Carry it out now: you may change files and run commands again. Its steps are your \
-    todo list; keep that up to date.";
+const APPROVED: &str = "The plan is approved. Carry it out now: you may change files and run commands again. Its \
+    steps are your todo list; keep it up to date.";
 
 /// Start of the notice after the approval of a modified plan.
-const CHANGED: &str = "The person changed the plan and approved it as it stands here. Carry it out now: you may change files and \
-    run commands again. Its steps are your todo list; keep that up to date.";
+const CHANGED: &str = "The user edited the plan and approved this version. Carry it out now: you may change files and \
+    run commands again. Its steps are your todo list; keep it up to date.";
 
 /// Output of calls that delegate work.
 const BY_YOURSELF: &str =
-    "while you plan, no work is handed on: look yourself, and make handing it on a step of the plan";
+    "you cannot delegate while planning: read the files yourself, and make delegation a step of the plan";
 
 pub(crate) struct TurnPlan;
 
@@ -76,7 +76,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         (None, OnInterrupt::Approve) => return carry_out(context, state, &plan, None).await,
         // The plan is the result of the run in this case.
         (None, OnInterrupt::Deny) => return Err(TurnExit::Finished(StopReason::Completed)),
-        (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan needs an approval"))),
+        (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan requires approval"))),
     };
     match &answered.answer {
         Answer::Reject { .. } => match answered.words_of_person() {
@@ -92,7 +92,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
             Some(same) if same.trim() == plan.trim() => carry_out(context, state, &plan, None).await,
             Some(changed) if !changed.trim().is_empty() => carry_out(context, state, &plan, Some(changed)).await,
             // The approval of an empty plan counts as a rejection.
-            _ => Err(TurnExit::Denied(denied("the changed plan has no words"))),
+            _ => Err(TurnExit::Denied(denied("the edited plan is empty"))),
         },
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => carry_out(context, state, &plan, None).await,
         Answer::Text { .. } => Err(TurnExit::Denied(denied("the plan was not approved"))),

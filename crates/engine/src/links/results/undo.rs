@@ -34,13 +34,13 @@ const MAX_SHOWN: usize = 4000;
 
 pub(crate) struct Undo;
 
-/// Takes back what your last call of a tool that edits files (apply_patch, edit_file, write_file) did in this session, all
-/// of it or nothing: the files are again as they were before that call. Call it again to take back the one before. It does
-/// not take back what commands did.
+/// Reverts your last call of a tool that edits files (apply_patch, edit_file, write_file) in this session, completely or
+/// not at all: the files are again as they were before that call. Call it again to revert the one before. It does not
+/// revert changes by commands.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Arguments {
-    /// Take back the last call that changed this file instead of the last of all.
+    /// Revert the last call that changed this file instead of the last of all.
     path: Option<String>,
 }
 
@@ -115,7 +115,8 @@ pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Res
         _ if is_foreign(call) => Vec::new(),
         Ok(looked) => {
             let named = deletes(&call.call.arguments, &looked.unkept);
-            let named = (!named.is_empty()).then(|| format!("no contents are kept of {}", named.join(", ")));
+            let named =
+                (!named.is_empty()).then(|| format!("the earlier content of {} is not stored", named.join(", ")));
             looked.gaps.iter().cloned().chain(named).collect()
         }
         Err(error) => vec![error.to_string()],
@@ -162,7 +163,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     {
         return Ok(ToolOutput::error(
             ToolErrorCode::Denied,
-            format!("it did not run: no person reviewed it, and what it leaves behind could not be checked: {why}"),
+            format!("it did not run: no user reviewed it, and its changes could not be checked: {why}"),
         ));
     }
     let looked = looked.map(|mut found| {
@@ -184,7 +185,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
             (changes.notes, changes.set_aside)
         }
         Err(error) => {
-            let message = format!("what {} changed is not recorded, and cannot be undone: {error}", call.call.name);
+            let message = format!("the changes of {} are not recorded and cannot be undone: {error}", call.call.name);
             context.recorder.warn("not_recorded", message).await?;
             if is_checked {
                 report_unchecked(call, &error.to_string(), &mut output).await?;
@@ -195,7 +196,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     settle_set_aside(call, set_aside, &mut output).await?;
     output.files.extend(state_changes::changes_of(&tool_context.state_files, &output.state_files));
     if !notes.is_empty() {
-        output.text.push_str(&format!("\n[not recorded, and cannot be undone: {}]", notes.join("; ")));
+        output.text.push_str(&format!("\n[not recorded and cannot be undone: {}]", notes.join("; ")));
     }
     Ok(output)
 }
@@ -250,9 +251,9 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     };
     let told: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, told(file))).collect();
     let what = if changes.is_empty() {
-        "Nothing had to be changed: that edit was taken back already. Call it again to take back the one before."
+        "Nothing changed: that edit was already reverted. Call it again to revert the one before."
     } else {
-        "Taken back."
+        "Reverted."
     };
     // Also if no file had to change: the edit counts as reverted, so that the next call reverts another one.
     call.record.entries().effects.takes_back = Some(plan.edit.call_id.clone());
@@ -266,12 +267,12 @@ async fn plan<'a>(call: &Invocation<'a>, shows_all: bool) -> Result<Plan<'a>, To
     let arguments = arguments(call)?;
     let Some(edit) = meant(call, arguments.path.as_deref()) else {
         let of = arguments.path.map(|path| format!(" of {path}")).unwrap_or_default();
-        return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to take back")));
+        return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to revert")));
     };
     if edit.files.is_empty() {
         let text = format!(
-            "nothing was taken back: what your last call of {} did is not known. Look at the files that it was about; to \
-             take back an edit before it, name its file as path",
+            "nothing was reverted: the effect of your last call of {} is unknown. Check its files; to revert an \
+             earlier edit, pass its file as path",
             edit.name
         );
         return Err(ToolOutput::error(ToolErrorCode::Tool, text));
@@ -298,8 +299,8 @@ async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result
         undone.changes.extend(way.undone.changes.iter().cloned());
         return Ok(undone);
     }
-    let what = if undone.changes.is_empty() { "nothing was taken back" } else { "not all of it was taken back" };
-    let text = format!("{what}; edit the files yourself where that is still wanted\n{}", refused.join("\n"));
+    let what = if undone.changes.is_empty() { "nothing was reverted" } else { "not everything was reverted" };
+    let text = format!("{what}; edit the files yourself if still needed\n{}", refused.join("\n"));
     Err(ToolOutput { files: undone.changes, ..ToolOutput::error(ToolErrorCode::Tool, text) })
 }
 
@@ -380,9 +381,9 @@ fn shortened(diff: &str) -> String {
 
 fn told(file: &UndoneFile) -> String {
     let done = match (file.outcome, file.change) {
-        (UndoOutcome::Already, _) => "was already as it had been",
-        (_, FileChangeKind::Created) => "is back",
-        (_, FileChangeKind::Modified) => "is as it was",
+        (UndoOutcome::Already, _) => "was already in its earlier state",
+        (_, FileChangeKind::Created) => "is restored",
+        (_, FileChangeKind::Modified) => "is restored",
         (_, FileChangeKind::Deleted) => "is removed",
     };
     let reason = file.reason.as_deref().map(|reason| format!(", but {reason}")).unwrap_or_default();

@@ -31,14 +31,14 @@ const MOST_STEPS: u32 = 200;
 
 pub(crate) struct Delegation;
 
-/// Delegates part of the work to a subagent: an agent with a history of its own, the same files and the same tools. It sees
-/// nothing of this conversation, so the task must contain everything that it needs: what is wanted, which paths, in which
-/// form. Use it for work of many steps whose details you do not need, and call it several times at once for parts that do
-/// not depend on each other. Its answer comes back as `result`.
+/// Delegates part of the work to a subagent: an agent with its own history, the same files and the same tools. It cannot
+/// see this conversation, so the task must contain everything that it needs: the goal, the paths, the form of the result.
+/// Use it for work of many steps whose details you do not need, and call it several times at once for independent parts.
+/// Its answer is returned as `result`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// All that the subagent has to know and to do.
+    /// Everything that the subagent must know and do.
     #[serde(alias = "prompt")]
     task: String,
     /// Some models name the work besides; what it is stands in the task.
@@ -49,14 +49,14 @@ struct Arguments {
     #[serde(alias = "agent_id", alias = "subagent_type")]
     #[schemars(skip)]
     agent: Option<String>,
-    /// The steps that it may take. Default 50.
+    /// Maximum number of steps. Default 50.
     #[serde(alias = "max_loops")]
     #[schemars(range(min = 1, max = MOST_STEPS))]
     max_steps: Option<u32>,
-    /// The context_id of an earlier result, to continue that subagent with its history.
+    /// context_id of an earlier result, to continue that subagent with its history.
     context_id: Option<String>,
-    /// Set to true where several subagents change files of one git repository at the same time: this one gets a checkout and a
-    /// branch of its own, made from the last commit. Its changes are not in your /project; the user merges them.
+    /// Set to true if several subagents change files of one git repository at the same time: this one gets its own checkout
+    /// and branch, made from the last commit. Its changes are not in your /project; the user merges them.
     #[serde(default)]
     worktree: bool,
 }
@@ -96,14 +96,14 @@ async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 /// Parses the task of a call. The error is the output for an invalid call.
 fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     if call.context.settings.parent.is_some() {
-        let text = "a subagent gives no work to others: do it yourself, or answer what is left to do";
+        let text = "a subagent cannot delegate: do it yourself, or report what is left to do";
         return Err(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
     let invalid = |text: String| ToolOutput::error(ToolErrorCode::InvalidArgs, text);
     let Arguments { task, agent, max_steps, context_id, worktree, .. } = serde_json::from_str(&call.call.arguments)
         .map_err(|error| invalid(format!("{DELEGATE} needs {{\"task\": \"…\"}}: {error}")))?;
     if task.trim().is_empty() {
-        return Err(invalid("the task is empty: say all that the subagent has to know and to do".to_owned()));
+        return Err(invalid("the task is empty: describe everything that the subagent must know and do".to_owned()));
     }
     let agent = agent.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty());
     let is_named = agent.is_some();
@@ -113,21 +113,19 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
         None => call.context.acting.card(),
     };
     let context_id = context_id.filter(|id| !id.trim().is_empty()).map(|id| id.trim().parse::<SessionId>()).transpose();
-    let context_id = context_id.map_err(|_| {
-        invalid("`context_id` must be that of an earlier result; leave it out for a new subagent".to_owned())
-    })?;
+    let context_id = context_id
+        .map_err(|_| invalid("`context_id` must come from an earlier result; omit it for a new subagent".to_owned()))?;
     let is_plan = || call.context.rules.grants.mode() == SessionMode::Plan;
     let why_none = match &call.context.settings.project {
         _ if !worktree => None,
         _ if context_id.is_some() => {
-            Some("an earlier subagent works where it did: leave `worktree` or `context_id` out")
+            Some("an earlier subagent works where it did before: omit `worktree` or `context_id`")
         }
-        None => Some("there is no project to make a worktree of: leave `worktree` out"),
+        None => Some("a worktree requires a project, and this session has none: omit `worktree`"),
         Some(project) if !project.writable => {
-            Some("the project may only be read, and a worktree changes its repository: leave `worktree` out")
+            Some("the project is read-only, and a worktree changes its repository: omit `worktree`")
         }
-        _ => is_plan()
-            .then_some("the session is in plan mode, and a worktree changes the repository: leave `worktree` out"),
+        _ => is_plan().then_some("the session is in plan mode, and a worktree changes the repository: omit `worktree`"),
     };
     if let Some(why) = why_none {
         return Err(invalid(why.to_owned()));
@@ -145,13 +143,13 @@ pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Optio
         && agent != Some(named)
     {
         let is = agent.map_or_else(|| "no agent by name".to_owned(), |id| format!("`{id}`"));
-        return Err(format!("that subagent is {is}, not `{named}`: leave `agent` out, or `context_id` for a new one"));
+        return Err(format!("that subagent is {is}, not `{named}`: omit `agent`, or omit `context_id` for a new one"));
     }
     match (agent, own) {
         (None, None) => Ok(()),
         (None, Some(own)) if own.tools.is_none() => Ok(()),
         (None, Some(own)) => {
-            Err(format!("the main agent made that subagent, which can do more than `{}`: leave context_id out", own.id))
+            Err(format!("that subagent belongs to the main agent and can do more than `{}`: omit context_id", own.id))
         }
         (Some(id), Some(own)) if own.id == id => Ok(()),
         // The main agent could do all of it itself.
@@ -168,8 +166,8 @@ fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String>
     agents.get(id).filter(|card| card.enabled || mentioned(card)).ok_or_else(|| {
         let offered: Vec<&str> = agents.enabled().map(|card| card.id.as_str()).collect();
         match offered.as_slice() {
-            [] => format!("there is no agent {id:?}: leave `agent` out"),
-            ids => format!("there is no agent {id:?}: leave `agent` out, or name one of {}", ids.join(", ")),
+            [] => format!("no such agent: {id:?}; omit `agent`"),
+            ids => format!("no such agent: {id:?}; omit `agent`, or name one of {}", ids.join(", ")),
         }
     })
 }
@@ -215,10 +213,10 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let from = call.context.acting.name();
     let text = match stack.last() {
         Some(to) if call.context.acting.chain().first() == Some(&to.as_str()) => {
-            format!("`{from}` has handed the conversation back to you, `{to}`: {task}")
+            format!("`{from}` has transferred the conversation back to you, `{to}`: {task}")
         }
-        Some(to) => format!("`{from}` has handed the conversation to you, `{to}`. Your task: {task}"),
-        None => format!("`{from}` has handed the conversation back to you, the main agent: {task}"),
+        Some(to) => format!("`{from}` has transferred the conversation to you, `{to}`. Your task: {task}"),
+        None => format!("`{from}` has transferred the conversation back to you, the main agent: {task}"),
     };
     call.record.entries().effects.changes_agent = true;
     Ok(ToolOutput::ok(text))
@@ -228,8 +226,7 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
     let (acting, name) = (&call.context.acting, call.call.name.as_str());
     if acting.is_subagent() || !acting.may_transfer(name) {
-        let text =
-            "this agent does not hand the conversation on to that one: do it yourself, or answer what is left to do";
+        let text = "this agent cannot transfer to that one: do it yourself, or report what is left to do";
         return Err(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
     let HandoffArguments { task } = serde_json::from_str(&call.call.arguments).map_err(|error| {
@@ -237,7 +234,7 @@ fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
         ToolOutput::error(ToolErrorCode::InvalidArgs, text)
     })?;
     if call.state.phase == Phase::HandingOff {
-        let text = "this step already hands over to another agent, which decides who is next";
+        let text = "this step already transfers to another agent, which decides who is next";
         return Err(ToolOutput::error(ToolErrorCode::Tool, text));
     }
     let to = name.strip_prefix(TRANSFER).unwrap_or(name);
@@ -261,21 +258,21 @@ fn next_stack(chain: &[&str], to: &str, changes: u32) -> Result<Vec<String>, Str
     }
     if chain.contains(&to) {
         return Err(format!(
-            "`{to}` has a part in this already ({}): it would go round in a ring. Answer with what you have, or \
-             hand back with {TRANSFER}{first}",
+            "`{to}` already takes part ({}): this would be a loop. Answer with what you have, or transfer back with \
+             {TRANSFER}{first}",
             way()
         ));
     }
     if chain.len() > DEPTH {
         return Err(format!(
-            "{DEPTH} agents are already stacked ({}), which is the maximum. Answer with what you have, or hand back with \
-             {TRANSFER}{first}",
+            "{DEPTH} agents are already stacked ({}), which is the maximum. Answer with what you have, or transfer \
+             back with {TRANSFER}{first}",
             way()
         ));
     }
     if changes >= MOST_CHANGES {
         return Err(format!(
-            "the agent has changed {MOST_CHANGES} times in this turn, and may not again. Answer with what you have"
+            "the agent has changed {MOST_CHANGES} times in this turn, the maximum. Answer with what you have"
         ));
     }
     Ok(stack(&[chain, &[to]].concat()))

@@ -28,11 +28,11 @@ const MAX_FINDS: usize = 30;
 
 pub(crate) struct Search;
 
-/// Finds what was said and done earlier in this session, also what you no longer see. All words must be there; "quoted
-/// words" stand together.
+/// Searches the earlier messages and results of this session, including those that you no longer see. All words must
+/// match; "quoted words" match as a phrase.
 #[derive(Deserialize, JsonSchema)]
 struct SearchArguments {
-    /// A few words, as they were written.
+    /// A few words, as originally written.
     query: String,
     #[schemars(range(min = 1, max = MAX_FINDS))]
     limit: Option<usize>,
@@ -54,7 +54,7 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
         Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was searched: {error}")),
     };
     let Some(query) = SearchQuery::parse(&query) else {
-        return ToolOutput::error(ToolErrorCode::InvalidArgs, "the query has no word; give a few that were used");
+        return ToolOutput::error(ToolErrorCode::InvalidArgs, "the query is empty; use a few words from the history");
     };
     let limit = limit.unwrap_or(FINDS).clamp(1, MAX_FINDS);
     let context = call.context;
@@ -69,7 +69,7 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
                     "not all of the history is searched: its index is being built; search again later".to_owned(),
                 );
             } else if lines.is_empty() {
-                lines.push("nothing was found; try fewer or other words".to_owned());
+                lines.push("nothing found; try fewer or other words".to_owned());
             }
             ToolOutput::ok(lines.join("\n"))
         }
@@ -85,8 +85,8 @@ const MOST_SERVERS: usize = 24;
 
 pub(crate) struct FindTool;
 
-/// Finds tools of MCP servers that are not among yours, by words of their names and of what they do. You may call what it
-/// finds from your next step on.
+/// Finds tools of MCP servers that are not listed, by words from their names and descriptions. You may call the tools
+/// found from your next step on.
 #[derive(Deserialize, JsonSchema)]
 struct FindArguments {
     /// A few words: the task, or the server's name.
@@ -111,7 +111,7 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
     let finds = &call.context.tools.finds;
     let FindArguments { query } = match serde_json::from_str(&call.call.arguments) {
         Ok(arguments) => arguments,
-        Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was looked for: {error}")),
+        Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was searched: {error}")),
     };
     let (best, more) = finds.search(&query);
     if best.is_empty() {
@@ -122,12 +122,11 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
     let (shown, left): (Vec<_>, Vec<_>) = best.into_iter().partition(|tool| !is_left(tool));
     let mut lines: Vec<String> = shown.iter().map(|tool| told(tool)).collect();
     if more > 0 {
-        lines.push(format!("{more} more match: be more specific if none of these fits"));
+        lines.push(format!("{more} more match; be more specific if none of these fits"));
     }
     if !left.is_empty() {
         lines.push(
-            "there is no room for more tools in this session: use those that were found, or ask the person to mention what \
-             else is needed"
+            "no room for more tools in this session: use the tools already found, or ask the user to mention others"
                 .to_owned(),
         );
     }
@@ -144,7 +143,7 @@ fn told(tool: &CatalogueTool) -> String {
         None => about,
     };
     let schema = parameters.to_string();
-    let takes = if schema.len() <= LONGEST_SCHEMA { schema } else { "see its schema among your tools".to_owned() };
+    let takes = if schema.len() <= LONGEST_SCHEMA { schema } else { "see its schema in your tool list".to_owned() };
     format!("{name}: {about}\n  arguments: {takes}")
 }
 
@@ -153,12 +152,12 @@ fn nothing(finds: &Finds) -> String {
     let named = servers.iter().take(MOST_SERVERS).map(|(server, tools)| format!("{server} ({tools})"));
     let named: Vec<String> = named.collect();
     if named.is_empty() {
-        return format!("there is nothing to find: all known tools are among yours already{}", finds.not_known_yet());
+        return format!("nothing to find: all known tools are already listed{}", finds.not_known_yet());
     }
     let more = servers.len().saturating_sub(MOST_SERVERS);
     let more = if more > 0 { format!(", and {more} more servers") } else { String::new() };
     format!(
-        "nothing fits; try other words, or the name of a server. Tools to be found: {}{more}{}",
+        "nothing found; try other words, or the name of a server. Tools to find: {}{more}{}",
         named.join(", "),
         finds.not_known_yet()
     )

@@ -79,7 +79,7 @@ impl Link for Todos {
 #[derive(JsonSchema)]
 struct Nothing {}
 
-/// Replaces the todo list of this session. Use it for work of three steps or more: write the whole list first, keep exactly
+/// Replaces the todo list of this session. Use it for work of three or more steps: write the whole list first, keep exactly
 /// one entry in_progress while you work on it, and mark each completed as soon as it is done.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename = "Arguments", deny_unknown_fields)]
@@ -91,9 +91,9 @@ struct TodoList {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// Keep it when you change an entry; leave it out for a new one.
+    /// Keep it when you change an entry; omit it for a new one.
     id: Option<String>,
-    #[schemars(description = "What is to be done.")]
+    #[schemars(description = "The task.")]
     content: String,
     #[schemars(with = "String", extend("enum" = ["pending", "in_progress", "completed"]))]
     status: TodoStatus,
@@ -111,7 +111,7 @@ fn read(arguments: &str) -> Result<Vec<Todo>, ToolOutput> {
 
 fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
     if arguments.todos.len() > MAX_TODOS {
-        return Err(format!("a list has at most {MAX_TODOS} entries; join small ones"));
+        return Err(format!("a list has at most {MAX_TODOS} entries; merge small ones"));
     }
     let under_way = arguments.todos.iter().filter(|entry| entry.status == TodoStatus::InProgress).count();
     if under_way > 1 {
@@ -121,7 +121,7 @@ fn validate(arguments: TodoList) -> Result<Vec<Todo>, String> {
     for (index, entry) in arguments.todos.into_iter().enumerate() {
         let content = entry.content.trim();
         if content.is_empty() {
-            return Err(format!("entry {} has no content; say what is to be done", index + 1));
+            return Err(format!("entry {} has no content; describe the task", index + 1));
         }
         if content.chars().count() > MAX_CONTENT {
             return Err(format!("entry {} is longer than {MAX_CONTENT} characters; shorten it", index + 1));
@@ -178,7 +178,7 @@ fn reminder(todos: &[Todo]) -> Option<String> {
     Some(match (current, next) {
         (None, None) => "All todos are completed.".to_owned(),
         (None, Some(next)) => format!("No todo is in progress. {next}"),
-        (Some(current), None) => format!("{current} It is the last."),
+        (Some(current), None) => format!("{current} It is the last one."),
         (Some(current), Some(next)) => format!("{current} {next}"),
     })
 }
@@ -187,21 +187,21 @@ const NAME: &str = "ask_human";
 
 pub(crate) struct Questions;
 
-/// Asks the person a question and waits for the answer. Use it when you need something that only the person knows; never to
-/// ask for permission to use a tool: that is asked automatically.
+/// Asks the user a question and waits for the answer. Use it only for what only the user knows. Do not use it to ask for
+/// permission to use a tool: approval is requested automatically.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename = "Arguments", deny_unknown_fields)]
 struct QuestionArguments {
     /// The question, one sentence.
     question: String,
-    #[schemars(description = "What the person needs to know to answer.")]
+    #[schemars(description = "What the user needs to know to answer.")]
     context: Option<String>,
     /// The answer to take if none is given.
     default: Option<String>,
     #[serde(default = "required_unless_said")]
-    #[schemars(description = "Whether an empty answer is refused. Default true.")]
+    #[schemars(description = "Reject an empty answer. Default true.")]
     required: bool,
-    /// Answers to choose from, where there are some: 2 to 9, a few words each. The person may give another one.
+    /// Answers to choose from, if any: 2 to 9, a few words each. The user may give another one.
     #[serde(default)]
     choices: Vec<String>,
 }
@@ -240,7 +240,7 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
             Some(default) => ToolOutput::ok(default),
             None => ToolOutput::error(
                 ToolErrorCode::Denied,
-                "this run cannot ask anybody; continue with what you know and state your assumptions",
+                "this run cannot ask the user; continue with what you know and state your assumptions",
             ),
         }),
         OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
@@ -271,7 +271,7 @@ fn misfit(choices: &[String]) -> Option<String> {
     }
     if !CHOICES.contains(&choices.len()) {
         let (least, most) = CHOICES.into_inner();
-        return Some(format!("choices has {} entries; give {least} to {most}, or leave it out", choices.len()));
+        return Some(format!("choices has {} entries; give {least} to {most}, or omit it", choices.len()));
     }
     let is_fit = |choice: &String| {
         !choice.is_empty() && choice.chars().count() <= LONGEST_CHOICE && !choice.chars().any(char::is_control)
@@ -296,16 +296,16 @@ async fn ask_person(call: &Invocation<'_>, arguments: QuestionArguments) -> Resu
     call.record.entries().effects.said = answered.words_of_person();
     Ok(match answered.answer {
         Answer::Text { text } if text.trim().is_empty() => {
-            ToolOutput::ok(default.unwrap_or_else(|| "The person left the answer empty.".to_owned()))
+            ToolOutput::ok(default.unwrap_or_else(|| "The user left the answer empty.".to_owned()))
         }
         Answer::Text { text } => ToolOutput::ok(text),
         Answer::Reject { reason } => ToolOutput::error(
             ToolErrorCode::Denied,
-            format!("the person declined to answer: {}", reason.as_deref().unwrap_or("no reason given")),
+            format!("the user declined to answer: {}", reason.as_deref().unwrap_or("no reason given")),
         ),
         // The session rejects answers that do not fit.
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. } => {
-            ToolOutput::error(ToolErrorCode::Tool, "the answer was no text; ask again")
+            ToolOutput::error(ToolErrorCode::Tool, "the answer was not text; ask again")
         }
     })
 }
@@ -314,8 +314,8 @@ async fn ask_person(call: &Invocation<'_>, arguments: QuestionArguments) -> Resu
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// Message for a model about a tool whose client has disconnected.
-pub(crate) const GONE: &str = "it was a tool of the client that started the turn, and that client is gone. Go on without \
-    it, and say so where it matters";
+pub(crate) const GONE: &str = "the client that provided this tool has disconnected. Continue without it, and say so \
+    where it matters";
 
 pub(crate) struct OfClient;
 
@@ -358,23 +358,23 @@ async fn ask_client(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutpu
     let asked = ClientToolCall { call_id: call.call_id.to_string(), name: name.to_owned(), arguments };
     // The call may have taken effect even without an answer.
     let only_looks = invocation.tool().is_some_and(|tool| tool.effect == Effect::Read);
-    let doubt = if only_looks { "" } else { "; whether it took effect is not known" };
+    let doubt = if only_looks { "" } else { "; it may or may not have taken effect" };
     let failed = |code, text: String| ToolOutput::error(code, text + doubt);
     let output = tokio::select! {
         biased;
         answer = timeout(PATIENCE, tools.line.ask(asked)) => match answer {
             Ok(Some(answer)) => taken(invocation, answer).await,
-            Ok(None) => failed(ToolErrorCode::Tool, format!("{name}: no answer came; {GONE}")),
+            Ok(None) => failed(ToolErrorCode::Tool, format!("{name}: no answer; {GONE}")),
             Err(_) => {
                 let minutes = PATIENCE.as_secs() / 60;
-                failed(ToolErrorCode::Timeout, format!("the client gave no answer within {minutes} minutes"))
+                failed(ToolErrorCode::Timeout, format!("the client did not answer within {minutes} minutes"))
             }
         },
         () = context.control.cancel.cancelled() => {
-            failed(ToolErrorCode::Cancelled, "the turn was cancelled while the client worked on it".to_owned())
+            failed(ToolErrorCode::Cancelled, "the turn was cancelled before the client answered".to_owned())
         }
         () = context.control.stopwatch.reaches(context.limits.time) => {
-            failed(ToolErrorCode::Timeout, "the time of the turn was over before the client answered".to_owned())
+            failed(ToolErrorCode::Timeout, "the turn's time limit was reached before the client answered".to_owned())
         }
     };
     Ok(record.noted(output))
@@ -386,10 +386,11 @@ async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
     let is_long = text.len() > MAX_CLIENT_ANSWER;
     let mut text = untrusted::plain(&text[..text.floor_char_boundary(MAX_CLIENT_ANSWER)]);
     if is_long {
-        text.push_str(&format!("\n[the answer was longer than {} MiB: the rest is lost]", MAX_CLIENT_ANSWER >> 20));
+        text.push_str(&format!("\n[answer truncated at {} MiB]", MAX_CLIENT_ANSWER >> 20));
     }
     if failed {
-        let text = if text.trim().is_empty() { "the client says that it failed, and not why".to_owned() } else { text };
+        let text =
+            if text.trim().is_empty() { "the client reported a failure without a reason".to_owned() } else { text };
         return ToolOutput::error(ToolErrorCode::Tool, text);
     }
     if let Some(picture) = picture {
@@ -399,14 +400,14 @@ async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
         let (workspaces, session) = (&*call.context.ports.workspaces, call.context.files.session);
         match attachments::keep_picture(workspaces, session, picture).await {
             Ok(picture) => {
-                text.push_str(&format!("[its picture comes behind this result; it is in /{}]", picture.path));
+                text.push_str(&format!("[its picture follows this result and is stored in /{}]", picture.path));
                 call.record.entries().effects.pictures.push(picture);
             }
-            Err(error) => text.push_str(&format!("[its picture is lost, because it could not be stored: {error}]")),
+            Err(error) => text.push_str(&format!("[its picture could not be stored and is lost: {error}]")),
         }
     }
     if text.is_empty() {
-        text = "[done; the client said nothing]".to_owned();
+        text = "[done; no output]".to_owned();
     }
     ToolOutput::ok(text)
 }

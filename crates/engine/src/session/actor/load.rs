@@ -194,7 +194,7 @@ impl Actor {
         let settings = &self.state.settings;
         if access == Access::ChangesFiles && self.shared.closed.concern(settings.project.as_ref(), &settings.folders) {
             let message = "a worktree of this session's project is being merged or removed";
-            return Err(EngineError::busy(message, "try again in a moment, when that is over"));
+            return Err(EngineError::busy(message, "retry in a moment"));
         }
         Ok(())
     }
@@ -207,7 +207,7 @@ impl Actor {
             self.options = (**options).clone();
         }
         let (fates, waiting) = if recovery::is_damaged(&events) {
-            tracing::error!(session = %self.id, turn = %turn_id, "an event of an open turn is damaged: the turn ends");
+            tracing::error!(session = %self.id, turn = %turn_id, "an event of an open turn is damaged; ending it");
             let asked = self.shared.ports.store.pending_interrupts(Some(self.id)).await?;
             (HashMap::new(), asked.into_iter().filter(|asked| asked.session_id == self.id).collect())
         } else {
@@ -276,7 +276,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         Some((event, _)) if event.is_damaged() => Ok(OpenTurn::new(turn_id, TraceId::generate(), event.at, first_seq)),
         _ => Err(EngineError::new(
             ErrorKind::Storage,
-            format!("the journal does not begin turn {turn_id} with its start"),
+            format!("turn {turn_id} does not begin with its start in the journal"),
         )),
     }
 }
@@ -316,11 +316,11 @@ impl Actor {
     /// Returns an error if a turn is open or files are being written.
     fn check_free(&self) -> Result<(), EngineError> {
         if self.open.is_some() {
-            let hint = "cancel it first: agentctl attach and Ctrl-C, or answer what it waits for";
+            let hint = "cancel it first (agentctl attach, then Ctrl-C), or answer its question";
             return Err(EngineError::busy("a turn of this session is open", hint));
         }
         if self.is_leased() {
-            return Err(EngineError::busy("a file is being written into this session", "try again when it is there"));
+            return Err(EngineError::busy("a file is being written into this session", "retry when it is complete"));
         }
         Ok(())
     }
@@ -413,11 +413,11 @@ fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2]
         })
         .collect();
     if undo {
-        removed.push("what is needed to undo earlier changes of files".to_owned());
+        removed.push("the data to undo earlier file changes".to_owned());
     }
     let text = format!(
-        "This session had been unused for long, and files of it were removed to save space: {}. The history is whole. Ask \
-         for a file again if you need it.",
+        "Files of this session, unused for long, were removed to save space: {}. The history is complete. If you \
+         need a file, ask for it again.",
         removed.join(", ")
     );
     // The notice belongs to no turn.

@@ -348,7 +348,7 @@ impl Actor {
 }
 
 pub(crate) fn not_found(id: SessionId) -> EngineError {
-    EngineError::not_found(format!("there is no session {id}"), "agentctl sessions list shows all")
+    EngineError::not_found(format!("no such session: {id}"), "list all with `agentctl sessions list`")
 }
 
 /// Reason why a command failed.

@@ -40,7 +40,7 @@ use crate::{
 /// Error returned to other callers while a session is being removed.
 pub(crate) fn being_deleted(id: SessionId) -> EngineError {
     EngineError::new(ErrorKind::NotFound, format!("session {id} is being deleted"))
-        .with_hint("begin a new one; agentctl sessions list shows all that are left")
+        .with_hint("start a new one; list all with `agentctl sessions list`")
 }
 
 /// Marks a session as held by its remover. While the hold is alive, the session is closed to everyone else.
@@ -404,7 +404,7 @@ impl SessionHandle {
         work: impl for<'a> FnOnce(&'a mut Actor) -> CommandWork<'a, T> + Send + 'static,
     ) -> Result<T, EngineError> {
         let unloaded = || {
-            EngineError::new(ErrorKind::ShuttingDown, "the session was closed while it was asked")
+            EngineError::new(ErrorKind::ShuttingDown, "the session was closed during the request")
                 .with_hint("try again")
         };
         let gone = || self.fate.get().cloned().unwrap_or_else(unloaded);

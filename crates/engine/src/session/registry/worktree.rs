@@ -31,8 +31,8 @@ pub(crate) async fn with_worktree(
 ) -> Result<SessionSettings, EngineError> {
     let Some(wish) = &settings.worktree else { return Ok(settings) };
     let Some(project) = &settings.project else {
-        let hint = "name the folder of a git repository with -C, or start in one";
-        return Err(EngineError::invalid("a worktree is made of a project, and there is none", hint));
+        let hint = "choose a git repository with -C, or start in one";
+        return Err(EngineError::invalid("a worktree requires a project", hint));
     };
     // Rejects an invalid project before git runs in it.
     ports.workspaces.locate(id, settings.mounts()).await?;
@@ -45,7 +45,8 @@ pub(crate) async fn with_worktree(
 /// Returns the worktree port, or an error if there is none.
 pub(crate) fn ported(ports: &Ports) -> Result<&dyn Worktrees, EngineError> {
     ports.workspaces.worktrees().ok_or_else(|| {
-        EngineError::new(ErrorKind::Configuration, "this daemon makes no worktrees").with_hint("start it as usual")
+        EngineError::new(ErrorKind::Configuration, "this daemon does not support worktrees")
+            .with_hint("start it normally")
     })
 }
 
@@ -56,8 +57,7 @@ pub(crate) async fn users(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<Sess
         move |one: &SessionSummary| folders.iter().any(|folder| reaches(folder, one.project.as_ref(), &one.folders));
     // A folder may be on a disk that answers slowly or not at all.
     let found = spawn_blocking(move || sessions.into_iter().filter(is_user).map(|one| one.id).collect()).await;
-    found
-        .map_err(|error| EngineError::new(ErrorKind::Internal, format!("the sessions could not be looked at: {error}")))
+    found.map_err(|error| EngineError::new(ErrorKind::Internal, format!("could not read the sessions: {error}")))
 }
 
 /// Another session that works in a worktree. A session whose folders are above the worktree does not count: it may span
@@ -76,14 +76,14 @@ async fn heir(ports: &Ports, known: &KnownWorktree, session: SessionId) -> Resul
 /// no changes. Otherwise it stays for the user to merge or remove.
 pub(crate) async fn leave(ports: &Ports, gone: SessionId) {
     if let Err(error) = try_leave(ports, gone, true).await {
-        tracing::warn!(session = %gone, "a worktree of the session stays: {error}");
+        tracing::warn!(session = %gone, "could not remove a worktree of the session: {error}");
     }
 }
 
 /// Removes the worktree of a subagent if it has no changes and no other user. Returns true if it was removed.
 pub(crate) async fn leave_unchanged(ports: &Ports, subagent: SessionId) -> bool {
     try_leave(ports, subagent, false).await.unwrap_or_else(|error| {
-        tracing::warn!(session = %subagent, "the worktree of a subagent stays: {error}");
+        tracing::warn!(session = %subagent, "could not remove the worktree of a subagent: {error}");
         false
     })
 }
@@ -98,7 +98,7 @@ async fn try_leave(ports: &Ports, session: SessionId, is_gone: bool) -> Result<b
             Some(heir) if is_gone => worktrees.hand_over(known.name, heir).await?,
             Some(_) => {}
             None if worktrees.leave(known.name.clone()).await? => is_removed = true,
-            None if is_gone => tracing::info!(%session, "the worktree {} has changes, and stays", known.name),
+            None if is_gone => tracing::info!(%session, "the worktree {} has changes and is kept", known.name),
             None => {}
         }
     }
@@ -113,9 +113,9 @@ pub(crate) async fn check_number(ports: &Ports, parent: SessionId) -> Result<(),
     if number < MOST_OF_SUBAGENTS {
         return Ok(());
     }
-    let message = format!("the subagents of this session have {number} worktrees already");
+    let message = format!("the subagents of this session already have {number} worktrees");
     Err(EngineError::new(ErrorKind::Conflict, message)
-        .with_hint("leave `worktree` out, or have the user merge and remove some: agentctl worktree list"))
+        .with_hint("omit `worktree`, or ask the user to merge and remove some: agentctl worktree list"))
 }
 
 /// Set of folders that are closed now.

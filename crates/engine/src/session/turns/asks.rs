@@ -78,10 +78,10 @@ impl Actor {
     pub(crate) async fn answer(&mut self, id: InterruptId, answer: Answer, client: String) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id) else { return Err(self.why_not(id).await?.into()) };
         if let Some(problem) = answer.misfit(&interrupt.ask) {
-            return Err(EngineError::new(ErrorKind::InvalidInput, format!("the answer does not fit: {problem}")).into());
+            return Err(EngineError::new(ErrorKind::InvalidInput, format!("invalid answer: {problem}")).into());
         }
         if matches!(&answer, Answer::Edit { args } if !is_shallow(args)) {
-            return Err(EngineError::new(ErrorKind::InvalidInput, "the edited arguments nest too deeply").into());
+            return Err(EngineError::new(ErrorKind::InvalidInput, "the edited arguments are nested too deeply").into());
         }
         let ask = interrupt.ask.clone();
         if let Answer::Edit { args } = &answer {
@@ -169,8 +169,8 @@ impl Actor {
             let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
             self.shared.ports.audit.record(entry).await.map_err(|error| {
                 let hint = error.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
-                EngineError::new(error.kind(), format!("nothing was kept and the question still waits: {error}"))
-                    .with_hint(format!("{hint}no rule is kept that the audit log has not heard of; then answer again"))
+                EngineError::new(error.kind(), format!("nothing granted; the question is still pending: {error}"))
+                    .with_hint(format!("{hint}grants require a working audit log; then answer again"))
             })?;
         }
         Ok(())
@@ -224,7 +224,7 @@ impl Actor {
         if kept.is_some_and(|(_, scope)| scope == GrantScope::ForGood)
             && let Err(error) = self.shared.kept.reload().await
         {
-            tracing::error!(session = %self.id, "what is allowed for good could not be read; nothing is until it can: {error}");
+            tracing::error!(session = %self.id, "could not read permanent grants; none applies until then: {error}");
         }
         self.interrupts.resolve(id, answered);
         let parked = self.open.as_ref().is_some_and(|open| open.running.is_none());
@@ -276,10 +276,10 @@ impl Actor {
         let stored = self.shared.ports.store.interrupt(id).await?;
         let was_answered = stored.is_some_and(|one| one.interrupt.session_id == self.id && one.answer.is_some());
         let (kind, message) = match was_answered {
-            true => (ErrorKind::Conflict, format!("interrupt {id} was answered before")),
-            false => (ErrorKind::NotFound, format!("no interrupt {id} waits for an answer")),
+            true => (ErrorKind::Conflict, format!("question {id} was already answered")),
+            false => (ErrorKind::NotFound, format!("no pending question {id}")),
         };
-        Ok(EngineError::new(kind, message).with_hint("agentctl interrupts shows what waits"))
+        Ok(EngineError::new(kind, message).with_hint("list pending questions with `agentctl interrupts`"))
     }
 }
 

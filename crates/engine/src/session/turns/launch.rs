@@ -48,18 +48,16 @@ impl Actor {
         let limit = self.shared.config().max_input_bytes;
         match &start.text {
             Some(text) if text.len() > limit => Err(EngineError::invalid(
-                format!("the input has {} bytes; {limit} are allowed", text.len()),
-                "put it into a file and name the file: agentctl run --file PATH",
+                format!("the input has {} bytes; at most {limit} are allowed", text.len()),
+                "put it in a file and attach it: agentctl run --file PATH",
             )),
             Some(_) if start.compact.is_some() => Err(EngineError::invalid(
-                "a turn that compacts the history has no input",
-                "compact first, then give a prompt",
+                "a turn that compacts the history takes no input",
+                "compact first, then send a prompt",
             )),
-            Some(text) if text.trim().is_empty() => {
-                Err(EngineError::invalid("the input is empty", "say what you want"))
-            }
+            Some(text) if text.trim().is_empty() => Err(EngineError::invalid("the input is empty", "enter a prompt")),
             None if start.compact.is_none() && self.open.is_none() && !self.can_continue() => {
-                Err(EngineError::invalid("there is no turn to continue: the last one came to its end", "give an input"))
+                Err(EngineError::invalid("there is no turn to continue: the last one was completed", "enter a prompt"))
             }
             _ => Ok(()),
         }
@@ -77,24 +75,26 @@ impl Actor {
         let joins = self.open.is_some() && start.if_busy == IfBusy::Steer;
         let brings = !(start.attached.is_empty() && start.tools.is_empty() && start.options.is_default());
         if joins && brings {
-            let message = "a running turn takes no parts, tools, instructions or limits: only words can be added to it";
-            return refused(message, "queue it, so that it is a turn of its own: --if-busy queue");
+            let message = "a running turn takes no parts, tools, instructions or limits, only text";
+            return refused(message, "queue it as a separate turn: --if-busy queue");
         }
         if start.compact.is_some() && brings {
             let message = "a turn that compacts the history takes no parts, tools, instructions or limits";
             return refused(message, "compact first, then give them with the input");
         }
         if start.text.is_none() && !start.attached.is_empty() {
-            return refused("the input has parts and no words", "say in `text` what is to be done with them");
+            return refused("the input has parts but no text", "say in `text` what to do with them");
         }
         if let Some(instructions) = &start.options.instructions {
             if instructions.trim().is_empty() {
-                return refused("the instructions of the turn are empty", "leave them out");
+                return refused("the instructions of the turn are empty", "omit them");
             }
             if instructions.len() > MAX_TURN_INSTRUCTIONS {
-                let message =
-                    format!("the instructions have {} bytes; {MAX_TURN_INSTRUCTIONS} are allowed", instructions.len());
-                return refused(&message, "hand the rest over as a file");
+                let message = format!(
+                    "the instructions have {} bytes; at most {MAX_TURN_INSTRUCTIONS} are allowed",
+                    instructions.len()
+                );
+                return refused(&message, "attach the rest as a file");
             }
         }
         self.check_tools(start)?;
@@ -112,15 +112,15 @@ impl Actor {
         let Some(id) = &start.options.agent else { return Ok(()) };
         let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
         if start.text.is_none() {
-            return refused("a turn that goes on does so with its own agent", "give an input with the agent");
+            return refused("a resumed turn keeps its agent", "send a prompt with the agent");
         }
         if self.state.settings.parent.is_some() {
-            let message = "the session of a subagent works as that subagent alone";
-            return refused(message, "name the agent in a session of your own");
+            let message = "the session of a subagent works only as that subagent";
+            return refused(message, "use the agent in one of your sessions");
         }
         if id != MAIN && self.all_agents().get(id).is_none() {
             let shown: String = id.chars().take(100).collect();
-            return refused(&format!("there is no agent {shown:?}"), "`agentctl agents` lists them");
+            return refused(&format!("no such agent: {shown:?}"), "list them with `agentctl agents`");
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Actor {
         let Some(unknown) = unknown else { return Ok(()) };
         let shown: String = unknown.chars().take(100).collect();
         let hint = "`agentctl tools` lists them, and so does Daemon.Tools";
-        Err(EngineError::invalid(format!("{shown:?} is allowed, and there is no such tool"), hint))
+        Err(EngineError::invalid(format!("{shown:?} is allowed, but there is no such tool"), hint))
     }
 
     /// Options and answer schema of the last turn that ran here and did more than compact. Options of imported turns
@@ -208,7 +208,8 @@ impl Actor {
         match self.lines.get_mut(&turn).and_then(|lines| lines.tools.take()).filter(|line| !line.is_gone()) {
             Some(line) => Ok((Some(Arc::new(ClientTools::new(tools, line)?)), None)),
             None => {
-                let message = "the client that offers tools is gone: the turn goes on without them".to_owned();
+                let message =
+                    "the client that offers tools has disconnected; the turn continues without them".to_owned();
                 Ok((None, Some(EventKind::Warning { code: "client_tools_gone".to_owned(), message })))
             }
         }
@@ -451,11 +452,11 @@ impl Actor {
 pub(crate) fn check_form(start: &StartTurn, joins: bool) -> Result<(), EngineError> {
     let Some(schema) = &start.answer_schema else { return Ok(()) };
     if start.compact.is_some() {
-        let message = "a turn that compacts the history has no answer that could be in a form";
-        return Err(EngineError::invalid(message, "leave the schema out"));
+        let message = "a turn that compacts the history has no answer for a schema";
+        return Err(EngineError::invalid(message, "omit the schema"));
     }
     if joins && start.if_busy == IfBusy::Steer {
-        let message = "a running turn cannot be given another form of its answer";
+        let message = "the answer schema of a running turn cannot be changed";
         return Err(EngineError::invalid(message, "queue the input instead: agentctl run --if-busy queue"));
     }
     AnswerForm::compile(schema).map(drop)

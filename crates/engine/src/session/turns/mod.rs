@@ -58,8 +58,8 @@ impl Actor {
             // Input that arrives after a cancel is not withdrawn by it.
             (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
             (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
-                let no_plan = "what is added to a running turn cannot begin with a plan";
-                Err(EngineError::invalid(no_plan, "queue it, so that it is a turn of its own: --if-busy queue").into())
+                let no_plan = "text added to a running turn cannot begin with a plan";
+                Err(EngineError::invalid(no_plan, "queue it as a separate turn: --if-busy queue").into())
             }
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
@@ -80,12 +80,13 @@ impl Actor {
         let id = self.id;
         if open.running.is_none() || !self.interrupts.is_empty() {
             EngineError::new(ErrorKind::Busy, format!("turn {} of this session waits for an answer", open.turn_id))
-                .with_hint(format!("agentctl interrupts shows the question; agentctl attach {id} shows the turn"))
+                .with_hint(format!("see the question with agentctl interrupts, the turn with agentctl attach {id}"))
         } else {
             EngineError::busy(
                 format!("turn {} of this session is running", open.turn_id),
                 format!(
-                    "agentctl attach {id} shows it, and Ctrl-C there cancels it; a client may also ask to queue a turn or to steer it"
+                    "agentctl attach {id} shows it, and Ctrl-C there cancels it; clients can also queue a turn or add \
+                     to this one"
                 ),
             )
         }
@@ -151,8 +152,8 @@ impl Actor {
         let plans = tells && self.plans(&start, intent.as_ref());
         let model = self.model(slot);
         if form.is_some() && model.info().embedded {
-            let hint = "name a model that can, see docs/models.md, or leave the schema out";
-            return Err(EngineError::invalid("the built-in model cannot answer in a form", hint).into());
+            let hint = "name a model that can, see docs/models.md, or omit the schema";
+            return Err(EngineError::invalid("the built-in model cannot answer with a schema", hint).into());
         }
         if !model.is_known() {
             // Only for models that were never queried: the window size decides how tools are described,
@@ -282,7 +283,7 @@ impl Actor {
             (Some(open), None) => Ok(open.turn_id),
             (Some(open), Some(wanted)) if open.turn_id == wanted => Ok(wanted),
             (_, Some(wanted)) => Err(EngineError::new(ErrorKind::Conflict, format!("turn {wanted} is not running"))
-                .with_hint("it has ended, or never was")),
+                .with_hint("it has ended or never existed")),
             (None, None) => Err(EngineError::new(ErrorKind::Conflict, "no turn of this session is running")),
         }
     }
@@ -336,7 +337,7 @@ impl Actor {
                 outcome.reason = reason;
             }
             if was_added_to && outcome.reason != StopReason::Cancelled {
-                let message = "what was added came too late for this turn; the model reads it in the next one";
+                let message = "the added text came too late for this turn; the model reads it in the next one";
                 let late = EventKind::Warning { code: "added_too_late".to_owned(), message: message.to_owned() };
                 self.commit(Some(turn_id), vec![late]).await?;
             }
@@ -348,14 +349,14 @@ impl Actor {
     /// Handles the end of the turn's task without a reported outcome, which is a defect.
     pub(super) async fn task_ended(&mut self, ended: Result<(), JoinError>) -> Result<Next, EngineError> {
         let why = match ended {
-            Ok(()) => "the turn's task left without a word".to_owned(),
-            Err(error) => format!("the turn's task broke: {error}"),
+            Ok(()) => "the turn's task ended without a result".to_owned(),
+            Err(error) => format!("the turn's task failed: {error}"),
         };
         tracing::error!(session = %self.id, "{why}");
         let error = TurnError {
             kind: ErrorKind::Internal,
-            message: "a defect in the daemon ended the turn".to_owned(),
-            hint: Some("what was done so far is kept; the log has the details".to_owned()),
+            message: "an internal error ended the turn".to_owned(),
+            hint: Some("the work so far is stored; see the log for details".to_owned()),
         };
         if let Some(open) = &mut self.open {
             open.running = None;

@@ -34,7 +34,9 @@ impl Actor {
     pub(crate) async fn enqueue(&mut self, start: StartTurn, lines: ClientLines) -> Result<StartedTurn, Fault> {
         let limit = self.shared.config().queue_limit;
         if self.queue.len() >= limit {
-            return Err(EngineError::busy(format!("{limit} turns wait already"), "wait until one has run").into());
+            return Err(
+                EngineError::busy(format!("{limit} turns are already queued"), "wait until one has ended").into()
+            );
         }
         self.keep_for_later(&start).await?;
         let turn_id = TurnId::generate();
@@ -88,7 +90,7 @@ impl Actor {
             trace_id,
             slot: choice.slot,
             model: self.model(choice.slot).info().id.clone(),
-            reason: "it waited and never ran".to_owned(),
+            reason: "it was queued and never ran".to_owned(),
             rule: choice.rule,
             max_steps: 0,
             compacts,
@@ -130,10 +132,10 @@ impl Actor {
     pub(crate) async fn steer(&mut self, turn: Option<TurnId>, input: UserInput, whole: bool) -> Result<(), Fault> {
         let turn_id = self.open_turn(turn)?;
         if input.text.trim().is_empty() {
-            return Err(EngineError::new(ErrorKind::InvalidInput, "there is nothing to add: the text is empty").into());
+            return Err(EngineError::new(ErrorKind::InvalidInput, "nothing to add: the text is empty").into());
         }
         if self.open.as_ref().is_some_and(OpenTurn::is_cancelled) {
-            let message = format!("turn {turn_id} is being cancelled, so nothing can be added to it");
+            let message = format!("turn {turn_id} is being cancelled; nothing can be added to it");
             let cancelled = EngineError::new(ErrorKind::Conflict, message);
             return Err(cancelled.with_hint("send it when the turn has ended").into());
         }
@@ -163,9 +165,9 @@ impl Actor {
 }
 
 /// Notice for the model in a turn that was cancelled after the answer had started.
-const INTERRUPTED: &str = "The person interrupted here. Do not continue with this unless they ask for it.";
+const INTERRUPTED: &str = "The user interrupted here. Do not continue this unless they ask.";
 /// Notice for the model when the user continues such a turn.
-pub(super) const CONTINUED: &str = "The person asks to continue what was interrupted.";
+pub(super) const CONTINUED: &str = "The user asks to continue what was interrupted.";
 
 impl Actor {
     /// Facts that withdraw input of a turn cancelled by the user, stored directly after `ending`. Only the journal
@@ -273,7 +275,7 @@ impl Actor {
         if has_to_be_whole {
             let refused = large_input::refusal(input.text.clone(), room, &info.id, window).await;
             return refused.map_or(Ok(input), |message| {
-                let hint = "hand it over as a file, of which the model reads what it needs, or name a model with a larger \
+                let hint = "attach it as a file, so that the model reads what it needs, or use a model with a larger \
                             window";
                 Err(EngineError::new(ErrorKind::ContextOverflow, message).with_hint(hint).into())
             });

@@ -28,11 +28,11 @@ const TOOL: &str = "compact_context";
 pub(crate) struct Compaction;
 
 /// Replaces the older part of this conversation with a summary, to free context. The original stays readable in
-/// /conversation_history/. A notice says when it is time: call it then, between two tasks, not in the middle of one.
+/// /conversation_history/. Call it when a notice says so, between two tasks, not in the middle of one.
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Arguments {
-    /// compact keeps technical detail, summarize is short, auto decides.
+    /// compact keeps technical details, summarize is shorter, auto decides.
     #[schemars(with = "String", extend("enum" = ["auto", "compact", "summarize"]))]
     strategy: CompactionStrategy,
 }
@@ -65,10 +65,10 @@ impl Link for Compaction {
         (TokenLevel::of(tokens, window) >= TokenLevel::Warning).then(|| {
             // A user who undid a compaction wants to keep the whole history. The final request allows no calls.
             let may_ask = state.held == 0 && state.phase != Phase::Finalizing;
-            let call = if may_ask { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
+            let call = if may_ask { format!(" Call {TOOL} when a task is done.") } else { String::new() };
             // No exact number, since that would change before each request.
             let text = format!(
-                "More than 75 % of the context window is taken. Be brief; do not read what you do not need.{call}"
+                "More than 75 % of the context window is used. Be brief; do not read what you do not need.{call}"
             );
             Reminder::new(NoticeTopic::Level, text)
         })
@@ -83,7 +83,7 @@ impl Link for Compaction {
             Ok(Arguments { strategy }) => match refusal(call) {
                 None => {
                     call.record.entries().effects.compact = Some(strategy);
-                    ToolOutput::ok("the older part of the history is compacted before your next words")
+                    ToolOutput::ok("the older part of the history is compacted before your next message")
                 }
                 Some(why) => ToolOutput::ok(format!("nothing is compacted: {why}")),
             },
@@ -97,7 +97,7 @@ impl Link for Compaction {
 fn refusal(call: &Invocation<'_>) -> Option<String> {
     let state = call.state;
     if state.compact.is_some() {
-        return Some("it is asked for already, and done before your next words".to_owned());
+        return Some("already requested; it is done before your next message".to_owned());
     }
     let steps_since = state.compacted_at.map(|step| state.steps - step);
     if let Some(steps) = steps_since.filter(|steps| *steps < PAUSE) {
@@ -106,10 +106,10 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     let window = call.context.window();
     let expected = request::expected(call.context, state, call.context.models.model.info());
     if TokenLevel::of(expected, window) < TokenLevel::Warning {
-        return Some("there is enough room; a notice says when it is time".to_owned());
+        return Some("there is enough room; a notice says when to compact".to_owned());
     }
     if state.held > 0 && expected <= window {
-        return Some("a person undid the last compaction, to keep the whole history in view while it fits".to_owned());
+        return Some("the user undid the last compaction, to keep the whole history in view while it fits".to_owned());
     }
     run::refusal(call.context, state)
 }
@@ -162,7 +162,7 @@ async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Compact
     }
     let said = run::run(context, state, wanted).await?;
     if was_held && state.held == 0 {
-        let message = "the history was compacted again, though that had been taken back: all of it no longer fits";
+        let message = "the history was compacted again after an undone compaction: it no longer fits";
         context.recorder.warn("compacted_again", message).await?;
     }
     state.compacted_at = Some(state.steps);

@@ -58,13 +58,13 @@ pub(crate) async fn run(
 /// Part of the history to replace, or a sentence about why there is none.
 fn planned(history: &[Arc<Item>], cause: CompactionCause, room: plan::Room) -> Result<Plan, String> {
     let Some(plan) = plan::plan(history, cause, room) else {
-        return Err("there is nothing to compact: the history is short, or all of it is needed now".to_owned());
+        return Err("there is nothing to compact: the history is short, or all of it is still needed".to_owned());
     };
     let asked = matches!(cause, CompactionCause::Model | CompactionCause::Person);
     if asked && !plan.worth_a_model {
         let (messages, least) = (plan.messages, plan::MIN_MESSAGES);
         return Err(format!(
-            "there is nothing to compact yet: the history has {messages} messages, and {least} are worth it"
+            "there is nothing to compact yet: the history has {messages} messages; the minimum is {least}"
         ));
     }
     Ok(plan)
@@ -133,7 +133,7 @@ async fn compact(
         ..begun(context, state, wanted.cause, strategy)
     };
     if said.left_out > 0 {
-        let what = "of the person's messages are no longer kept word for word: together they are too long";
+        let what = "of your messages are no longer kept verbatim: in total they are too long";
         note(&mut report, format!("{} {what}", said.left_out));
     }
     let mut written = None;
@@ -146,7 +146,7 @@ async fn compact(
             }
             Err(error) => {
                 report.strategy = CompactionStrategy::Truncate;
-                note(&mut report, format!("no model summed it up: {error}"));
+                note(&mut report, format!("no model summarised it: {error}"));
             }
         }
     }
@@ -154,7 +154,7 @@ async fn compact(
     let (file, written_to) = files::keep(context, state, before, &replaced).await;
     match written_to {
         Ok(path) => report.path = Some(path),
-        Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
+        Err(error) => note(&mut report, format!("the replaced part could not be written to a file: {error}")),
     }
     let words = match (&written, before) {
         (Some(text), _) => summary::Words::Written(text),
@@ -217,7 +217,7 @@ fn count(messages: usize) -> u32 {
 fn sentence(report: &CompactionReport) -> String {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
     let percent = tokens_after.saturating_mul(100).checked_div(*tokens_before).unwrap_or(100);
-    let path = report.path.iter().map(|path| format!("; what was replaced is in {path}"));
+    let path = report.path.iter().map(|path| format!("; the replaced part is in {path}"));
     let more: String = path.chain(report.problem.iter().map(|problem| format!("; {problem}"))).collect();
     format!(
         "the history was compacted from {messages_before} to {messages_after} messages, about {tokens_before} to \
@@ -296,7 +296,7 @@ pub(super) async fn ask(
         None => (context.models.slot, &context.models.model),
     };
     if model.info().embedded {
-        return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
+        return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for summaries")));
     }
     if context.models.summary.is_none()
         && cause != CompactionCause::Overflow
@@ -316,9 +316,7 @@ pub(super) async fn ask(
     let (prompt, now) = (&context.config.compact_prompt, context.ports.clock.now());
     match summary::request(context.ids.session, prompt, earlier, replaced, strategy, window, now) {
         Some(request) => written(context, state, (slot, &**model), request, None).await,
-        None => {
-            Ok(Err(ModelError::new(ErrorKind::ContextOverflow, "its window has no room for what is to be summed up")))
-        }
+        None => Ok(Err(ModelError::new(ErrorKind::ContextOverflow, "its window is too small for the history"))),
     }
 }
 
@@ -346,7 +344,7 @@ fn behind_conversation(
 }
 
 /// Error for an answer without text.
-const NO_WORDS: &str = "it had no words for it";
+const NO_WORDS: &str = "it returned no text";
 
 async fn written(
     context: &TurnContext,
@@ -361,7 +359,7 @@ async fn written(
     let (mut text, mut calls) = (String::new(), false);
     let end = loop {
         if text.len() > MAX_WRITTEN {
-            break Err(ModelError::new(ErrorKind::Protocol, "it wrote without end"));
+            break Err(ModelError::new(ErrorKind::Protocol, "its output did not end"));
         }
         match context.or_cancelled(chunks.next()).await {
             Ok(Ok(ModelChunk::Text(more))) => text.push_str(&more),
@@ -395,9 +393,9 @@ async fn written(
 fn whole(finish: Finish) -> Result<(), ModelError> {
     let why = match finish {
         Finish::Stop => return Ok(()),
-        Finish::Length => "it was longer than the model may write",
+        Finish::Length => "it exceeded the model's output limit",
         Finish::Filtered => "the provider withheld the rest",
-        Finish::Runaway => "it repeated itself without end",
+        Finish::Runaway => "it repeated itself endlessly",
     };
-    Err(ModelError::new(ErrorKind::Protocol, format!("its summary was cut: {why}")))
+    Err(ModelError::new(ErrorKind::Protocol, format!("its summary was truncated: {why}")))
 }
