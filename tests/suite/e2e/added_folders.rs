@@ -139,7 +139,7 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
         (&project, &["is the project already"]),
         (&world.at("project/sub"), &["lie one in the other"]),
         (&world.at(""), &["hint:"]),
-        (&data, &["the daemon's own"]),
+        (&data, &["belongs to the daemon"]),
     ];
     for (folder, parts) in cases {
         let output = world.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await.fails().says(parts);
@@ -295,7 +295,7 @@ async fn a_start_of_the_protocol_adds_folders_to_a_new_session_and_to_one_that_t
     assert_eq!(start("", vec![relative]).await.unwrap_err().code(), tonic::Code::InvalidArgument);
     let new = NewSession { folders: vec![Mount { path: "/".into(), writable: false }], ..NewSession::default() };
     let refused = world.client().await.create_session(&new).await.unwrap_err();
-    assert!(refused.to_string().contains("the daemon's own"), "{refused}");
+    assert!(refused.to_string().contains("belongs to the daemon"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -115,7 +115,7 @@ async fn what_a_command_changed_before_a_kill_can_be_undone() {
     world.write("project/a.txt", "a person's words\n");
     world.daemon.restart().await;
     let output = world.agentctl(["undo", "--preview"]).await.exits(1);
-    output.shows(&["after agentd was ended", "+a person's words", "+a person's file"]);
+    output.shows(&["while agentd was not running", "+a person's words", "+a person's file"]);
     let report = world.agentctl(["undo", "--json"]).await.exits(1).json();
     let expected = [
         ("/project/a.txt", "conflict"),
