@@ -425,8 +425,8 @@ mod tests {
             (r#"{"path":"a","offset":"ten"}"#, "`offset` of demo must be an integer of at least 1, not \"ten\""),
             (r#"{"path":"a","offset":1.5}"#, "`offset` of demo must be an integer of at least 1, not 1.5"),
             (r#"{"path":"a","context":11}"#, "`context` of demo must be an integer from 0 to 10, not 11"),
-            (r#"{"path":"a","extra":{"x":[]}}"#, "`extra` of demo must be an object of texts, not an object"),
-            (r#"{"path":"a","extra":"x: y"}"#, "`extra` of demo must be an object of texts, not \"x: y\""),
+            (r#"{"path":"a","extra":{"x":[]}}"#, "`extra` of demo must be an object of strings, not an object"),
+            (r#"{"path":"a","extra":"x: y"}"#, "`extra` of demo must be an object of strings, not \"x: y\""),
             (r#"{"path":"a","all":1}"#, "`all` of demo must be true or false, not 1"),
             (
                 r#"{"path":"a","ofset":1}"#,

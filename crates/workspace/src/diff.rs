@@ -271,7 +271,7 @@ mod tests {
         check(Some("an old line\n".repeat(4000).as_bytes()));
         check(Some("an old line\n".repeat(MAX_OLD / 8).as_bytes()));
         let shown = written("a", Some("an old line\n".repeat(MAX_OLD / 8).as_bytes()), "new\n");
-        assert!(shown.contains("lines with 1.5 MB go; version "), "{shown}");
+        assert!(shown.contains("lines with 1.5 MB removed; version "), "{shown}");
         assert!(unified("a", None, b"\0\x01").contains("binary content"));
         assert_eq!(unified("a", Some(b"x"), b"x"), "a already has this content");
     }

@@ -166,10 +166,10 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
     // A folder that was not added is not read in its place.
     symlink(world.at("elsewhere"), &notes).unwrap();
-    world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.agentctl(again).await.says(&["is now a link to", "--add-dir none"]);
     world.daemon.crash().await;
     let asked = world.model.requests().len();
-    world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.agentctl(again).await.says(&["is now a link to", "--add-dir none"]);
     assert_eq!(world.model.requests().len(), asked);
     world.model.default_reply(Reply::text("Good."));
     world.ok(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await;

@@ -259,7 +259,7 @@ async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_i
     assert!(told.iter().all(|told| told.contains(WHY)), "{told:#?}");
     assert!(told[0].contains("vermilion barn") && told[1].contains("**vermilion**"), "{told:#?}");
     // The files with text were searched, so finding nothing is not an error.
-    assert!(told[2].contains("Nothing fits \"zebra\" in 1 document"), "{}", told[2]);
+    assert!(told[2].contains("No match for \"zebra\" in 1 document"), "{}", told[2]);
 }
 
 /// An archive of one file.

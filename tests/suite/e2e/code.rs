@@ -115,7 +115,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(11, &["No definition found.", "Implemented or extended (1):\n/project/src/cart.rs:6", "impl Basket for"]);
     check(12, &["Not found: \"Basket\" in the 1 file of /project/src/pay.py"]);
     check(13, &["/project/made, which is not indexed"]);
-    check(14, &["use outline of /project/src"]);
+    check(14, &["use outline for /project/src"]);
     // A single process did all of it, and stored nothing on the disk.
     assert_eq!(world.readers().len(), 1);
     assert!(!world.data().join("code").exists());
@@ -274,5 +274,5 @@ async fn a_part_of_a_repository_keeps_the_rules_of_the_whole() {
     let (told, output) = world.call_all(calls.to_vec(), &["-C", &project]).await;
     output.exits(0);
     assert!(told[0].contains("/project/src/a.rs:1") && !told[0].contains("could not be listed"), "{}", told[0]);
-    assert!(told[1].contains("There is no \"ignored_by_git\" in 1 file"), "{}", told[1]);
+    assert!(told[1].contains("Not found: \"ignored_by_git\" in 1 file"), "{}", told[1]);
 }

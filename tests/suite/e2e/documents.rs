@@ -126,7 +126,7 @@ async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() 
     assert!(told[2].contains("password") && told[2].contains("save a copy without one"), "{}", told[2]);
     has_all(&told[3], &["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"]);
     assert!(told[4].contains("**QUARTZ-3**") && told[4].contains("by pattern"), "{}", told[4]);
-    assert!(told[5].contains("Nothing fits \"zebra\" in 1 document"), "{}", told[5]);
+    assert!(told[5].contains("No match for \"zebra\" in 1 document"), "{}", told[5]);
     // Documents of one session are not found in another.
     let (told, _) = world.call_all(vec![("search_documents", json!({"query": "plan"}))], &[]).await;
     assert!(told[0].contains("No documents here"), "{}", told[0]);

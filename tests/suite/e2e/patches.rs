@@ -87,7 +87,7 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
                 "{made}*** Update File: /project/src/code.rs\n@@ fn a() {{\n     let x = 1;\n-    let y = 5;\n+    let y = 6;\n"
             )),
             vec![
-                "/project/src/code.rs: hunk 1 of 1 (@@ fn a() {) does not fit: it expects \"    let y = 5;\" at line 3, but found \
+                "/project/src/code.rs: hunk 1 of 1 (@@ fn a() {) does not match: it expects \"    let y = 5;\" at line 3, but found \
                  \"    let y = 2;\".",
                 "The file from line 2:\n    let x = 1;\n    let y = 2;",
             ],
@@ -98,7 +98,7 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
         ),
         (
             patch(format!("{fits}{code}@@\n-}}\n+}};\n")),
-            vec!["hunk 1 of 1 (@@) fits 2 times (lines 5, 9); add lines around"],
+            vec!["hunk 1 of 1 (@@) matches 2 times (lines 5, 9); add surrounding lines"],
         ),
         (
             patch(format!("{fits}--- a/project/none.txt\n+++ b/project/none.txt\n@@ -1 +1 @@\n-a\n+b\n")),
@@ -167,7 +167,7 @@ async fn white_space_may_differ_and_nothing_else() {
             let held = String::from_utf8(files[&format!("{number}-{form}.txt")].clone()).unwrap();
             assert_eq!(held, expected.unwrap_or(old), "{form} {hunk:?}: {told}");
             assert_eq!(
-                told.starts_with("E_TOOL: the patch does not fit"),
+                told.starts_with("E_TOOL: the patch does not apply"),
                 expected.is_none(),
                 "{form} {hunk:?}: {told}"
             );

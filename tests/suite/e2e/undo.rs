@@ -312,7 +312,7 @@ async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
         world.write(&format!("project/z/{number}"), format!("content {number}"));
     }
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
-    assert!(told.contains("moved") && told.contains("62 files were changed beyond the 100"), "{told}");
+    assert!(told.contains("moved") && told.contains("62 files changed beyond the limit of 100"), "{told}");
     world.agentctl(["undo", &session]).await.exits(1).shows(&["was not recorded"]);
     for number in 0..80 {
         let content = project(&world, &format!("z/{number}"));

@@ -150,7 +150,7 @@ impl PluginFile {
         match &self.text {
             Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),
             Some(Err(why)) => Err(why),
-            None => Err("its name is not that of a text"),
+            None => Err("its name is not that of a text file"),
         }
     }
 }

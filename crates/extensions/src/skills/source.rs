@@ -183,7 +183,10 @@ fn skill(
     });
     let Ok(front) = front else { return Ok(None) };
     let Some(name) = front::name(front, &candidate.entry) else {
-        tracing::warn!("the skill {} is left out: neither its name nor its folder's can be one", path.display());
+        tracing::warn!(
+            "the skill {} is left out: neither its name nor its folder's is a valid skill name",
+            path.display()
+        );
         return Ok(None);
     };
     let listed =

@@ -210,11 +210,11 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     for (name, why) in finds.broken.iter().take(MAX_NAMED) {
         // The hint follows the semicolon. It is shown for a single document, not repeated for many.
         let why = if finds.broken.len() == 1 { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
-        shown.push_str(&format!("[{name} could not be fully searched: {why}]\n"));
+        shown.push_str(&format!("[{name} could not be searched completely: {why}]\n"));
     }
     if finds.broken.len() > MAX_NAMED {
         let more = text::count(finds.broken.len() - MAX_NAMED, "more document");
-        shown.push_str(&format!("[{more} could not be fully searched; search_file reports why]\n"));
+        shown.push_str(&format!("[{more} could not be searched completely; search_file reports why]\n"));
     }
     if !finds.locked.is_empty() && finds.searched + finds.locked.len() > 1 {
         let locked = text::count(finds.locked.len(), "document");

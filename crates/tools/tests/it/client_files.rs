@@ -121,7 +121,7 @@ async fn an_answer_does_not_count_while_names_change_their_meaning() {
 async fn where_the_client_does_not_say_the_disk_is_read_and_nothing_written() {
     let refusals: [(Result<ClientFileAnswer, NoAnswer>, &str); 4] = [
         (Ok(ClientFileAnswer::Refused("private\u{1b}[2J\nmore".to_owned())), "(private"),
-        (Ok(ClientFileAnswer::Written), "gave no text"),
+        (Ok(ClientFileAnswer::Written), "returned no text"),
         (Ok(ClientFileAnswer::Text("x".repeat(11 << 20))), "11"),
         (Err(NoAnswer::Late), "in time"),
     ];

@@ -215,7 +215,10 @@ async fn searches_neither_wait_at_pipes_nor_follow_links_out() {
     assert!(found.starts_with("uploads/a.txt:1: launch\n[1 match in 1 file]"), "{found}");
     let listed = bench.ok("list_workspace_files", json!({"depth": 20})).await;
     assert!(!listed.contains("secret.txt"), "{listed}");
-    assert!(listed.contains("uploads/pipe (no regular file)") && listed.contains("/project/circle (link)"), "{listed}");
+    assert!(
+        listed.contains("uploads/pipe (not a regular file)") && listed.contains("/project/circle (link)"),
+        "{listed}"
+    );
 }
 
 #[tokio::test]

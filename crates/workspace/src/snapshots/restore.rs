@@ -258,7 +258,7 @@ impl<'a> Plan<'a> {
             _ if self.room == 0 => return None,
             (from, Some(to)) => diff::unified(path, from, to),
             (Some([]), None) => {
-                format!("--- a/{}\n+++ /dev/null\n(an empty file is removed)\n", path.trim_start_matches('/'))
+                format!("--- a/{}\n+++ /dev/null\n(an empty file goes)\n", path.trim_start_matches('/'))
             }
             // A diff to nothing gets `/dev/null` as its new file.
             (Some(from), None) => match diff::unified(path, Some(from), b"").splitn(3, '\n').collect::<Vec<_>>()[..] {
