@@ -272,8 +272,8 @@ async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
             "skills/mute/SKILL.md: line 1: missing `description`",
             "the agent odd names the tool \"Frobnicate\", which is not there",
             "agents/empty.md: the agent `empty`: it has no prompt",
-            "\"climbs\" is left out",
-            "\"asks\" is left out",
+            "\"climbs\" is skipped",
+            "\"asks\" is skipped",
             "allowed: \"grants\" is unknown and ignored",
         ],
     );

@@ -64,7 +64,7 @@ impl GuideCache {
             Ok(read) => Some(read),
             Err(error) => {
                 if !is_missing(&error) {
-                    tracing::info!("{} is left out: {error}", path.display());
+                    tracing::info!("{} is skipped: {error}", path.display());
                 }
                 None
             }

@@ -129,7 +129,7 @@ impl FoundServers {
                     return self.problems.refuse(file, format!("a plugin has at most {MAX_SERVERS} servers"));
                 }
                 Ok(entry) => self.servers.push(entry),
-                Err(why) => self.problems.refuse(file, format!("the server {} is left out: {why}", shown(name))),
+                Err(why) => self.problems.refuse(file, format!("the server {} is skipped: {why}", shown(name))),
             }
         }
     }

@@ -326,7 +326,7 @@ pub(super) fn hash(files: &[FolderFile]) -> String {
 fn too_much() -> io::Error {
     let (all, texts) = (text::size(MAX_BYTES), text::size(MAX_TEXTS));
     io::Error::other(format!(
-        "it is left out: {PROJECT_FOLDER}/ may have {MAX_ALL_FILES} files and {all} in total, {texts} of it text"
+        "it is skipped: {PROJECT_FOLDER}/ may have {MAX_ALL_FILES} files and {all} in total, {texts} of it text"
     ))
 }
 
