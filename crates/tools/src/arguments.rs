@@ -40,7 +40,7 @@ pub(crate) const NAMES: [(&str, &[&str]); 16] = [
 pub(crate) fn parse<A: DeserializeOwned>(tool: &str, written: &str, schema: &Value) -> Result<A, Failure> {
     let checked = check(tool, object(tool, written)?, schema)?;
     serde_json::from_value(Value::Object(checked))
-        .map_err(|error| Failure::arguments(format!("the arguments of {tool} do not fit: {error}")))
+        .map_err(|error| Failure::arguments(format!("invalid arguments for {tool}: {error}")))
 }
 
 fn object(tool: &str, written: &str) -> Result<Map<String, Value>, Failure> {
@@ -152,7 +152,7 @@ fn expected(property: &Value) -> String {
         (Some("integer"), Some(low), None) => format!("an integer of at least {low}"),
         (Some("integer"), ..) => "an integer".to_owned(),
         (Some("boolean"), ..) => "true or false".to_owned(),
-        (Some("object"), ..) => "an object of texts".to_owned(),
+        (Some("object"), ..) => "an object of strings".to_owned(),
         _ => "a string".to_owned(),
     }
 }
@@ -337,7 +337,7 @@ fn time_limit(written: &mut Map<String, Value>, longest: u64) -> Option<String> 
         let given = written.get("timeout").and_then(integer).and_then(|given| u64::try_from(given).ok());
         let given = given.filter(|given| *given >= MILLISECONDS_FROM && *given > longest)?;
         written.shift_remove("timeout");
-        taken = Some(format!("timeout {given} was taken for milliseconds"));
+        taken = Some(format!("timeout {given} was read as milliseconds"));
         Some(given)
     });
     if let Some(given) = milliseconds {
@@ -425,8 +425,8 @@ mod tests {
             (r#"{"path":"a","offset":"ten"}"#, "`offset` of demo must be an integer of at least 1, not \"ten\""),
             (r#"{"path":"a","offset":1.5}"#, "`offset` of demo must be an integer of at least 1, not 1.5"),
             (r#"{"path":"a","context":11}"#, "`context` of demo must be an integer from 0 to 10, not 11"),
-            (r#"{"path":"a","extra":{"x":[]}}"#, "`extra` of demo must be an object of texts, not an object"),
-            (r#"{"path":"a","extra":"x: y"}"#, "`extra` of demo must be an object of texts, not \"x: y\""),
+            (r#"{"path":"a","extra":{"x":[]}}"#, "`extra` of demo must be an object of strings, not an object"),
+            (r#"{"path":"a","extra":"x: y"}"#, "`extra` of demo must be an object of strings, not \"x: y\""),
             (r#"{"path":"a","all":1}"#, "`all` of demo must be true or false, not 1"),
             (
                 r#"{"path":"a","ofset":1}"#,
@@ -491,8 +491,7 @@ mod meant_tests {
             "",
         );
         check(BASH, json!({"cmd": "ls", "timeout_ms": 1500}), json!({"command": "ls", "timeout_s": 2}), "");
-        let (long, taken) =
-            (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was taken for milliseconds]");
+        let (long, taken) = (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was read as milliseconds]");
         check(BASH, long, json!({"command": "ls", "timeout_s": 120}), taken);
         // Seconds, even above the maximum for commands: the limit is reduced, and the result mentions it.
         for seconds in [1, 90, 900, 3600] {

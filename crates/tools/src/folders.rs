@@ -121,9 +121,9 @@ impl WorkspaceFolders {
     /// Creates the shared folders if they are missing. Their real paths are printed by commands and recognised by the
     /// jail.
     fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<Real, WorkspaceError> {
-        let base = make_shared(base).map_err(|error| storage("make the folder of workspaces", error))?;
+        let base = make_shared(base).map_err(|error| storage("create the workspaces folder", error))?;
         let memories = memories.map(|path| make_shared(path)).transpose();
-        let memories = memories.map_err(|error| storage("make the folder of memories", error))?;
+        let memories = memories.map_err(|error| storage("create the memories folder", error))?;
         Ok(Real { base, memories })
     }
 
@@ -137,7 +137,7 @@ impl WorkspaceFolders {
     /// Removes the drafts left by previous runs. Must run before anything is written. Blocks on the disk.
     pub fn sweep(&self) {
         if let Err(error) = drafts::sweep(&self.base) {
-            tracing::warn!(%error, "drafts of the last run could not be removed");
+            tracing::warn!(%error, "could not remove drafts of the previous run");
         }
     }
 
@@ -187,7 +187,7 @@ impl Workspaces for WorkspaceFolders {
         let (private, memories) = (self.private.clone(), self.memories.clone());
         let open = self.locks.held(session.to_string().into(), false, move |base| {
             let real = Self::shared(base, memories.as_ref())?;
-            make(base, session).map_err(|error| storage("make the session's workspace", error))?;
+            make(base, session).map_err(|error| storage("create the session's workspace", error))?;
             let (mounts, worktree) = check_mounts(&private, mounts)?;
             Ok(real.workspace(session, mounts, worktree))
         });
@@ -251,8 +251,8 @@ impl Workspaces for WorkspaceFolders {
     }
 
     fn clean_leftovers(&self, trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
-        self.work("remove what was left of workspaces", move |base| {
-            remove::leftovers(base, trial).map_err(|error| storage("remove what was left of workspaces", error))
+        self.work("remove workspace leftovers", move |base| {
+            remove::leftovers(base, trial).map_err(|error| storage("remove workspace leftovers", error))
         })
     }
 
@@ -269,7 +269,7 @@ impl Workspaces for WorkspaceFolders {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         let name = stored::upload_name(&name);
-        self.work_on(session, false, format!("keep the upload {name}"), move |base| {
+        self.work_on(session, false, format!("store the upload {name}"), move |base| {
             stored::add_upload(base, session, &name, &content, false)
         })
     }
@@ -287,7 +287,7 @@ impl Workspaces for WorkspaceFolders {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         let name = stored::upload_name(&name);
-        self.work_on(session, false, format!("keep the input as {name}"), move |base| {
+        self.work_on(session, false, format!("store the input as {name}"), move |base| {
             stored::add_upload(base, session, &name, &content, true)
         })
     }
@@ -303,7 +303,7 @@ impl Workspaces for WorkspaceFolders {
             return std::future::ready(Err(wrong)).boxed();
         }
         let path = format!("{}/{name}", area.as_str());
-        self.work_on(session, false, format!("keep {path}"), move |base| {
+        self.work_on(session, false, format!("store {path}"), move |base| {
             stored::keep(base, session, area, &name, &content).map(|()| path)
         })
     }
@@ -320,7 +320,7 @@ impl Workspaces for WorkspaceFolders {
             return std::future::ready(Err(wrong)).boxed();
         }
         let path = format!("{}/{name}", area.as_str());
-        self.work_on(session, false, format!("keep {path}"), move |base| {
+        self.work_on(session, false, format!("store {path}"), move |base| {
             stored::keep_on(base, session, area, &name, from, &content).map(|bytes| Artifact { path, bytes })
         })
     }
@@ -351,7 +351,9 @@ impl Workspaces for WorkspaceFolders {
     }
 
     fn read_text(&self, tree: SessionTree, path: String, most: usize) -> BoxFuture<'_, Option<String>> {
-        self.work("read a text", move |_| Ok(browse::text(&tree, &path, most))).map(|read| read.ok().flatten()).boxed()
+        self.work("read a text file", move |_| Ok(browse::text(&tree, &path, most)))
+            .map(|read| read.ok().flatten())
+            .boxed()
     }
 
     fn write_file(
@@ -372,19 +374,19 @@ impl Workspaces for WorkspaceFolders {
         }
         let workspace = workspace.clone();
         let look = move |_: &Path| Ok(reader.look(&workspace, limits, Pace::Patient).unwrap_or_default());
-        self.work("look for notes of people", look).map(Result::unwrap_or_default).boxed()
+        self.work("look for instruction files", look).map(Result::unwrap_or_default).boxed()
     }
 
     fn folder_guides(&self, at: &Workspace, limits: GuideLimits, paths: Vec<String>) -> BoxFuture<'_, Vec<GuideFile>> {
         let (reader, project) = (self.guides.clone(), at.project.clone());
         let look = move || Some(reader?.in_folders(&project?.path, limits, &paths));
-        let looked = self.work("look for notes of folders", move |_| Ok(look().unwrap_or_default()));
+        let looked = self.work("look for instruction files of folders", move |_| Ok(look().unwrap_or_default()));
         looked.map(Result::unwrap_or_default).boxed()
     }
 
     fn facts<'a>(&'a self, workspace: &'a Workspace, client: Option<&'a Path>) -> BoxFuture<'a, Option<MachineFacts>> {
         let (workspace, client) = (workspace.clone(), client.map(Path::to_owned));
-        let looked = self.work("look at the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
+        let looked = self.work("inspect the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
         looked.map(Result::ok).boxed()
     }
 
@@ -409,7 +411,7 @@ impl Workspaces for WorkspaceFolders {
         }
         let project = mount.path.clone();
         let looked = self
-            .work("look at the project", move |_| Ok(projects.standing(&project, Pace::Patient).unwrap_or_default()));
+            .work("inspect the project", move |_| Ok(projects.standing(&project, Pace::Patient).unwrap_or_default()));
         looked.map(Result::unwrap_or_default).boxed()
     }
 

@@ -33,7 +33,7 @@ pub(super) fn add_folders(
         fs::read_dir(&mount.path).map_err(|error| {
             let message = format!("the folder {} cannot be read", mount.path.display());
             WorkspaceError::new(ErrorKind::InvalidInput, message)
-                .with_hint("let the user that agentd runs as read it, or leave it out")
+                .with_hint("make it readable for the user that runs agentd, or leave it out")
                 .with_source(error)
         })?;
         Ok(mount)
@@ -51,15 +51,15 @@ pub(super) fn check_mounts(
     for folder in &mounts.folders {
         let found = check_mount("added folder", private, folder.mount());
         let found = found.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => error.with_hint("put it back, or take the added folders away with `--add-dir none`"),
+            ErrorKind::NotFound => error.with_hint("restore it, or remove the added folders with `--add-dir none`"),
             _ => error,
         })?;
         // It was added by its real path. If that is a link now, it leads to a folder that was never added.
         if found.path != folder.path {
             let shown = folder.path.display();
-            let message = format!("the added folder {shown} is a link to {} now", found.path.display());
+            let message = format!("the added folder {shown} is now a link to {}", found.path.display());
             return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
-                .with_hint("take the added folders away with `--add-dir none`, and add those that are meant"));
+                .with_hint("remove the added folders with `--add-dir none`, and add the right ones again"));
         }
     }
     let mounts = Mounts { project, folders: mounts.folders };
@@ -77,15 +77,15 @@ fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
         let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
         let is_below = |worktrees: &WorktreeFolders| mount.path.starts_with(resolved(worktrees.base()));
         let hint = match private.worktrees.as_ref().is_some_and(is_below) {
-            true => "its worktree was removed: choose the folder to go on in with -C, such as the main tree",
-            false => "name a folder that exists and can be read",
+            true => "its worktree was removed: choose another folder with -C, such as the main tree",
+            false => "choose an existing, readable folder",
         };
         WorkspaceError::new(kind, format!("the {what} {shown} cannot be opened")).with_hint(hint).with_source(error)
     })?;
     if !path.is_dir() {
         let what = what.trim_end_matches(" folder");
         return Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the {what} {shown} is not a folder"))
-            .with_hint("name the folder, and add single files as uploads"));
+            .with_hint("choose a folder, and add single files as uploads"));
     }
     let is_private = |private: &PathBuf| {
         let private = resolved(private);
@@ -95,9 +95,9 @@ fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mou
     if let Some(private) = private.paths.iter().find(|private| is_private(private))
         && !is_worktree()
     {
-        let message = format!("the {what} {shown} holds {}, which is the daemon's own", private.display());
+        let message = format!("the {what} {shown} overlaps {}, which belongs to the daemon", private.display());
         return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
-            .with_hint("choose a folder that holds neither the daemon's data nor its configuration"));
+            .with_hint("choose a folder apart from the daemon's data and configuration"));
     }
     Ok(Mount { path, writable: mount.writable })
 }

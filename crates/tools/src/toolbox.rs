@@ -64,7 +64,7 @@ impl BuiltinToolbox {
                     notes.push(format!("tools.yaml: `{tool}` has no limit `{name}`"));
                 } else if !SECONDS.contains(number) {
                     notes.push(format!(
-                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; the default of {USUAL_SECONDS} is used",
+                        "tools.yaml: `{name}` of `{tool}` is {number}, not 1 to {}; using the default of {USUAL_SECONDS}",
                         SECONDS.end()
                     ));
                 }
@@ -142,7 +142,7 @@ impl BuiltinToolbox {
             let all: Vec<&str> = names().collect();
             Failure::new(
                 ToolErrorCode::UnknownTool,
-                format!("there is no tool {}; {hint}these exist: {}", text::quoted(&call.name), all.join(", ")),
+                format!("there is no tool {}; {hint}available: {}", text::quoted(&call.name), all.join(", ")),
             )
         })
     }

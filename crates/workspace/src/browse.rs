@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Hint of the error for a missing path.
-const LISTING: &str = "`agentctl files ls SESSION` shows what is there";
+const LISTING: &str = "`agentctl files ls SESSION` lists the files";
 
 /// Maximum number of entries in the listing of one folder.
 const MAX_ENTRIES: usize = 10_000;

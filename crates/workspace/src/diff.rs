@@ -84,7 +84,7 @@ pub fn of_texts(path: &str, old: Option<&str>, new: &str) -> String {
     let (before, _) = line_ends(old.unwrap_or_default());
     if before == new {
         return match old {
-            Some(_) => format!("{header}{ends}(only the encoding or the line ends change)\n"),
+            Some(_) => format!("{header}{ends}(only the encoding or the line endings change)\n"),
             None => format!("{header}(a new, empty file)\n"),
         };
     }
@@ -124,7 +124,7 @@ fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
     if crlf == 0 || crlf < text.matches('\n').count() || crlf < text.matches('\r').count() {
         return (Cow::Borrowed(text), "");
     }
-    (Cow::Owned(text.replace("\r\n", "\n")), "(its lines end with CRLF)\n")
+    (Cow::Owned(text.replace("\r\n", "\n")), "(CRLF line endings)\n")
 }
 
 /// Text of a file: verbatim if it is UTF-8, otherwise decoded with the detected encoding. `None` if it is not text.
@@ -217,7 +217,7 @@ fn block(before: &str, gone: &[&str], come: &[&str], from: usize, bytes: usize) 
     let mut shown = head(from..from + gone.len(), from..from + come.len());
     let (lines, size) = (text::count(gone.len(), "line"), text::size(bytes as u64));
     // Writing to a string cannot fail.
-    let _ = writeln!(shown, "({lines} with {size} go{})", of_version(before.as_bytes()));
+    let _ = writeln!(shown, "({lines} with {size} removed{})", of_version(before.as_bytes()));
     for line in come {
         push('+', line, &mut shown);
     }
@@ -271,7 +271,7 @@ mod tests {
         check(Some("an old line\n".repeat(4000).as_bytes()));
         check(Some("an old line\n".repeat(MAX_OLD / 8).as_bytes()));
         let shown = written("a", Some("an old line\n".repeat(MAX_OLD / 8).as_bytes()), "new\n");
-        assert!(shown.contains("lines with 1.5 MB go; version "), "{shown}");
+        assert!(shown.contains("lines with 1.5 MB removed; version "), "{shown}");
         assert!(unified("a", None, b"\0\x01").contains("binary content"));
         assert_eq!(unified("a", Some(b"x"), b"x"), "a already has this content");
     }
@@ -293,14 +293,10 @@ mod tests {
             let shown = written("a", old, new);
             assert_eq!(shown.split_once("+++ b/a\n").unwrap().1, expected, "{new:?}");
         };
-        check(None, "a\r\nb\r\n", "(its lines end with CRLF)\n@@ -0,0 +1,2 @@\n+a\n+b\n");
+        check(None, "a\r\nb\r\n", "(CRLF line endings)\n@@ -0,0 +1,2 @@\n+a\n+b\n");
         check(None, "a\r\nb\n", "@@ -0,0 +1,2 @@\n+a\r\n+b\n");
         check(None, "a\rb\n", "@@ -0,0 +1 @@\n+a\rb\n");
-        check(
-            Some(b"a\nb\n"),
-            "a\r\nb\r\n",
-            "(its lines end with CRLF)\n(only the encoding or the line ends change)\n",
-        );
+        check(Some(b"a\nb\n"), "a\r\nb\r\n", "(CRLF line endings)\n(only the encoding or the line endings change)\n");
         check(Some(b"a\r\nb\r\n"), "a\nc\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
         check(None, "\u{1b}$B;r\u{1b}(B\n", "@@ -0,0 +1 @@\n+\u{1b}$B;r\u{1b}(B\n");
         check(None, "a\0b", "@@ -0,0 +1 @@\n+a\0b\n\\ No newline at end of file\n");

@@ -45,11 +45,9 @@ pub fn left_out(path: &str) -> Option<&'static str> {
         _ if has_document_name(path) => None,
         _ if has_archive_name(path) && is_attached(path) => None,
         text if TEXTS.contains(&text) && is_attached(path) => None,
-        picture if PICTURES.contains(&picture) => {
-            (!is_handed).then_some("pictures, which search_file reads one by one")
-        }
-        code if CODE.contains(&code) => (!is_handed).then_some("code and data, which grep searches"),
-        _ => Some("of other kinds"),
+        picture if PICTURES.contains(&picture) => (!is_handed).then_some("pictures; use search_file on each"),
+        code if CODE.contains(&code) => (!is_handed).then_some("code and data; use grep"),
+        _ => Some("other kinds"),
     }
 }
 
@@ -122,7 +120,8 @@ pub fn open(
 
 fn document(files: &Files, path: &ToolPath) -> Result<OpenDocument, Failure> {
     let file = files.open_file(path)?.content.into_file();
-    let file = file.ok_or_else(|| Failure::tool(format!("{path} is kept as text and cannot be read as a document")))?;
+    let file =
+        file.ok_or_else(|| Failure::tool(format!("{path} is stored as text and cannot be read as a document")))?;
     Ok(OpenDocument::new(path.to_string(), file))
 }
 

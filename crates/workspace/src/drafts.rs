@@ -66,7 +66,7 @@ pub fn sweep(base: &Path) -> io::Result<()> {
             Ok(_) => fs::remove_file(record.path())?,
             Err(error) => {
                 let folder = String::from_utf8_lossy(&folder);
-                tracing::warn!(%error, %folder, "a draft of the last run could not be removed");
+                tracing::warn!(%error, %folder, "could not remove a draft of the previous run");
             }
         }
     }

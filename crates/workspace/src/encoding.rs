@@ -325,25 +325,25 @@ impl Unwritable {
     pub fn failure(self, path: &ToolPath) -> Failure {
         Failure::tool(match self {
             Self::Missing { character, encoding } => format!(
-                "{path} is {encoding}, which has no {character:?} (U+{:04X}); nothing was changed: write it without \
-                 this character, or convert the file to UTF-8 first (`iconv`)",
+                "{path} is {encoding}, which has no {character:?} (U+{:04X}); nothing was changed: omit this \
+                 character, or convert the file to UTF-8 first (`iconv`)",
                 u32::from(character)
             ),
             Self::Unsure { encoding } => format!(
-                "it is not certain which encoding {path} has (perhaps {encoding}), so only ASCII text in it can be \
+                "the encoding of {path} is uncertain (perhaps {encoding}), so only ASCII text in it can be \
                  changed; nothing was changed: convert the file to UTF-8 first (`iconv`)"
             ),
             Self::Switching { encoding } => format!(
-                "{path} is {encoding}, where an edit could change what follows it; nothing was changed: convert the \
+                "{path} is {encoding}, where an edit could alter the text after it; nothing was changed: convert the \
                  file to UTF-8 first (`iconv`)"
             ),
             Self::Damaged => format!(
-                "the replaced part of {path} has bytes that are no text (shown as U+FFFD) and would be lost; nothing \
-                 was changed: replace smaller pieces beside them, or leave U+FFFD out of the new text to remove them"
+                "the replaced part of {path} has invalid bytes (shown as U+FFFD) that would be lost; nothing \
+                 was changed: replace smaller pieces around them, or omit U+FFFD from the new text to remove them"
             ),
             Self::Joined => format!(
-                "the new text would run together with bytes before it in {path} that are no text; nothing was \
-                 changed: choose a larger or another piece to replace"
+                "the new text would merge with invalid bytes before it in {path}; nothing was \
+                 changed: replace a larger or different piece"
             ),
         })
     }

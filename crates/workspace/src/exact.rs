@@ -190,7 +190,7 @@ fn link(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
 
 /// Error for a path that leads outside. Has no OS error code, which distinguishes it from others.
 fn leads_out() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "the path leads out of its folder")
+    io::Error::new(io::ErrorKind::PermissionDenied, "the path leads outside its folder")
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Failure {
     pub fn io(doing: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::tool(format!("could not {doing}: the disk is full; remove files that are not needed"))
+                Self::tool(format!("could not {doing}: the disk is full; remove unneeded files"))
             }
             io::ErrorKind::ReadOnlyFilesystem => Self::tool(format!("could not {doing}: the file system is read-only")),
             _ => Self::tool(format!("could not {doing}: {error}")),
@@ -80,11 +80,11 @@ pub fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 /// Error of the disk. `doing` completes the sentence "could not …".
 pub fn storage(doing: &str, error: io::Error) -> WorkspaceError {
     let hint = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; make room",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; free some space",
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             "the data folder must be writable for the daemon's user"
         }
-        _ => "look at the data folder of the daemon",
+        _ => "check the daemon's data folder",
     };
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
 }

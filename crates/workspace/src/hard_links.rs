@@ -82,8 +82,8 @@ pub fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> R
             Err(error) => {
                 let name = text_of(file.names.first().map_or(b"", Vec::as_slice));
                 return Err(Failure::tool(format!(
-                    "the command never ran: {name} in {shown} has another name outside of it (a hard link), which the \
-                     command could change, and it could not be replaced by a copy: {error}"
+                    "the command never ran: {name} in {shown} has a hard link outside of it, which the command could \
+                     change, and it could not be replaced by a copy: {error}"
                 )));
             }
         }
@@ -126,8 +126,8 @@ fn look(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_own(top, &path) => {}
             Err(error) => {
                 return Err(Failure::tool(format!(
-                    "the command never ran: the folder {} of {shown} cannot be looked into for hard links that lead \
-                     out of it: {error}. Ask the person to make it readable (chmod u+rwx) or to remove it",
+                    "the command never ran: the folder {} of {shown} cannot be checked for hard links that lead \
+                     out of it: {error}. Ask the user to make it readable (chmod u+rwx) or to remove it",
                     text_of(&path)
                 )));
             }
@@ -258,7 +258,7 @@ fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy
             return Ok(());
         }
     }
-    Err(io::Error::other("another program changes it just now; try again"))
+    Err(io::Error::other("another program is changing it; try again"))
 }
 
 /// Copies the attributes that the user may set; the others belong to the system.
@@ -306,13 +306,13 @@ fn refused(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
     let named: Vec<String> = folders.iter().take(NAMED).map(|(name, count)| format!("{name} ({count})")).collect();
     let limit = match how {
         HardLinks::Split => {
-            format!(", more than are replaced by copies for a command ({MAX_FILES} files, {})", text::size(MAX_BYTES))
+            format!(", more than can be replaced by copies ({MAX_FILES} files, {})", text::size(MAX_BYTES))
         }
         HardLinks::Refuse | HardLinks::Allow => String::new(),
     };
     Failure::tool(format!(
-        "the command never ran: it could change {} of {} outside of {shown}, which have other names in it (hard \
-         links){limit}: {}{more}. No command can change this: ask the person to make copies of them (pnpm: \
+        "the command never ran: it could change {} of {} outside of {shown}, which are hard-linked in it{limit}: \
+         {}{more}. Do not retry: ask the user to make copies of them (pnpm: \
          package-import-method=copy; uv: --link-mode=copy; git clone --no-hardlinks), or to set sandbox.hard_links in \
          agentd.yaml",
         text::count(files.len(), "file"),

@@ -72,9 +72,7 @@ impl Jail {
             }
         }
         match ToolPath::parse(written) {
-            Err(_) if written.trim_end_matches('/') == FOLDERS => {
-                Err(self.no_folder("/folders is no folder of its own"))
-            }
+            Err(_) if written.trim_end_matches('/') == FOLDERS => Err(self.no_folder("/folders is not a folder")),
             parsed => parsed,
         }
     }
@@ -126,7 +124,7 @@ impl Jail {
             (Aim::Read, true, false) => Ok(named),
             (Aim::Read, false, true) => Ok(in_project),
             _ => Err(Failure::path(format!(
-                "{written} may be two files, because the project has an entry {first} of its own; write the whole path: {} or \
+                "{written} is ambiguous, because the project has its own {first}; use the full path: {} or \
                  {in_project}",
                 named.written()
             ))),
@@ -164,7 +162,7 @@ impl Jail {
     pub(super) fn open_regular(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
         let (file, metadata) = self.open(path)?;
         if metadata.is_dir() {
-            return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
+            return Err(Failure::path(format!("{path} is a folder; list_workspace_files lists it")));
         }
         if metadata.nlink() > 1 && !path.place().is_mounted() {
             return Err(hard_link(path));
@@ -206,7 +204,7 @@ impl Jail {
     pub(super) fn open(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
         let file = open_exact(&self.root(path.place())?, path.below_place());
         let file = file.map_err(|error| self.refused(path, &error, |real| format!("read {real} itself")))?;
-        let metadata = file.metadata().map_err(|error| Failure::io(&format!("look at {path}"), &error))?;
+        let metadata = file.metadata().map_err(|error| Failure::io(&format!("inspect {path}"), &error))?;
         if metadata.is_dir() || metadata.is_file() {
             Ok((file, metadata))
         } else {
@@ -225,13 +223,13 @@ impl Jail {
             PathPlace::Folder(name) => (&self.folder(name)?.path, format!("the folder {place}")),
             PathPlace::Memories => {
                 let memories = self.workspace.memories.as_deref();
-                let memories = memories.ok_or_else(|| Failure::path("nothing is kept across sessions here"))?;
+                let memories = memories.ok_or_else(|| Failure::path("/memories is not available here"))?;
                 return own_root(memories)
                     .map_err(|error| Failure::tool(format!("/memories cannot be opened: {error}")));
             }
             PathPlace::State => {
                 return Err(Failure::path(
-                    "/state is not on the disk: commands cannot see it, and the file tools can; copy what a command needs to temp/",
+                    "/state is not on the disk: only the file tools can access it; copy what a command needs to temp/",
                 ));
             }
         };
@@ -276,7 +274,7 @@ impl Jail {
             None => root.create_dir(area).and_then(|()| open_real_folder(&root, area)),
         });
         let folder = folder
-            .map_err(|error| Failure::path(format!("{area}/ of the workspace is not a folder any more: {error}")))?;
+            .map_err(|error| Failure::path(format!("{area}/ of the workspace is no longer a folder: {error}")))?;
         Ok((folder, Path::new(below)))
     }
 
@@ -335,16 +333,14 @@ impl Jail {
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ENOENT) => self.missing(path),
             Some(Errno::ENOTDIR | Errno::EEXIST) => {
-                Failure::path(format!("{path} cannot be there: a part before the last is a file, not a folder"))
+                Failure::path(format!("{path} cannot exist: a parent of it is a file, not a folder"))
             }
             Some(Errno::ELOOP) => Failure::path(format!(
-                "{path} is a link in a circle, or was a link while it was being opened; look again, and name the file \
-                 itself"
+                "{path} is a circular link, or was a link while it was being opened; check it, and use the path of the \
+                 file itself"
             )),
             Some(Errno::ENAMETOOLONG) => Failure::path("the path is too long; shorten its names"),
-            Some(Errno::EACCES | Errno::EPERM) => {
-                Failure::path(format!("{path} may not be opened: its permissions do not allow it"))
-            }
+            Some(Errno::EACCES | Errno::EPERM) => Failure::path(format!("{path} cannot be opened: permission denied")),
             Some(Errno::ENXIO | Errno::ENODEV) => {
                 Failure::path(format!("{path} is not a regular file (a pipe, socket or device); use a regular file"))
             }
@@ -372,7 +368,7 @@ pub(super) fn not_regular(path: &ToolPath, kind: fs::FileType) -> Failure {
         kind if kind.is_fifo() => "a named pipe",
         kind if kind.is_socket() => "a socket",
         kind if kind.is_char_device() || kind.is_block_device() => "a device",
-        _ => "no regular file",
+        _ => "not a regular file",
     };
     Failure::path(format!("{path} is {what}; only regular files can be used"))
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Placeholder for text that an error may not quote.
-pub const UNQUOTED: &str = "the file may not be read without asking, so nothing of it is shown";
+pub const UNQUOTED: &str = "reading the file requires approval, so its content is not shown";
 
 /// Context of a running file tool.
 #[derive(Debug, Clone)]

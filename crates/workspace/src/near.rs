@@ -17,15 +17,12 @@ impl Jail {
         let hint = match &*alike {
             [] => match self.near(path) {
                 Some(near) => format!("did you mean {near}?"),
-                None => "list_workspace_files shows what is".to_owned(),
+                None => "list_workspace_files lists all files".to_owned(),
             },
             [one] => format!("did you mean {}?", unmistakable(one)),
             several => {
                 let several: Vec<String> = several.iter().map(unmistakable).collect();
-                format!(
-                    "several names look like it, so write the one that you mean as it is here: {}",
-                    several.join(", ")
-                )
+                format!("several names look like it; use one exactly as shown: {}", several.join(", "))
             }
         };
         Failure::path(format!("{path} is not there; {hint}"))

@@ -40,8 +40,8 @@ impl ToolPath {
         let named = path::read(written).filter(|named| !named.contains('\0'));
         let written = &*named.ok_or_else(|| {
             Failure::path(format!(
-                "{} contains a backslash; put `/` between folders, such as uploads/notes.txt (a name with a hidden character, \
-                 a backslash or `<` is written as listings show it)",
+                "{} contains a backslash; use `/` between folders, such as uploads/notes.txt (write a name with a hidden \
+                 character, a backslash or `<` as listings show it)",
                 text::quoted(written)
             ))
         })?;
@@ -55,7 +55,7 @@ impl ToolPath {
             }
             if part.len() > MAX_NAME {
                 return Err(Failure::path(format!(
-                    "a name in the path has {} bytes; names have at most {MAX_NAME}",
+                    "a name in the path has {} bytes; the limit is {MAX_NAME}",
                     part.len()
                 )));
             }
@@ -187,18 +187,18 @@ pub fn within_project(workspace: &Workspace, folder: &Path) -> Option<ToolPath> 
 
 fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
     if written.len() > MAX_PATH {
-        return Err(Failure::path(format!("the path has {} bytes; paths have at most {MAX_PATH}", written.len())));
+        return Err(Failure::path(format!("the path has {} bytes; the limit is {MAX_PATH}", written.len())));
     }
     if let Some(character) = written.chars().find(|character| character.is_control()) {
         return Err(Failure::path(format!(
-            "the path contains the control character {:?}; write it without, or as listings show it",
+            "the path contains the control character {:?}; remove it, or write it as listings show it",
             character.to_string()
         )));
     }
     if written.starts_with('~') {
         return Err(Failure::path(format!(
             "{} starts with `~`, and home folders cannot be reached; use a path below uploads/, outputs/, temp/ or \
-             /project (a file really named so is written ./~name)",
+             /project (for a file of that name, use ./~name)",
             text::quoted(written)
         )));
     }

@@ -15,7 +15,7 @@ const MAX_RECORD: u64 = 64 << 20;
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_file() || metadata.len() > MAX_RECORD {
-        return Err(io::Error::other("it is no plain file, or too large"));
+        return Err(io::Error::other("not a regular file, or too large"));
     }
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }

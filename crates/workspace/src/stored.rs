@@ -119,7 +119,7 @@ fn uploads(base: &Path, session: SessionId) -> io::Result<Dir> {
 pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<()> {
     let name = path.strip_prefix("uploads/").unwrap_or_default();
     if matches!(name, "" | "." | "..") || name.contains('/') {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of an upload"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of an upload"));
     }
     gone(uploads(base, session)?.remove_file(name))
 }

@@ -101,7 +101,7 @@ impl Target {
         let Some(existing) = &self.existing else { return Err(self.slot.missing()) };
         let Some(bytes) = &existing.content else {
             return Err(Failure::tool(format!(
-                "{path} has {}; files up to {} are edited, so change it with run_bash_command",
+                "{path} is {} large; edits support files up to {}, so use run_bash_command",
                 text::size(existing.size),
                 text::size(most)
             )));
@@ -182,7 +182,7 @@ impl WriteSlot for DiskSlot {
     fn missing(&self) -> Failure {
         // The jail suggests similar paths.
         self.jail.open_regular(&self.path).err().unwrap_or_else(|| {
-            Failure::tool(format!("{} was made by something else just now; read it and repeat the call", self.path))
+            Failure::tool(format!("{} was just created by something else; read it and retry the call", self.path))
         })
     }
 
@@ -291,8 +291,8 @@ impl DiskSlot {
             return Ok(());
         }
         Err(Failure::tool(format!(
-            "{} was changed by something else while it was being written, so it was left alone; read it again and \
-             repeat the call",
+            "{} was changed by something else while it was being written, so it was not replaced; read it again and \
+             retry the call",
             self.path
         )))
     }
@@ -300,7 +300,7 @@ impl DiskSlot {
 
 fn refused(jail: &Jail, path: &ToolPath, error: &io::Error) -> Failure {
     jail.refused(path, error, |real| {
-        format!("write to {real} itself, or change the link with run_bash_command if that is what is wanted")
+        format!("write to {real} itself, or change the link with run_bash_command if intended")
     })
 }
 

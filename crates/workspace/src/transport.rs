@@ -68,7 +68,7 @@ impl TreeTransport for SessionTrees {
     }
 
     fn stage(&self, session: SessionId) -> Result<Box<dyn StagedTree>, WorkspaceError> {
-        let base = make_shared(&self.base).map_err(|error| storage("make the folder of workspaces", error))?;
+        let base = make_shared(&self.base).map_err(|error| storage("create the workspaces folder", error))?;
         let staging = base.join(format!("{STAGED}{session}"));
         let place = base.join(session.to_string());
         let is_there = fs::symlink_metadata(&place).is_ok();
@@ -78,7 +78,7 @@ impl TreeTransport for SessionTrees {
                 Err(taken(session))
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken(session)),
-            Err(error) => Err(storage("make a folder for the session's files", error)),
+            Err(error) => Err(storage("create a folder for the session's files", error)),
             Ok(()) => {
                 let root = jail::own_root(&staging);
                 let root = root.map_err(|error| storage("open the folder of the session's files", error))?;
@@ -107,13 +107,13 @@ impl TreeTransport for SessionTrees {
             }
             Ok(())
         };
-        settle().map_err(|error| storage("settle imports that were cut off", error))
+        settle().map_err(|error| storage("finish interrupted imports", error))
     }
 }
 
 fn taken(session: SessionId) -> WorkspaceError {
-    WorkspaceError::new(ErrorKind::Conflict, format!("files of a session {session} are here already"))
-        .with_hint("--as-new imports it under a new id; `agentctl doctor` tells of files without a session")
+    WorkspaceError::new(ErrorKind::Conflict, format!("files of a session {session} already exist"))
+        .with_hint("--as-new imports it under a new id; `agentctl doctor` reports files without a session")
 }
 
 struct Leaving<'a, 'b> {
@@ -204,7 +204,7 @@ impl StagedTree for Arriving {
         let (folders, name) = file.path.rsplit_once('/').unwrap_or_default();
         let written = self.folder(folders).and_then(|folder| write(&folder, name, file, content));
         written.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => hostile("is that of another one, too"),
+            io::ErrorKind::AlreadyExists => hostile("occurs twice"),
             _ => storage("write a file of the session", error),
         })?;
         self.done.files += 1;
@@ -219,7 +219,7 @@ impl StagedTree for Arriving {
             self.left = Some(self.place.clone());
             fs::File::open(&self.base)?.sync_all()
         });
-        placed.map_err(|error| storage("put the session's files in their place", error))?;
+        placed.map_err(|error| storage("move the session's files into place", error))?;
         Ok(self.done)
     }
 
@@ -254,7 +254,7 @@ fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> i
     let written = io::copy(&mut content.take(file.bytes), &mut target)?;
     target.flush()?;
     if written != file.bytes {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than it says"));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than declared"));
     }
     let modified = file.modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
     // An invalid time is no reason to reject the file.
@@ -267,7 +267,7 @@ impl Drop for Arriving {
         let removed = remove::folder_at(&self.base, left.file_name().unwrap_or_default())
             .and_then(|()| remove::gone(fs::remove_file(mark(&self.base, self.session))));
         if let Err(error) = removed {
-            tracing::warn!(session = %self.session, "what was left of an import is removed at the next start: {error}");
+            tracing::warn!(session = %self.session, "leftovers of an import are removed at the next start: {error}");
         }
     }
 }

@@ -37,7 +37,7 @@ impl Inner {
         if state.on != record.reference() {
             let on = state.on.trim_start_matches("refs/heads/");
             let on = if on.is_empty() { "a commit without a branch" } else { on };
-            let message = format!("the worktree {name} has {on} checked out in place of {}", record.branch());
+            let message = format!("the worktree {name} has {on} checked out instead of {}", record.branch());
             let hint = format!("run `git checkout -B {}` in {}", record.branch(), self.records.top(name).display());
             return Err(conflict(message, hint));
         }
@@ -71,7 +71,7 @@ impl Inner {
         if inner.is_empty() {
             return Ok(());
         }
-        let message = format!("the worktree {} holds repositories of their own: {}", record.name, named(&inner));
+        let message = format!("the worktree {} contains other repositories: {}", record.name, named(&inner));
         let hint = "remove `.git` from them, or bring their commits into the main tree's submodules, and apply again";
         Err(conflict(message, hint))
     }
@@ -106,9 +106,10 @@ impl Inner {
         }
         let filtered: Vec<PathBuf> = filtered.into_iter().collect();
         let (name, filtered) = (&record.name, named(&filtered));
-        let message = format!("the repository wants a filter of its own on files of the worktree {name}: {filtered}");
+        let message = format!("the repository requires its own filters for files of the worktree {name}: {filtered}");
         let top = self.records.top(name);
-        let hint = format!("the daemon runs no filters: commit them yourself in {}, then apply again", top.display());
+        let hint =
+            format!("the daemon does not run filters: commit them yourself in {}, then apply again", top.display());
         Err(conflict(message, hint))
     }
 
@@ -126,7 +127,7 @@ impl Inner {
         let _ = fs::remove_file(record.admin()?.join("index.lock"));
         // Only the worktree's own branch and index may be written, wherever links in them lead.
         let common = &record.repository.common;
-        own_folders(common).map_err(|error| storage("make the folders of branches", error))?;
+        own_folders(common).map_err(|error| storage("create the folders of branches", error))?;
         let top = self.real_top(&record)?;
         let place = git.own_programs(GitPlace::worktree(&record, &top)?).await?;
         let [branches, logs] = own_branches(common);
@@ -169,15 +170,16 @@ impl Inner {
             files.iter().filter(|file| dirty.iter().any(|dirty| overlap(file, dirty))).cloned().collect();
         if !in_the_way.is_empty() {
             let message = format!(
-                "the main tree {} has changes that are not committed in files that the worktree {name} changes: {}",
+                "the main tree {} has uncommitted changes in files that the worktree {name} changes: {}",
                 record.repository.top.display(),
                 named(&in_the_way)
             );
             return Err(conflict(message, "commit or stash them, and apply again; nothing was changed there"));
         }
         if record.repository.git_dir.join("index.lock").exists() {
-            let message = format!("another git is at work in {}", record.repository.top.display());
-            let hint = "wait for its end; if none runs, remove index.lock from the repository's .git, and apply again";
+            let message = format!("another git process is running in {}", record.repository.top.display());
+            let hint =
+                "wait for it to end; if none runs, remove index.lock from the repository's .git, and apply again";
             return Err(conflict(message, hint));
         }
         record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: now() };
@@ -196,14 +198,14 @@ impl Inner {
         let place = self.writing_main(main, repository);
         let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];
         let alone = ["--commit", "--no-squash", "--no-verify-signatures", to];
-        let doing = format!("take the main tree {} to the merge", repository.top.display());
+        let doing = format!("fast-forward the main tree {} to the merge", repository.top.display());
         self.git.succeeds(&place, &[&args[..], &alone].concat(), &doing).await?;
         let head = self.git.succeeds(main, &["rev-parse", "HEAD"], "find the commit of the main tree").await?.line();
         if head == to {
             return Ok(());
         }
-        let message = format!("git says that it merged, but {} is at {head}", repository.top.display());
-        Err(conflict(message, "see what `git status` says there, and which settings change what `git merge` does"))
+        let message = format!("git reported a merge, but {} is at {head}", repository.top.display());
+        Err(conflict(message, "check `git status` there, and settings that affect `git merge`"))
     }
 
     /// Main tree with write access. If it is itself the worktree of a session, a model may have redirected its index
@@ -251,7 +253,7 @@ impl Inner {
         }
         if merged.code != 0 || parts.is_empty() {
             let message = format!("git could not merge the worktree {}: {}", record.name, merged.told());
-            return Err(refused(message, "git 2.38 or newer is needed, and a common commit"));
+            return Err(refused(message, "git 2.38 or newer and a common commit are required"));
         }
         let author = git.author(main).await?;
         let message = format!("Merge worktree {}: {message}", record.name);

@@ -63,8 +63,8 @@ impl Inner {
         if record.stage == Stage::Ready {
             return Ok(record);
         }
-        let message = format!("an earlier operation on the worktree {name} is not over");
-        Err(conflict(message, "the daemon's log says what is in its way"))
+        let message = format!("an earlier operation on the worktree {name} is not finished");
+        Err(conflict(message, "see the daemon's log for what blocks it"))
     }
 
     /// Real path of a worktree's top folder.
@@ -75,7 +75,7 @@ impl Inner {
         }
         let gone = if record.repository.common.is_dir() { &top } else { &record.repository.common };
         let message = format!("the folder {} of the worktree {} is gone", gone.display(), record.name);
-        Err(missing(message, "put it back, or remove what is left: agentctl worktree remove --force"))
+        Err(missing(message, "restore it, or remove the rest: agentctl worktree remove --force"))
     }
 
     /// Determines the state of the files and the branch.
@@ -86,12 +86,12 @@ impl Inner {
         let _ = fs::remove_file(self.git.scratch_file(&(index_name(&record.name) + ".lock"))?);
         // A command may have replaced `HEAD` by a pipe, on which git would block.
         if repository::pointer(&record.admin()?.join("HEAD")).is_none() {
-            let message = format!("git knows no commit of the worktree {}: its HEAD is damaged", record.name);
-            return Err(refused(message, "remove the worktree with --force, after a copy of what is to be kept"));
+            let message = format!("the worktree {} has no valid commit: its HEAD is damaged", record.name);
+            return Err(refused(message, "copy what you need, then remove the worktree with --force"));
         }
         let surveyed = top.clone();
         let inner = tokio::task::spawn_blocking(move || look_over(&surveyed)).await.map_err(|error| {
-            WorkspaceError::new(ErrorKind::Internal, "could not look through a worktree")
+            WorkspaceError::new(ErrorKind::Internal, "could not scan a worktree")
                 .with_hint("try again")
                 .with_source(error)
         })??;
@@ -114,8 +114,8 @@ impl Inner {
             let _ = fs::remove_file(&index);
             git.succeeds(&place, &read, "read the last commit of the worktree").await?;
         }
-        git.succeeds(&place, &["add", "--all"], "look at the files of the worktree").await?;
-        let tree = git.succeeds(&place, &["write-tree"], "look at the files of the worktree").await?.line();
+        git.succeeds(&place, &["add", "--all"], "read the files of the worktree").await?;
+        let tree = git.succeeds(&place, &["write-tree"], "read the files of the worktree").await?.line();
         let of_head = git.succeeds(&place, &["rev-parse", &format!("{head}^{{tree}}")], "read the last commit").await?;
         let is_dirty = of_head.line() != tree;
         let inner = self.tracked(&place, inner).await?;
@@ -177,7 +177,7 @@ impl Inner {
     pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>> {
         let args =
             ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
-        let listed = self.git.succeeds(main, &args, "look at the main tree").await?;
+        let listed = self.git.succeeds(main, &args, "inspect the main tree").await?;
         Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(git::path)).collect())
     }
 
@@ -303,7 +303,7 @@ fn look_over(top: &Path) -> Result<Vec<PathBuf>> {
             let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
             if OPENED.iter().any(|opened| name == *opened) && !kind.is_file() && !kind.is_symlink() && !kind.is_dir() {
                 let message = format!("{} is neither a file nor a folder", entry.path().display());
-                return Err(refused(message, "remove it: git would wait for it"));
+                return Err(refused(message, "remove it: git would block on it"));
             }
             if name == ".git" {
                 if folder != top {
@@ -331,7 +331,7 @@ pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<()> {
     let found = UNFINISHED.iter().find(|(file, _)| git_dir.join(file).symlink_metadata().is_ok());
     let Some((_, command)) = found else { return Ok(()) };
     let message = format!("the main tree is in the middle of a `git {command}`");
-    let hint = format!("end it, or give it up (`git {command} --abort`, for bisect `reset`), and apply again");
+    let hint = format!("finish or abort it (`git {command} --abort`, for bisect `reset`), and apply again");
     Err(conflict(message, hint))
 }
 
@@ -351,8 +351,8 @@ impl Inner {
             return Ok(());
         }
         let common = record.repository.common.display();
-        let message = format!("objects of the repository {common} do not have the content of their names: {told}");
-        Err(conflict(message, "move them away, and fetch them from another clone or a backup: `git fsck` names them"))
+        let message = format!("objects of the repository {common} do not match their names: {told}");
+        Err(conflict(message, "move them away, and fetch them from another clone or a backup: `git fsck` lists them"))
     }
 }
 

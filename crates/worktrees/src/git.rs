@@ -92,7 +92,7 @@ impl Git {
         }
         Err(missing(
             "worktrees need git, which is not installed",
-            "install git, and see that the daemon's PATH names its folder",
+            "install git, and make sure that it is in the daemon's PATH",
         ))
     }
 
@@ -103,7 +103,7 @@ impl Git {
         let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
         match (number(), number()) {
             (Some(major), Some(minor)) if (major, minor) < OLDEST => {
-                let message = format!("worktrees need git {}.{} or newer, and this is {said}", OLDEST.0, OLDEST.1);
+                let message = format!("worktrees need git {}.{} or newer, found {said}", OLDEST.0, OLDEST.1);
                 Err(missing(message, "install a newer git"))
             }
             _ => Ok(()),
@@ -122,7 +122,7 @@ impl Git {
 
     /// Folder for temporary objects of the named worktree.
     pub(super) fn objects_folder(&self, name: &str) -> Result<PathBuf> {
-        self.fresh_folder(&format!("{name}.objects"), |error| storage("make a folder for git's work", error))
+        self.fresh_folder(&format!("{name}.objects"), |error| storage("create a folder for git", error))
     }
 
     fn fresh_folder(&self, name: &str, failed: fn(io::Error) -> WorkspaceError) -> Result<PathBuf> {
@@ -149,7 +149,7 @@ impl Git {
             return Ok(output);
         }
         let message = format!("git could not {doing}: {}", output.told());
-        Err(conflict(message, "see what `git status` says in the repository, and try again"))
+        Err(conflict(message, "check `git status` in the repository, and try again"))
     }
 
     /// Commit of a name, or `None` if there is none.
@@ -191,15 +191,15 @@ impl Git {
             RunError::Io(error) => broken(error),
             RunError::Refused(why) => {
                 WorkspaceError::new(ErrorKind::Configuration, format!("git could not be run: {why}"))
-                    .with_hint("`agentctl doctor` tells of the sandbox and what it lacks")
+                    .with_hint("`agentctl doctor` shows what the sandbox lacks")
             }
         })?;
         let code = match finished.ended {
             CommandEnd::Code(code) => code,
             CommandEnd::TimedOut => {
-                let message = format!("git did not end in {} seconds, and was stopped", timeout.as_secs());
+                let message = format!("git timed out after {} seconds", timeout.as_secs());
                 return Err(WorkspaceError::new(ErrorKind::Timeout, message)
-                    .with_hint("is there a pipe in place of a file of git's, or a slow disk? look, and try again"));
+                    .with_hint("check for a slow disk, or a pipe in place of a git file, and try again"));
             }
             CommandEnd::Signal(_) | CommandEnd::Cancelled | CommandEnd::Lost => -1,
         };
@@ -274,7 +274,7 @@ impl Git {
 
 fn broken(error: io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("git could not be started: {error}"))
-        .with_hint("look at the folder `worktrees` in the daemon's data folder")
+        .with_hint("check the folder `worktrees` in the daemon's data folder")
         .with_source(error)
 }
 
@@ -330,8 +330,8 @@ fn replaced(name: &str) -> Option<(String, &'static str)> {
 }
 
 fn unsafe_settings(place: &GitPlace, name: &str) -> WorkspaceError {
-    let message = format!("the settings of the repository {} have {name:?}", place.common.display());
-    refused(message, "worktrees are only made where such settings cannot bring in programs: remove it from .git/config")
+    let message = format!("the settings of the repository {} contain {name:?}", place.common.display());
+    refused(message, "worktrees require settings that cannot run programs: remove it from .git/config")
 }
 
 /// Maximum number of lines of git's messages in an error.
@@ -359,8 +359,8 @@ impl GitOutput {
     /// If the output was truncated, because missing parts would look like missing files.
     pub(super) fn parts(&self) -> Result<Vec<&[u8]>> {
         if self.is_cut {
-            let hint = "the repository has too many files or settings for worktrees here: work in a clone";
-            return Err(conflict("git lists too much to be read", hint));
+            let hint = "the repository has too many files or settings for worktrees: use a clone";
+            return Err(conflict("the output of git is too long", hint));
         }
         Ok(self.bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).collect())
     }
@@ -380,7 +380,7 @@ impl GitOutput {
     pub(super) fn told(&self) -> String {
         let lines: Vec<&str> = self.said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
-        if told.is_empty() { format!("it ended with {}", self.code) } else { told }
+        if told.is_empty() { format!("exit code {}", self.code) } else { told }
     }
 }
 
@@ -429,8 +429,8 @@ pub(super) fn changes(output: &GitOutput) -> Result<Vec<FileChange>> {
         Some(FileChange { path: path(name), had, wanted })
     };
     parts.chunks(2).map(read).collect::<Option<_>>().ok_or_else(|| {
-        WorkspaceError::new(ErrorKind::Internal, "git compares in a form that is not known")
-            .with_hint("is the git that the daemon finds a usual one?")
+        WorkspaceError::new(ErrorKind::Internal, "git printed an unknown diff format")
+            .with_hint("check which git is in the daemon's PATH")
     })
 }
 

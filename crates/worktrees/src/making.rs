@@ -31,26 +31,26 @@ impl Inner {
         self.git.check()?;
         let project = new.project.canonicalize().map_err(|error| {
             WorkspaceError::new(ErrorKind::NotFound, format!("cannot open the project {}", new.project.display()))
-                .with_hint("name a folder that exists after -C")
+                .with_hint("pass an existing folder to -C")
                 .with_source(error)
         })?;
         let repository = repository::find(&project)?;
         let folder = self.records.real_base()?;
         if folder.starts_with(&repository.top) {
-            let message = format!("the repository {} holds the daemon's own data", repository.top.display());
-            return Err(refused(message, "choose a project in a repository of its own"));
+            let message = format!("the repository {} contains the daemon's data", repository.top.display());
+            return Err(refused(message, "choose a project in another repository"));
         }
         if repository.common.join("reftable").is_dir() {
-            let message = format!("the repository {} keeps its branches as reftable", repository.top.display());
-            return Err(refused(message, "make a clone with `--ref-format=files`: only such ones have worktrees here"));
+            let message = format!("the repository {} stores its branches as reftable", repository.top.display());
+            return Err(refused(message, "clone it with `--ref-format=files`: worktrees require that format"));
         }
         refuse_borrowed(&repository)?;
         let _turn = self.turn(&repository.common).await?;
         let main = self.git.own_programs(GitPlace::main(&repository)).await?;
         self.git.check_version(&main).await?;
         let Some(base) = self.git.commit(&main, "HEAD").await?.filter(|base| !base.is_empty()) else {
-            let message = format!("the repository {} has no commit to begin from", repository.top.display());
-            return Err(refused(message, "commit something first, or leave --worktree out"));
+            let message = format!("the repository {} has no commit to start from", repository.top.display());
+            return Err(refused(message, "commit something first, or omit --worktree"));
         };
         let name = self.free_name(&new, &main).await?;
         let left_out = self.dirty(&main).await?.len() as u64;
@@ -69,7 +69,7 @@ impl Inner {
             // Another repository may have taken the name meanwhile.
             let _naming = lock(&self.naming);
             if self.records.find(&name)?.is_some() {
-                return Err(conflict(format!("the name {name} was taken just now"), "try again"));
+                return Err(conflict(format!("the name {name} was just taken"), "try again"));
             }
             self.records.store(&record)?;
         }
@@ -80,7 +80,7 @@ impl Inner {
             }
             Err(error) => {
                 if let Err(left) = self.clear(&name).await {
-                    tracing::warn!("a worktree that could not be made is cleared later: {left}");
+                    tracing::warn!("a worktree that could not be created is removed later: {left}");
                 }
                 Err(error)
             }
@@ -93,27 +93,27 @@ impl Inner {
         fs::DirBuilder::new()
             .mode(0o700)
             .create(top)
-            .map_err(|error| storage("make the folder of a worktree", error))?;
+            .map_err(|error| storage("create the folder of a worktree", error))?;
         let (branch, path) = (record.branch(), top.to_string_lossy().into_owned());
         let add = ["worktree", "add", "--quiet", "--lock", "--no-track", "-b", &branch, "--", &path, &record.base];
-        self.git.succeeds(&main.clone().writing(&[top, &common]), &add, "make the worktree").await?;
+        self.git.succeeds(&main.clone().writing(&[top, &common]), &add, "create the worktree").await?;
         let admin = repository::admin_of(top, &common).ok_or_else(|| {
-            WorkspaceError::new(ErrorKind::Internal, "git has made a worktree that is not where it belongs")
-                .with_hint("look at `git worktree list` in the repository")
+            WorkspaceError::new(ErrorKind::Internal, "git created a worktree in an unexpected place")
+                .with_hint("check `git worktree list` in the repository")
         })?;
         // At this point the index is trusted; later the session can change it.
         let _ = fs::copy(admin.join("index"), self.git.scratch_file(&index_name(&record.name))?);
         // Creates the worktree's own settings, since a command could create a missing file.
         let settings = fs::OpenOptions::new().append(true).create(true).open(admin.join("config.worktree"));
-        settings.map_err(|error| storage("make the settings of a worktree", error))?;
+        settings.map_err(|error| storage("create the settings of a worktree", error))?;
         record.admin = Some(admin);
         let below = record.project.strip_prefix(&main_top).unwrap_or(Path::new(""));
         let folder = if below.as_os_str().is_empty() { top.to_owned() } else { top.join(below) };
         if !folder.is_dir() {
             let message = format!("the last commit of {} has no folder {}", main_top.display(), below.display());
-            return Err(refused(message, "commit the folder first, or name another one with -C"));
+            return Err(refused(message, "commit the folder first, or choose another one with -C"));
         }
-        own_folders(&common).map_err(|error| storage("make the folders of branches", error))?;
+        own_folders(&common).map_err(|error| storage("create the folders of branches", error))?;
         record.stage = Stage::Ready;
         self.records.store(&record)?;
         Ok(folder)
@@ -133,14 +133,14 @@ impl Inner {
         let why = self.taken(&name, main).await?.unwrap_or_default();
         Err(conflict(
             format!("the name {name} is taken: {why}"),
-            "choose another name, or look at `agentctl worktree list`; `--session ID` goes on in a session that has one",
+            "choose another name, or see `agentctl worktree list`; `--session ID` continues a session that has one",
         ))
     }
 
     async fn taken(&self, name: &str, main: &GitPlace) -> Result<Option<String>> {
         if let Some(record) = self.records.find(name)? {
             let place = record.repository.top.display().to_string();
-            return Ok(Some(format!("there is a worktree of {place} with it")));
+            return Ok(Some(format!("a worktree of {place} has it")));
         }
         if self.records.top(name).symlink_metadata().is_ok() {
             return Ok(Some(format!("there is a folder {}", self.records.top(name).display())));
@@ -172,6 +172,6 @@ fn refuse_borrowed(repository: &Repository) -> Result<()> {
         return Ok(());
     }
     let (top, alternates) = (repository.top.display(), alternates.display());
-    let message = format!("the repository {top} borrows objects of another one ({alternates})");
-    Err(refused(message, "make it whole: `git repack -a -d`, then remove that file"))
+    let message = format!("the repository {top} borrows objects from another one ({alternates})");
+    Err(refused(message, "make it self-contained: `git repack -a -d`, then remove that file"))
 }

@@ -82,9 +82,9 @@ impl WorktreeRecord {
 
     /// Administrative folder in the repository.
     pub(super) fn admin(&self) -> Result<&Path> {
-        self.admin.as_deref().ok_or_else(|| {
-            conflict(format!("the worktree {} is only half made", self.name), "try again, and it is cleared")
-        })
+        self.admin
+            .as_deref()
+            .ok_or_else(|| conflict(format!("the worktree {} is incomplete", self.name), "retry to clear it"))
     }
 }
 
@@ -104,7 +104,7 @@ impl Records {
     pub(super) fn real_base(&self) -> Result<PathBuf> {
         private::folder(&self.base.join(RECORDS))
             .and_then(|()| self.base.canonicalize())
-            .map_err(|error| storage("make the folder of worktrees", error))
+            .map_err(|error| storage("create the worktrees folder", error))
     }
 
     /// All records, sorted by name. Damaged ones are logged and left in place.
@@ -127,7 +127,7 @@ impl Records {
     fn read(&self, name: &str) -> io::Result<Option<WorktreeRecord>> {
         let record = if_there(private::read::<WorktreeRecord>(&self.file(name)))?;
         if record.as_ref().is_some_and(|record| record.name != name) {
-            return Err(io::Error::other("it is that of another worktree"));
+            return Err(io::Error::other("it belongs to another worktree"));
         }
         Ok(record)
     }
@@ -191,7 +191,7 @@ pub(super) fn missing(message: impl Into<String>, hint: impl Into<String>) -> Wo
 /// Error of the disk. `doing` completes the sentence "could not …".
 pub(super) fn storage(doing: &str, error: std::io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
-        .with_hint("look at the folder `worktrees` in the daemon's data folder")
+        .with_hint("check the folder `worktrees` in the daemon's data folder")
         .with_source(error)
 }
 

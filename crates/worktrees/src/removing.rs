@@ -28,11 +28,12 @@ impl Inner {
         let children = self.children(&record)?;
         if !children.is_empty() {
             let children = children.join(", ");
-            let message = format!("worktrees were made from the worktree {name}, and are merged into it: {children}");
+            let message =
+                format!("other worktrees were created from the worktree {name} and merge into it: {children}");
             return Err(conflict(message, "apply or remove those first"));
         }
         if !force && !self.is_spare(&record).await? {
-            let message = format!("the worktree {name} has changes that are merged nowhere");
+            let message = format!("the worktree {name} has unmerged changes");
             let hint = format!(
                 "`agentctl worktree diff {name}` shows them, `agentctl worktree apply {name}` merges them, and --force \
                  removes them for good"
@@ -135,8 +136,8 @@ impl Inner {
         let removed: Result<_> = removed.await;
         match removed {
             Ok(output) if output.code == 0 => {}
-            Ok(output) => tracing::warn!("the branch {} is left: {}", record.branch(), output.told()),
-            Err(error) => tracing::warn!("the branch {} is left: {error}", record.branch()),
+            Ok(output) => tracing::warn!("could not remove the branch {}: {}", record.branch(), output.told()),
+            Err(error) => tracing::warn!("could not remove the branch {}: {error}", record.branch()),
         }
     }
 }
@@ -208,7 +209,7 @@ impl Inner {
         self.on_files(&writing, &["update-index", "--add", "--remove", "--"], &there).await?;
         self.on_files(&writing, &["checkout-index", "--force", "--"], &again).await?;
         if let Err(error) = self.go_forward(record, &main, to).await {
-            tracing::warn!("a merge of the worktree {} was cut off, and has to be done again: {error}", record.name);
+            tracing::warn!("a merge of the worktree {} was interrupted and must be repeated: {error}", record.name);
         }
         ready()
     }

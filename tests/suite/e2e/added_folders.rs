@@ -139,7 +139,7 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
         (&project, &["is already the project"]),
         (&world.at("project/sub"), &["overlap"]),
         (&world.at(""), &["hint:"]),
-        (&data, &["the daemon's own"]),
+        (&data, &["belongs to the daemon"]),
     ];
     for (folder, parts) in cases {
         let output = world.agentctl(["run", "Go.", "-C", &project, "--add-dir", folder]).await.fails().says(parts);
@@ -166,10 +166,10 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
     world.agentctl(again).await.fails().says(&["the added folder", "cannot be opened", "--add-dir none"]);
     // A folder that was not added is not read in its place.
     symlink(world.at("elsewhere"), &notes).unwrap();
-    world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.agentctl(again).await.says(&["is now a link to", "--add-dir none"]);
     world.daemon.crash().await;
     let asked = world.model.requests().len();
-    world.agentctl(again).await.says(&["is a link to", "--add-dir none"]);
+    world.agentctl(again).await.says(&["is now a link to", "--add-dir none"]);
     assert_eq!(world.model.requests().len(), asked);
     world.model.default_reply(Reply::text("Good."));
     world.ok(["run", "Go on.", "--session", &session, "--add-dir", "none"]).await;
@@ -295,7 +295,7 @@ async fn a_start_of_the_protocol_adds_folders_to_a_new_session_and_to_one_that_t
     assert_eq!(start("", vec![relative]).await.unwrap_err().code(), tonic::Code::InvalidArgument);
     let new = NewSession { folders: vec![Mount { path: "/".into(), writable: false }], ..NewSession::default() };
     let refused = world.client().await.create_session(&new).await.unwrap_err();
-    assert!(refused.to_string().contains("the daemon's own"), "{refused}");
+    assert!(refused.to_string().contains("belongs to the daemon"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

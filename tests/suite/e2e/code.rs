@@ -109,13 +109,13 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(6, &["1. /project/src/main.rs:"]);
     assert!(!told[6].contains("cart.rs"), "{}", told[6]);
     check(7, &["nowhere.rs"]);
-    check(8, &["`query` must have from 1 to"]);
-    check(9, &["code is looked up in the project and in added folders"]);
-    check(10, &["There is no \"NoSuchThing\"", "search_code"]);
-    check(11, &["defined nowhere here", "Implemented or extended (1):\n/project/src/cart.rs:6", "impl Basket for"]);
-    check(12, &["There is no \"Basket\" in the 1 file of /project/src/pay.py"]);
-    check(13, &["/project/made, of which nothing is indexed"]);
-    check(14, &["use outline of /project/src"]);
+    check(8, &["`query` must be 1 to"]);
+    check(9, &["code search covers the project and added folders only"]);
+    check(10, &["Not found: \"NoSuchThing\"", "search_code"]);
+    check(11, &["No definition found.", "Implemented or extended (1):\n/project/src/cart.rs:6", "impl Basket for"]);
+    check(12, &["Not found: \"Basket\" in the 1 file of /project/src/pay.py"]);
+    check(13, &["/project/made, which is not indexed"]);
+    check(14, &["use outline for /project/src"]);
     // A single process did all of it, and stored nothing on the disk.
     assert_eq!(world.readers().len(), 1);
     assert!(!world.data().join("code").exists());
@@ -141,7 +141,7 @@ async fn what_may_not_be_read_is_not_found() {
     }
     assert!(told[0].contains("/project/src/pay.py"), "{}", told[0]);
     // Nor is it revealed whether they contain the search term.
-    assert!(told[1].contains("There is no ") && !told[1].contains("left out"), "{}", told[1]);
+    assert!(told[1].contains("Not found: ") && !told[1].contains("skipped"), "{}", told[1]);
     // Naming a secret file asks, like reading it.
     let (_, output) = world.call_all(vec![("outline", json!({"path": "/project/.env"}))], &["-C", &world.shop()]).await;
     assert!(output.exits(5).stderr.contains("looks like a file of secrets"));
@@ -173,7 +173,7 @@ async fn changes_are_found_at_once_whoever_makes_them() {
     assert!(told[2].contains("Defined (1):\n/project/src/cart.rs"), "{}", told[2]);
     assert!(told[4].contains("Defined (1):\n/project/src/deep/er/new.rs:1"), "{}", told[4]);
     assert!(told[6].contains("Defined (1):\n/project/src/deeper/er/new.rs:1"), "{}", told[6]);
-    assert!(told[7].contains("There is no "), "{}", told[7]);
+    assert!(told[7].contains("Not found: "), "{}", told[7]);
     // Another program changes it while no process of the daemon is watching.
     world.write("shop/src/later.rs", "pub fn written_elsewhere() {}\n");
     let told = world.looks(vec![("find_symbol", json!({"name": "written_elsewhere"}))]).await;
@@ -246,14 +246,14 @@ async fn a_folder_that_is_replaced_is_read_anew() {
     world.write("shop/other.rs", "pub fn wholly_different() {}\n");
     let told = world.looks(vec![symbol("wholly_different"), symbol("empty_cart")]).await;
     assert!(told[0].contains("/project/other.rs:1"), "{}", told[0]);
-    assert!(told[1].contains("There is no "), "{}", told[1]);
+    assert!(told[1].contains("Not found: "), "{}", told[1]);
     // From then on, a replaced subfolder is noticed too.
     world.write("shop/src/one.rs", "pub fn first_of_it() {}\n");
     world.looks(vec![symbol("first_of_it")]).await;
     fs::rename(at.join("src"), world.path().join("src-aside")).unwrap();
     world.write("shop/src/two.rs", "pub fn second_of_it() {}\n");
     let told = world.looks(vec![symbol("second_of_it"), symbol("first_of_it")]).await;
-    assert!(told[0].contains("/project/src/two.rs:1") && told[1].contains("There is no "), "{told:?}");
+    assert!(told[0].contains("/project/src/two.rs:1") && told[1].contains("Not found: "), "{told:?}");
     world.write("shop/src/three.rs", "pub fn third_of_it() {}\n");
     let told = world.looks(vec![symbol("third_of_it")]).await;
     assert!(told[0].contains("/project/src/three.rs:1"), "{}", told[0]);
@@ -274,5 +274,5 @@ async fn a_part_of_a_repository_keeps_the_rules_of_the_whole() {
     let (told, output) = world.call_all(calls.to_vec(), &["-C", &project]).await;
     output.exits(0);
     assert!(told[0].contains("/project/src/a.rs:1") && !told[0].contains("could not be listed"), "{}", told[0]);
-    assert!(told[1].contains("There is no \"ignored_by_git\" in 1 file"), "{}", told[1]);
+    assert!(told[1].contains("Not found: \"ignored_by_git\" in 1 file"), "{}", told[1]);
 }

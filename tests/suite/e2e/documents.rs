@@ -126,10 +126,10 @@ async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() 
     assert!(told[2].contains("password") && told[2].contains("save a copy without one"), "{}", told[2]);
     has_all(&told[3], &["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"]);
     assert!(told[4].contains("**QUARTZ-3**") && told[4].contains("by pattern"), "{}", told[4]);
-    assert!(told[5].contains("Nothing fits \"zebra\" in 1 document"), "{}", told[5]);
+    assert!(told[5].contains("No match for \"zebra\" in 1 document"), "{}", told[5]);
     // Documents of one session are not found in another.
     let (told, _) = world.call_all(vec![("search_documents", json!({"query": "plan"}))], &[]).await;
-    assert!(told[0].contains("There is no document here"), "{}", told[0]);
+    assert!(told[0].contains("No documents here"), "{}", told[0]);
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn a_long_sheet_is_read_on_to_its_last_row() {
     output.exits(0);
     let line = told[0].lines().find(|line| line.starts_with("[rows 1-")).unwrap_or_else(|| panic!("{}", told[0]));
     let last: u64 = line["[rows 1-".len()..].split(' ').next().unwrap().parse().unwrap();
-    assert!(line.contains("of 3000 of this sheet; read on in it with offset=1 and row="), "{line}");
+    assert!(line.contains("of 3000 of this sheet; continue with offset=1 and row="), "{line}");
     assert!(line.contains(&format!("row={}", last + 1)) && told[0].contains(&format!("| berth {last} |")), "{line}");
     has_all(&told[1], &["[rows 2999-3000 of 3000 of this sheet]", "berth 3000"]);
     let shown = world.docs(&["show", "uploads/long.xlsx"]).await.exits(0);

@@ -141,7 +141,7 @@ async fn what_a_command_deletes_where_git_ignores_it_is_asked_about_and_counted(
     let approve = ["--on-interrupt", "approve"];
     // In a way that no rule can recognise.
     let (result, told) = world.commands("d=da; rm -r ${d}ta; touch made.txt", &approve).await;
-    has_all(&told, &["cannot be undone: deleted where git ignores what is there: 2 files in /project/data/"]);
+    has_all(&told, &["cannot be undone: deleted files that git ignores: 2 files in /project/data/"]);
     assert_eq!(paths(&result), ["/project/data/", "/project/made.txt"]);
     let session = result["session_id"].as_str().unwrap();
     let undone = world.agentctl(["undo", session, "--json"]).await.exits(1).json();

@@ -236,8 +236,8 @@ async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
         &told,
         &[
             "/project/docs/open.md:1: for everybody",
-            "[2 files left out, which the rules do not let you read without asking; of one that you name as path they decide]",
-            "[1 file left out, which",
+            "[2 files skipped: reading requires approval; to request it, set path to one of them]",
+            "[1 file skipped: reading requires approval",
         ],
     );
     let denied = texts(&result["denials"], "tool");
@@ -249,6 +249,6 @@ async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
     world.ok(["reload"]).await;
     world.ok(["grants", "add", "read_file"]).await;
     let (told, _) = world.unattended(vec![grep(json!({"pattern": "for nobody", "path": "/project"}))]).await;
-    has_all(&told, &["/project/private.txt:1: for nobody", "[1 file left out, which"]);
+    has_all(&told, &["/project/private.txt:1: for nobody", "[1 file skipped: reading requires approval"]);
     assert!(!told.contains("a key"), "{told}");
 }

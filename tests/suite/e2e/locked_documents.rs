@@ -35,7 +35,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
     let args = ["run", "What?", "--file", &file, "--on-interrupt", "wait", "--output", "stream-json"];
     let mut running = world.spawn_agentctl(args);
     // The first answer is wrong, since the fixture has another password.
-    for (password, again) in [("vermilion-0", ""), ("secret", "did not open it (try 2 of 3)")] {
+    for (password, again) in [("vermilion-0", ""), ("secret", "Wrong password (attempt 2 of 3)")] {
         let (raised, _) = running.event("interrupt_raised").await;
         let interrupt = &raised["interrupt"];
         holds(interrupt, json!({"kind": "question", "secret": true}));

@@ -78,8 +78,8 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
                 "{fits}{code}@@ -1,2 +1,2 @@\n-fn a() {{\n+fn z() {{\n     let x = 1;\n@@ -7,3 +7,3 @@\n fn b() {{\n-    4\n+    5\n }}\n"
             )),
             vec![
-                "/project/src/code.rs: hunk 2 of 2 (@@ -7,3 +7,3 @@) does not fit: it expects \"    4\" at line 8, but found \
-                 \"    3\". From line 7 on the file has:\nfn b() {\n    3\n}",
+                "/project/src/code.rs: hunk 2 of 2 (@@ -7,3 +7,3 @@) does not match: it expects \"    4\" at line 8, but found \
+                 \"    3\". The file from line 7:\nfn b() {\n    3\n}",
             ],
         ),
         (
@@ -87,29 +87,29 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
                 "{made}*** Update File: /project/src/code.rs\n@@ fn a() {{\n     let x = 1;\n-    let y = 5;\n+    let y = 6;\n"
             )),
             vec![
-                "/project/src/code.rs: hunk 1 of 1 (@@ fn a() {) does not fit: it expects \"    let y = 5;\" at line 3, but found \
+                "/project/src/code.rs: hunk 1 of 1 (@@ fn a() {) does not match: it expects \"    let y = 5;\" at line 3, but found \
                  \"    let y = 2;\".",
-                "From line 2 on the file has:\n    let x = 1;\n    let y = 2;",
+                "The file from line 2:\n    let x = 1;\n    let y = 2;",
             ],
         ),
         (
             patch(format!("{fits}{code}@@ -1,1 +1,1 @@\n-nothing of the kind\n+x\n")),
-            vec!["hunk 1 of 1", "neither \"nothing of the kind\" nor anything like it is in the file"],
+            vec!["hunk 1 of 1", "neither \"nothing of the kind\" nor similar text is in the file"],
         ),
         (
             patch(format!("{fits}{code}@@\n-}}\n+}};\n")),
-            vec!["hunk 1 of 1 (@@) fits 2 times (lines 5, 9); add lines around"],
+            vec!["hunk 1 of 1 (@@) matches 2 times (lines 5, 9); add surrounding lines"],
         ),
         (
             patch(format!("{fits}--- a/project/none.txt\n+++ b/project/none.txt\n@@ -1 +1 @@\n-a\n+b\n")),
             vec!["/project/none.txt is not there"],
         ),
         (begin_patch(&format!("{made}*** Delete File: /project/none.txt\n")), vec!["/project/none.txt is not there"]),
-        (begin_patch(&format!("{made}*** Add File: /project/list.txt\n+x\n")), vec!["which is there already"]),
+        (begin_patch(&format!("{made}*** Add File: /project/list.txt\n+x\n")), vec!["which already exists"]),
         // The new file is in the way of a folder that the patch needs, which is only discovered while writing.
         (
             begin_patch(&format!("{made}*** Add File: /project/made.txt/deep.txt\n+x\n")),
-            vec!["1 file changed before it had their content given back"],
+            vec!["1 file rolled back, so nothing was changed"],
         ),
         (patch("*** Begin Patch\n*** Delete File: /project/gone.txt\n"), vec!["no `*** End Patch`"]),
     ];
@@ -119,7 +119,7 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
         assert!(told.starts_with("E_") && expected.iter().all(|words| told.contains(words)), "{expected:#?}\n{told}");
     }
     for told in &told[..4] {
-        assert!(told.starts_with("E_TOOL: the patch does not fit, so nothing was changed.\n"), "{told}");
+        assert!(told.starts_with("E_TOOL: the patch does not apply; nothing was changed.\n"), "{told}");
     }
     assert_eq!(files(&world), before);
 }
@@ -167,7 +167,7 @@ async fn white_space_may_differ_and_nothing_else() {
             let held = String::from_utf8(files[&format!("{number}-{form}.txt")].clone()).unwrap();
             assert_eq!(held, expected.unwrap_or(old), "{form} {hunk:?}: {told}");
             assert_eq!(
-                told.starts_with("E_TOOL: the patch does not fit"),
+                told.starts_with("E_TOOL: the patch does not apply"),
                 expected.is_none(),
                 "{form} {hunk:?}: {told}"
             );

@@ -145,7 +145,7 @@ async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
     let text = fs::read_to_string(&server).unwrap();
     fs::write(&server, format!("{text}\n# edited\n")).unwrap();
     // Even before the list was checked.
-    world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["are not those that you agreed to"]);
+    world.agentctl(["mcp", "test", "fake"]).await.fails().says(&["differ from those that you approved"]);
     plugin(&world, &["list"]).await.exits(0).shows(&["changed, not used"]);
     no_part_is_told(&world).await;
     plugin(&world, &["show", "kit"]).await.exits(0).shows(&["~ servers/fake.py"]);
@@ -218,13 +218,13 @@ async fn hostile_folders_are_refused_and_leave_nothing() {
     let manifest = |text: &'static str| move |folder: &Path| fs::write(folder.join("plugin.json"), text).unwrap();
     refused("path", &manifest(r#"{"name": "a", "skills": "../skills"}"#), &["leads out of the plugin"]).await;
     refused("root", &manifest(r#"{"name": "a", "agents": ["/etc"]}"#), &["leads out of the plugin"]).await;
-    refused("json", &manifest("{name: a}"), &["it is no JSON"]).await;
-    refused("list", &manifest("[]"), &["no JSON object"]).await;
-    refused("slash", &manifest(r#"{"name": "../../evil"}"#), &["cannot be the name"]).await;
-    refused("escape", &manifest("{\"name\": \"a\\u001b[31m\"}"), &["cannot be the name"]).await;
-    refused("number", &manifest(r#"{"name": 7}"#), &["must be a text"]).await;
+    refused("json", &manifest("{name: a}"), &["invalid JSON"]).await;
+    refused("list", &manifest("[]"), &["not a JSON object"]).await;
+    refused("slash", &manifest(r#"{"name": "../../evil"}"#), &["is not a valid plugin name"]).await;
+    refused("escape", &manifest("{\"name\": \"a\\u001b[31m\"}"), &["is not a valid plugin name"]).await;
+    refused("number", &manifest(r#"{"name": 7}"#), &["must be a string"]).await;
     let sparse = |folder: &Path| fs::File::create(folder.join("large.bin")).unwrap().set_len(1 << 30).unwrap();
-    refused("sparse", &sparse, &["may have 32.0 MB"]).await;
+    refused("sparse", &sparse, &["the limit is 32.0 MB"]).await;
     let pipe = |folder: &Path| {
         let made = Command::new("mkfifo").arg(folder.join("skills/tax/pipe")).status().unwrap();
         assert!(made.success());
@@ -236,13 +236,13 @@ async fn hostile_folders_are_refused_and_leave_nothing() {
     };
     refused("many", &many, &["more than 5000 files"]).await;
     let empty = |folder: &Path| fs::remove_dir_all(folder.join("skills")).unwrap();
-    refused("empty", &empty, &["no skill, agent, command or MCP server"]).await;
+    refused("empty", &empty, &["no usable skill, agent, command or MCP server"]).await;
     let several = |folder: &Path| {
         fs::remove_dir_all(folder.join("skills")).unwrap();
         fs::create_dir_all(folder.join("plugins/one/.claude-plugin")).unwrap();
         fs::write(folder.join("plugins/one/.claude-plugin/plugin.json"), "{}").unwrap();
     };
-    refused("several", &several, &["holds several plugins", "plugins/one"]).await;
+    refused("several", &several, &["contains several plugins", "plugins/one"]).await;
     plugin(&world, &["add", "/no/such/folder", "--yes"]).await.exits(2).says(&["/no/such/folder"]);
     world.model.default_reply(Reply::text("Good."));
     world.still_serves().await;
@@ -268,13 +268,13 @@ async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
     has_all(
         &shown,
         &[
-            "\"colour\" is not known here, and ignored",
-            "skills/mute/SKILL.md: line 1: there is no `description`",
+            "\"colour\" is unknown and ignored",
+            "skills/mute/SKILL.md: line 1: missing `description`",
             "the agent odd names the tool \"Frobnicate\", which is not there",
             "agents/empty.md: the agent `empty`: it has no prompt",
-            "\"climbs\" is left out",
-            "\"asks\" is left out",
-            "allowed: \"grants\" is not known here, and ignored",
+            "\"climbs\" is skipped",
+            "\"asks\" is skipped",
+            "allowed: \"grants\" is unknown and ignored",
         ],
     );
     all_is_used(&world).await;
@@ -310,7 +310,7 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
     let skills = world.json(["skills", "list"]).await;
     let hidden = skills.as_array().unwrap().iter().find(|skill| skill["plugin"] == "kit").unwrap();
     assert_eq!(hidden["usable"], false, "{hidden}");
-    assert!(hidden["problems"].to_string().contains("has this name already"), "{hidden}");
+    assert!(hidden["problems"].to_string().contains("already has this name"), "{hidden}");
 
     // If two plugins use a name, the one that was added first has it.
     let other = world.path().join("apple").display().to_string();

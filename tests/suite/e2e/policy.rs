@@ -85,7 +85,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
     let session = output.session();
     assert!(told[0].contains("E_DENIED") && told[0].contains("git push"), "{told:#?}");
     assert!(told[2].starts_with("exit code 0"), "{told:#?}");
-    let note = "[ignored: description; timeout 120000 was taken for milliseconds]";
+    let note = "[ignored: description; timeout 120000 was read as milliseconds]";
     assert!(told[2].ends_with(note), "{told:#?}");
     assert!(told[3].contains("E_INVALID_ARGS") && told[3].contains("\"run_in_background\""), "{told:#?}");
     assert_eq!(told[4], "a\n\n[ignored: explanation]", "{told:#?}");

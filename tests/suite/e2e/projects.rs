@@ -136,7 +136,7 @@ async fn trust_is_in_a_folder_and_in_what_was_shown() {
     assert_eq!(show(&world, &twin).await["hash"], json!(hash));
     world.write("app/.agentd/instructions.md", "Other.");
     let late = world.agentctl(["project", "trust", &project, "--hash", &hash]).await;
-    assert!(late.code != Some(0) && late.stderr.contains("not as it was shown"), "{}", late.stderr);
+    assert!(late.code != Some(0) && late.stderr.contains("has changed since it was shown"), "{}", late.stderr);
     assert_eq!((show(&world, &project).await["trust"].clone(), audited(&world).await.len()), (json!("untrusted"), 0));
     world.write("app/.agentd/instructions.md", "Speak like a pirate.\n");
     world.ok(["project", "trust", &project, "--hash", &hash]).await;
@@ -241,7 +241,7 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     let found = show(&world, &project).await;
     let problems: Vec<String> = found["problems"].as_array().unwrap().iter().map(ToString::to_string).collect();
     for (file, why) in [
-        ("instructions.md", "no plain file"),
+        ("instructions.md", "not a regular file"),
         ("commands/large.md", "larger than 64 KiB"),
         ("agents/bytes.md", "not UTF-8"),
         ("agents/torn.md", "not closed"),
@@ -279,7 +279,7 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
     let linked = world.path().join("linked").display().to_string();
     let found = show(&world, &linked).await;
     assert_eq!((&found["trust"], found["files"].as_array().unwrap().len()), (&json!("empty"), 0));
-    assert!(found["problems"][0]["message"].as_str().unwrap().contains("a link on the way"), "{found:#}");
+    assert!(found["problems"][0]["message"].as_str().unwrap().contains("its path contains a link"), "{found:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,38 +69,25 @@ async fn what_is_read_is_searched_and_what_is_not_is_said() {
         "/project/src/paris.rs:2: fn of_paris",
         "/project/src/old.rs:1: fn of_mac",
         "/project/src/old.rs:2: fn second_of_mac",
-        "[not, or not wholly, searched: 1 file (binary)]",
+        "[not fully searched: 1 file (binary)]",
     ] {
         check(0, &[line]);
     }
     check(1, &["tokyo.rs:1: ", "beijing.rs:1: ", "paris.rs:1: "]);
-    check(
-        2,
-        &[
-            "No line matches \"nowhere_at_all\" in",
-            "2 files (binary)",
-            "1 file (binary after a beginning that is text)",
-        ],
-    );
-    check(
-        2,
-        &[
-            "1 file (up to a line that is too long)",
-            "hidden /project/.github (a call that names one as path searches it)",
-        ],
-    );
+    check(2, &["No line matches \"nowhere_at_all\" in", "2 files (binary)", "1 file (binary after initial text)"]);
+    check(2, &["1 file (up to a line that is too long)", "hidden /project/.github (to search one, set path to it)"]);
     check(3, &["/project/.github/workflows/ci.yml:1: run: needle_hidden"]);
-    check(4, &["echo first", "binary after a beginning that is text"]);
+    check(4, &["echo first", "binary after initial text"]);
     assert!(!told[4].contains("echo second"), "{}", told[4]);
     check(5, &["in 0 files", "1 file (binary data)"]);
     check(6, &["/project/src/stray.rs:3: pub fn needle_after"]);
     check(7, &["/project/src/tokyo.rs:1: "]);
     check(8, &["Defined (1):\n/project/src/stray.rs:3-3"]);
     check(9, &["Defined (1):\n/project/src/wide.rs:2-2"]);
-    check(10, &["There is no \"no_such_symbol\"", "[not indexed: ", "(binary)", "grep searches texts]"]);
-    check(11, &["Nothing fits", "[not indexed: ", "(binary)"]);
+    check(10, &["Not found: \"no_such_symbol\"", "[not indexed: ", "(binary)", "grep searches text files]"]);
+    check(11, &["No match for", "[not indexed: ", "(binary)"]);
     check(12, &["before_it", "needle_after"]);
-    check(13, &["No definitions are known", "[not indexed: 1 file (binary)"]);
+    check(13, &["No definitions found", "[not indexed: 1 file (binary)"]);
     check(14, &["a stray \u{fffd} of some editor"]);
     check(16, &["is binary data, not text"]);
     let edited = fs::read_to_string(world.path().join("project/src/stray.rs")).unwrap();
@@ -140,8 +127,8 @@ async fn texts_and_archives_of_a_folder_are_searched_like_its_documents() {
             "/folders/papers/c.txt",
             "/folders/papers/d.mbox",
             "1 file (pictures",
-            "1 file (code and data, which grep searches)",
-            "1 file (of other kinds)",
+            "1 file (code and data; use grep)",
+            "1 file (other kinds)",
         ],
     );
     assert!(!told[0].contains("f.rs") && !told[0].contains("skills/"), "{}", told[0]);

@@ -105,8 +105,8 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     assert!(wrong("tax").0 && wrong("escapes").0, "{skills:#}");
     for (name, part) in [
         ("broken", "\"line\":3"),
-        ("silent", "no `description`"),
-        ("large", "may have 10.0 MB"),
+        ("silent", "missing `description`"),
+        ("large", "the limit is 10.0 MB"),
         ("leads", "leads out of the skill"),
     ] {
         let (usable, problems) = wrong(name);
@@ -208,7 +208,7 @@ async fn a_folder_is_added_once_it_is_sound() {
     assert!(again.code != Some(0) && again.stderr.contains("--replace"), "{}", again.stderr);
     world.ok(["skills", "add", &folder("word"), "--replace"]).await;
     let output = world.ok(["skills", "show", "@word"]).await;
-    output.shows(&["Word: files", "MIT", "Read, Bash", "`fancy` is not known", "put the text in quotes"]);
+    output.shows(&["Word: files", "MIT", "Read, Bash", "unknown key `fancy`", "quote the text"]);
     let unknown = world.agentctl(["skills", "show", "wrod"]).await;
     assert!(unknown.code != Some(0) && unknown.stderr.contains("no skill"), "{}", unknown.stderr);
     world.ok(["run", "Use @word"]).await;

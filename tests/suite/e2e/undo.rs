@@ -115,7 +115,7 @@ async fn what_a_command_changed_before_a_kill_can_be_undone() {
     world.write("project/a.txt", "a person's words\n");
     world.daemon.restart().await;
     let output = world.agentctl(["undo", "--preview"]).await.exits(1);
-    output.shows(&["after agentd was ended", "+a person's words", "+a person's file"]);
+    output.shows(&["while agentd was not running", "+a person's words", "+a person's file"]);
     let report = world.agentctl(["undo", "--json"]).await.exits(1).json();
     let expected = [
         ("/project/a.txt", "conflict"),
@@ -312,7 +312,7 @@ async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
         world.write(&format!("project/z/{number}"), format!("content {number}"));
     }
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
-    assert!(told.contains("moved") && told.contains("62 files were changed beyond the 100"), "{told}");
+    assert!(told.contains("moved") && told.contains("62 files changed beyond the limit of 100"), "{told}");
     world.agentctl(["undo", &session]).await.exits(1).shows(&["was not recorded"]);
     for number in 0..80 {
         let content = project(&world, &format!("z/{number}"));

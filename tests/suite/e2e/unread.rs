@@ -71,12 +71,12 @@ async fn an_edit_that_would_fail_tells_nothing_of_a_file_that_may_not_be_read() 
         edit("/project/diary.md", "dear diary!"),
     ];
     let words = [
-        "old_string is not in /project/.env; the file may not be read without asking, so nothing of it is shown",
-        "old_string occurs more than once in /project/.env; the file may not be read",
-        "/project/.env: not all that the patch says of it fits; the file may not be read",
-        "old_string is not in /project/private.txt; the file may not be read",
-        "/project/private.txt: not all that the patch says of it fits",
-        "old_string is not in /project/diary.md; the file may not be read",
+        "old_string is not in /project/.env; reading the file requires approval, so its content is not shown",
+        "old_string occurs more than once in /project/.env; reading the file requires approval",
+        "/project/.env: some hunks do not match; reading the file requires approval",
+        "old_string is not in /project/private.txt; reading the file requires approval",
+        "/project/private.txt: some hunks do not match",
+        "old_string is not in /project/diary.md; reading the file requires approval",
     ];
     // There is no question, since the call would fail.
     let (told, _) = world.is_told("wait", &failing).await;
@@ -89,7 +89,7 @@ async fn an_edit_that_would_fail_tells_nothing_of_a_file_that_may_not_be_read() 
     tells(&told, &words);
     // For all other files, the current text is quoted, so that the next attempt fits.
     let (told, _) = world.is_told("wait", &[edit("/project/plain.md", "plain word?")]).await;
-    assert!(told.contains("the nearest place is line 2:\nplain words"), "{told}");
+    assert!(told.contains("the closest match is at line 2:\nplain words"), "{told}");
 }
 
 #[tokio::test]

@@ -112,7 +112,7 @@ async fn pages_and_documents_are_read_and_marked_as_what_they_are() {
     assert_eq!(told[0].matches("</web_content>").count(), 1, "{}", told[0]);
     holds(1, &["application/pdf", "Annual report", "--- page 2 ---", "QUARTZ-3", "pages 1-3 of 3"]);
     holds(2, &["{\"whales\": 3}", "application/json"]);
-    holds(3, &["image/png", "no page and no document", "large_tool_results/", ".png"]);
+    holds(3, &["image/png", "not a readable page or document", "large_tool_results/", ".png"]);
     holds(4, &["404 Not Found", "no such page"]);
     holds(5, &["200 OK", "<h1>On whales</h1>", "<web_content from="]);
     holds(6, &["body, image/png of 12 bytes", "large_tool_results/"]);

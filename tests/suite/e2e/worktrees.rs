@@ -168,7 +168,7 @@ async fn a_conflict_is_told_and_changes_nothing() {
     // A file with changes in the main tree is not overwritten. Other changed files do not matter.
     world.write("project/b.txt", "not committed\n");
     world.works_in("three", vec![write("/project/b.txt", "three\n")]).await;
-    world.worktree(&["apply", "three"]).await.fails().says(&["b.txt", "not committed", "hint:"]);
+    world.worktree(&["apply", "three"]).await.fails().says(&["b.txt", "uncommitted", "hint:"]);
     assert_eq!(world.main_file("b.txt"), "not committed\n");
     git(&project, &["checkout", "--", "b.txt"]);
     // A new file that also exists in the branch.
@@ -257,7 +257,7 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
     let hidden = "git update-index --assume-unchanged a.txt; echo hidden > a.txt; git status --short";
     world.works_in("hidden", vec![command(hidden)]).await;
     for name in ["one", "hidden"] {
-        world.worktree(&["remove", name]).await.fails().says(&["merged nowhere", "hint:", "--force"]);
+        world.worktree(&["remove", name]).await.fails().says(&["unmerged changes", "hint:", "--force"]);
     }
     world.ok(["sessions", "delete", &idle, "--yes"]).await;
     world.ok(["sessions", "delete", &one, "--yes"]).await;
@@ -397,7 +397,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
         (&project, "a/b", &["invalid worktree name"]),
         (&project, "-x", &["invalid worktree name"]),
         (&project, "..", &["invalid worktree name"]),
-        (&project, "taken", &["is taken", "there is a worktree"]),
+        (&project, "taken", &["is taken", "a worktree of"]),
         (&project, "branch", &["is taken", "there is a branch agentd/branch"]),
     ];
     let asked = world.model.requests().len();

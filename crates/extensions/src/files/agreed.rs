@@ -132,7 +132,7 @@ pub(crate) fn remove_below(parent: &Path, name: &str) {
     if let Ok(folder) = jail::open_real_folder(&parent, name) {
         let removed = remove::empty(&folder).and_then(|()| parent.remove_dir(name));
         if let Err(error) = removed {
-            tracing::warn!("what is left of the folder {name} cannot be removed: {error}");
+            tracing::warn!("could not remove the rest of the folder {name}: {error}");
         }
     }
 }
@@ -184,5 +184,5 @@ impl ProblemList for Vec<ProjectProblem> {
 /// Error of the disk. `doing` completes the sentence "could not …".
 pub(crate) fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
-        .with_hint("look at the data folder of the daemon: agentctl doctor")
+        .with_hint("check the daemon's data folder: agentctl doctor")
 }

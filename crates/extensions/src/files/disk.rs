@@ -64,7 +64,7 @@ impl GuideCache {
             Ok(read) => Some(read),
             Err(error) => {
                 if !is_missing(&error) {
-                    tracing::info!("{} is left out: {error}", path.display());
+                    tracing::info!("{} is skipped: {error}", path.display());
                 }
                 None
             }
@@ -210,7 +210,7 @@ impl Stamp {
     /// Checks that it is a regular file of this user.
     fn check_file(&self) -> io::Result<()> {
         if self.kind != FileType::RegularFile {
-            return Err(io::Error::other("it is no plain file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         if self.owner != geteuid().as_raw() {
             return Err(io::Error::other("it belongs to another user"));

@@ -69,7 +69,7 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
         match (key.as_str(), value) {
             (_, Value::Null) => {}
             ("name" | "description", value) => {
-                let text = scalar(value).ok_or_else(|| Flaw::new(line(key), format!("`{key}` must be a text")))?;
+                let text = scalar(value).ok_or_else(|| Flaw::new(line(key), format!("`{key}` must be a string")))?;
                 match key.as_str() {
                     "name" => front.name = Some(words(&text)),
                     _ => front.description = words(&text),
@@ -79,28 +79,31 @@ pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
             ("allowed-tools" | "allowed_tools" | "tools", value) => front.allowed_tools = list(value),
             ("dependencies" | "requirements", value) => front.dependencies = list(value),
             (other, _) if PASSED_OVER.split(' ').any(|known| known == other) => {}
-            (other, _) => front.notes.push(Flaw::new(line(key), format!("`{}` is not known here", cut(other)))),
+            (other, _) => front.notes.push(Flaw::new(line(key), format!("unknown key `{}`", cut(other)))),
         }
     }
     if front.name.as_ref().is_some_and(String::is_empty) {
-        return Err(Flaw::new(line("name"), "`name` is empty; write a short name, or leave it out"));
+        return Err(Flaw::new(line("name"), "`name` is empty; write a short name, or omit it"));
     }
     if front.description.is_empty() {
         let at = if fields.contains_key("description") { line("description") } else { 1 };
         return Err(Flaw::new(
             at,
-            "there is no `description`; say in a sentence what the skill is for and when to use it",
+            "missing `description`; describe in a sentence what the skill is for and when to use it",
         ));
     }
     let length = front.description.chars().count();
     if length > MAX_DESCRIPTION {
         let message = format!(
-            "`description` has {length} characters; {MAX_DESCRIPTION} are usual, and models are told the first {TOLD_DESCRIPTION}"
+            "`description` has {length} characters; {MAX_DESCRIPTION} is the recommended limit, and models see the first {TOLD_DESCRIPTION}"
         );
         front.notes.push(Flaw::new(line("description"), message));
     }
     if front.dependencies.len() > MAX_DEPENDENCIES {
-        return Err(Flaw::new(line("dependencies"), format!("a skill can need {MAX_DEPENDENCIES} packages at most")));
+        return Err(Flaw::new(
+            line("dependencies"),
+            format!("a skill can require at most {MAX_DEPENDENCIES} packages"),
+        ));
     }
     Ok(front)
 }
@@ -137,7 +140,7 @@ impl<'a> MarkdownParts<'a> {
 /// Text between the first two `---` lines, and the text after them.
 fn between_lines(text: &str) -> Result<(&str, &str), Flaw> {
     let missing = || {
-        Flaw::new(1, "it does not begin with front matter: a line `---`, then `name:` and `description:`, then `---`")
+        Flaw::new(1, "it does not start with front matter: a line `---`, then `name:` and `description:`, then `---`")
     };
     let rest = text.trim_start_matches('\u{feff}').strip_prefix("---").ok_or_else(missing)?;
     let start = rest.find('\n').ok_or_else(missing)?;
@@ -177,7 +180,7 @@ fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String
             (Some(found), _) if is_used && found.keys().any(|key| fields.contains_key(key)) => return Err(whole),
             (None, Some(flaw)) if is_used => return Err(flaw),
             (found, flaw) => {
-                let way = if found.is_some() { "put the text in quotes" } else { "the key is left out" };
+                let way = if found.is_some() { "quote the text" } else { "the key is ignored" };
                 notes.extend(flaw.map(|flaw| Flaw::new(flaw.line, format!("{}; {way}", flaw.message))));
                 fields.extend(found.unwrap_or_default());
             }
@@ -314,16 +317,16 @@ mod tests {
             "---\nname: a\ndescription: Use this: always, it's good\n---\n",
             Ok((Some("a"), "Use this: always, it's good")),
         );
-        check("# no front matter\n", Err((1, "does not begin with front matter")));
+        check("# no front matter\n", Err((1, "does not start with front matter")));
         check("---\nname: never closed\ndescription: x\n", Err((1, "not closed")));
         check("---\nname: a\ndependencies: [broken\n---\n", Err((3, "not valid YAML")));
-        check("---\nname: [a]\ndescription: x\n---\n", Err((2, "`name` must be a text")));
-        check("---\nname: a\n---\n", Err((1, "no `description`")));
-        check("---\nname: a\ndescription: ' '\n---\n", Err((3, "no `description`")));
+        check("---\nname: [a]\ndescription: x\n---\n", Err((2, "`name` must be a string")));
+        check("---\nname: a\n---\n", Err((1, "missing `description`")));
+        check("---\nname: a\ndescription: ' '\n---\n", Err((3, "missing `description`")));
         check("---\nname: ''\ndescription: x\n---\n", Err((2, "`name` is empty")));
         check("---\n- a\n- b\n---\n", Err((2, "not valid YAML")));
-        check("", Err((1, "does not begin")));
-        check("---", Err((1, "does not begin")));
+        check("", Err((1, "does not start")));
+        check("---", Err((1, "does not start")));
     }
 
     #[test]
@@ -358,7 +361,7 @@ mod tests {
         let front = front(text).unwrap();
         assert_eq!(front.allowed_tools, ["Read", "Bash(git:*)"]);
         assert_eq!(front.dependencies, ["python>=3.8", "requests[socks,security]>=2"]);
-        assert_eq!(front.notes, [Flaw::new(9, "`fancy` is not known here")]);
+        assert_eq!(front.notes, [Flaw::new(9, "unknown key `fancy`")]);
         let listed = super::front("---\ndescription: x\ndependencies:\n  - pypdf\n  - 'lxml>=5'\n---\n").unwrap();
         assert_eq!(listed.dependencies, ["pypdf", "lxml>=5"]);
         let long = super::front(&format!("---\ndescription: {}\n---\n", "ä ".repeat(1000))).unwrap();

@@ -100,7 +100,7 @@ fn package(written: &str) -> Result<String, String> {
         return Err(format!("`{}` is an option of pip; list packages only", shown()));
     }
     if written.contains("://") || written.contains('@') || written.starts_with(['.', '/', '~']) {
-        return Err(format!("`{}` names a place to install from; list packages of the index only", shown()));
+        return Err(format!("`{}` specifies an install location; list packages of the index only", shown()));
     }
     let mut words: Vec<&str> = written.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
     let hashes = words.split_off(words.iter().position(|word| word.starts_with('-')).unwrap_or(words.len()));
@@ -269,10 +269,10 @@ mod tests {
         refused("a\n--index-url http://evil\n", 2, "option of pip");
         refused("-e .\n", 1, "option of pip");
         refused("-r other.txt", 1, "option of pip");
-        refused("a @ https://evil/a.whl", 1, "names a place");
-        refused("git+https://evil/a.git", 1, "names a place");
-        refused("./wheels/a.whl", 1, "names a place");
-        refused("/etc/passwd", 1, "names a place");
+        refused("a @ https://evil/a.whl", 1, "specifies an install location");
+        refused("git+https://evil/a.git", 1, "specifies an install location");
+        refused("./wheels/a.whl", 1, "specifies an install location");
+        refused("/etc/passwd", 1, "specifies an install location");
         refused("a$(touch x)", 1, "not a package name");
         refused("a; import os; os.system('x') & rm", 1, "not a package name");
         refused("a b c", 1, "not a package name");

@@ -86,7 +86,9 @@ impl Tree {
         tree.files.sort_by(|left, right| left.path.cmp(&right.path));
         if tree.bytes > kind.max_bytes {
             let (noun, has, may) = (kind.noun, text::size(tree.bytes), text::size(kind.max_bytes));
-            let message = format!("the {noun} has {has} and may have {may}: leave out what can be fetched or made");
+            let message = format!(
+                "the {noun} has {has}, and the limit is {may}: remove files that can be downloaded or generated"
+            );
             tree.problems.insert(0, (String::new(), message));
         }
         tree.problems.truncate(MAX_TOLD);
@@ -129,7 +131,7 @@ impl Tree {
             }
             let kind = entry.file_type()?;
             if kind.is_dir() && depth >= MAX_DEPTH {
-                self.problem(&path, format!("its folders stand deeper than {MAX_DEPTH} in each other"));
+                self.problem(&path, format!("its folders are nested more than {MAX_DEPTH} deep"));
             } else if kind.is_dir() {
                 self.folders.push(path.clone());
                 self.visit(root, &entry.open_dir()?, &path, depth + 1)?;
@@ -138,7 +140,10 @@ impl Tree {
             } else if kind.is_file() {
                 self.file(path, &entry.metadata()?);
             } else {
-                self.problem(&path, format!("it is a pipe, socket or device; a {noun} is made of files and folders"));
+                self.problem(
+                    &path,
+                    format!("it is a pipe, socket or device; a {noun} may contain only files and folders"),
+                );
             }
         }
         Ok(())
@@ -150,14 +155,20 @@ impl Tree {
         match root.metadata(&path) {
             Ok(metadata) if metadata.is_file() => self.file(path, &metadata),
             Ok(metadata) if metadata.is_dir() => {
-                self.odd_link(&path, "it is a link to a folder; put the folder itself there");
+                self.odd_link(&path, "it is a link to a folder; replace it with the folder itself");
             }
-            Ok(_) => self.problem(&path, format!("it is a link to no file; a {noun} is made of files and folders")),
+            Ok(_) => self.problem(
+                &path,
+                format!("it is a link to something other than a file; a {noun} may contain only files and folders"),
+            ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.odd_link(&path, "it is a link to nothing; remove it");
+                self.odd_link(&path, "it is a dangling link; remove it");
             }
             Err(_) => {
-                self.problem(&path, format!("it is a link that leads out of the {noun}; put a copy of the file there"));
+                self.problem(
+                    &path,
+                    format!("it is a link that leads out of the {noun}; replace it with a copy of the file"),
+                );
             }
         }
     }
@@ -212,7 +223,7 @@ impl Tree {
             let mut content = Vec::new();
             open_file(from, path)?.take(left + 1).read_to_end(&mut content)?;
             // It may have grown since the scan.
-            let grown = || io::Error::other(format!("the {} has grown meanwhile", self.kind.noun));
+            let grown = || io::Error::other(format!("the {} has grown in the meantime", self.kind.noun));
             left = left.checked_sub(content.len() as u64).ok_or_else(grown)?;
             see(path, *runs, content)?;
         }
@@ -243,7 +254,7 @@ fn open_file(from: &Dir, path: &Path) -> io::Result<std::fs::File> {
     options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
     let opened = from.open_with(path, &options)?.into_std();
     if !opened.metadata()?.is_file() {
-        return Err(io::Error::other(format!("{} is not a file any more", path.display())));
+        return Err(io::Error::other(format!("{} is no longer a file", path.display())));
     }
     Ok(opened)
 }
@@ -301,7 +312,7 @@ mod tests {
             told,
             [
                 "absolute: it is a link that lead",
-                "broken: it is a link to nothin",
+                "broken: it is a dangling link;",
                 "folder: it is a link to a fold",
                 "pipe: it is a pipe, socket o",
                 "scripts/climbs: it is a link that lead",
@@ -314,6 +325,6 @@ mod tests {
         let from = skill();
         fs::File::create(from.path().join("large.bin")).unwrap().set_len(11 << 20).unwrap();
         let tree = Tree::of(&open(from.path())).unwrap();
-        assert!(tree.problems[0].1.contains("may have 10.0 MB"), "{:?}", tree.problems);
+        assert!(tree.problems[0].1.contains("the limit is 10.0 MB"), "{:?}", tree.problems);
     }
 }

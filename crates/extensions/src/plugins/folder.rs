@@ -75,7 +75,7 @@ impl PluginFolder {
         read.map_err(unread)?;
         files.sort_by(|left, right| left.path.cmp(&right.path));
         let mut left_out = Vec::new();
-        tree.left_out.iter().for_each(|(file, message)| left_out.refuse(file, format!("it is left out: {message}")));
+        tree.left_out.iter().for_each(|(file, message)| left_out.refuse(file, format!("it is skipped: {message}")));
         Ok(Self { files, left_out, tree })
     }
 
@@ -150,7 +150,7 @@ impl PluginFile {
         match &self.text {
             Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),
             Some(Err(why)) => Err(why),
-            None => Err("its name is not that of a text"),
+            None => Err("its name is not that of a text file"),
         }
     }
 }

@@ -86,26 +86,25 @@ impl Manifest {
             Some((path, text)) => {
                 let text = text.map_err(|why| format!("{path}: {why}"))?;
                 let fields =
-                    serde_json::from_str::<Value>(text).map_err(|error| format!("{path}: it is no JSON: {error}"))?;
-                let Value::Object(fields) = fields else { return Err(format!("{path}: it is no JSON object")) };
+                    serde_json::from_str::<Value>(text).map_err(|error| format!("{path}: invalid JSON: {error}"))?;
+                let Value::Object(fields) = fields else { return Err(format!("{path}: not a JSON object")) };
                 (path, fields)
             }
             None => {
-                manifest.problems.note(
-                    "",
-                    format!("there is no plugin.json, so the plugin goes by the name of its folder: {fallback}"),
-                );
+                manifest
+                    .problems
+                    .note("", format!("there is no plugin.json, so the plugin has the name of its folder: {fallback}"));
                 ("", Map::new())
             }
         };
         manifest.name = match fields.get("name") {
             Some(Value::String(name)) => name.trim().to_owned(),
-            Some(_) => return Err(format!("{file}: `name` must be a text")),
+            Some(_) => return Err(format!("{file}: `name` must be a string")),
             None => fallback.to_owned(),
         };
         if !is_skill_name(&manifest.name) {
             return Err(format!(
-                "{} cannot be the name of a plugin; use letters, digits, `-`, `_` and `.`, at most 64",
+                "{} is not a valid plugin name; use letters, digits, `-`, `_` and `.`, at most 64",
                 shown(&manifest.name)
             ));
         }
@@ -130,7 +129,7 @@ impl Manifest {
             "mcpServers" => self.servers = self.server_sources(file, value)?,
             key if UNSUPPORTED.iter().any(|(known, _)| *known == key) => self.unsupported.push(key.to_owned()),
             key if PASSED_OVER.split(' ').any(|known| known == key) => {}
-            other => self.problems.note(file, format!("{} is not known here, and ignored", shown(other))),
+            other => self.problems.note(file, format!("{} is unknown and ignored", shown(other))),
         }
         Ok(())
     }
@@ -142,7 +141,7 @@ impl Manifest {
             Value::Array(paths) if paths.len() <= MAX_PATHS => paths.iter().filter_map(Value::as_str).collect(),
             _ => {
                 self.problems
-                    .note(file, format!("`{key}` is no path and no list of at most {MAX_PATHS}; it is ignored"));
+                    .note(file, format!("`{key}` is neither a path nor a list of at most {MAX_PATHS}; it is ignored"));
                 return Ok(Vec::new());
             }
         };

@@ -170,10 +170,8 @@ impl PluginStore {
         let name = looked.manifest.name.clone();
         let records = store.records()?;
         if looked.files.hash() != hash {
-            let message = format!("the plugin {name} is not as it was shown: it has another hash now");
-            return Err(
-                WorkspaceError::new(ErrorKind::Conflict, message).with_hint("look at it again, and add it then")
-            );
+            let message = format!("the plugin {name} has changed since it was shown: its hash differs");
+            return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint("review it again, then add it"));
         }
         let known = records.of(&name);
         let is_same = |record: &PluginRecord| record.hash == hash && store.is_as_agreed(record);
@@ -212,7 +210,7 @@ impl PluginStore {
         }
         let added = store.refresh().iter().find(|plugin| plugin.report.name == name).cloned();
         added.map(|plugin| plugin.report).ok_or_else(|| {
-            WorkspaceError::new(ErrorKind::Internal, format!("the plugin {name} is not there after all"))
+            WorkspaceError::new(ErrorKind::Internal, format!("the plugin {name} is missing after it was added"))
         })
     }
 
@@ -240,7 +238,7 @@ impl PluginStore {
     /// The reason why it may not run, for the user.
     pub fn check(&self, name: &str) -> Result<(), String> {
         let records = self.0.records().map_err(|error| error.to_string())?;
-        let Some(record) = records.of(name) else { return Err(format!("the plugin {name} is no longer there")) };
+        let Some(record) = records.of(name) else { return Err(format!("the plugin {name} no longer exists")) };
         if self.0.is_as_agreed(record) { Ok(()) } else { Err(changed(name)) }
     }
 }
@@ -248,8 +246,8 @@ impl PluginStore {
 /// Error for a plugin whose files have changed.
 fn changed(name: &str) -> String {
     format!(
-        "files of the plugin {name} are not those that you agreed to; `agentctl plugin show {name}` tells which, and \
-         `agentctl plugin approve {name}` agrees to them"
+        "files of the plugin {name} differ from those that you approved; `agentctl plugin show {name}` lists them, and \
+         `agentctl plugin approve {name}` approves them"
     )
 }
 
@@ -257,7 +255,7 @@ impl Store {
     fn records(&self) -> Result<Agreements<PluginRecord>, WorkspaceError> {
         Agreements::load(&self.folder).map_err(|error| {
             storage("read the list of plugins", &error)
-                .with_hint(format!("no plugin is used; mend or remove {}/installed.json", self.folder.display()))
+                .with_hint(format!("no plugin is used; fix or remove {}/installed.json", self.folder.display()))
         })
     }
 
@@ -321,7 +319,7 @@ impl Store {
         let shown = folder.display();
         let opened = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).map_err(|error| {
             WorkspaceError::new(ErrorKind::NotFound, format!("the folder {shown} cannot be opened: {error}"))
-                .with_hint("name the folder of a plugin: one with a plugin.json")
+                .with_hint("pass the folder of a plugin, which contains a plugin.json")
         })?;
         let fallback = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let looked = LookedAt::of(&opened, &fallback).map_err(|why| {
@@ -414,9 +412,9 @@ impl LookedAt {
         if inner.is_empty() {
             let wrong = parts.problems.iter().find(|problem| problem.is_fatal);
             let why = wrong.map(|problem| format!(" ({problem})")).unwrap_or_default();
-            return Err(format!("it has no skill, agent, command or MCP server that can be used{why}"));
+            return Err(format!("it has no usable skill, agent, command or MCP server{why}"));
         }
-        Err(format!("it holds several plugins; name the folder of one: {}", inner.join(", ")))
+        Err(format!("it contains several plugins; pass the folder of one: {}", inner.join(", ")))
     }
 }
 

@@ -84,7 +84,7 @@ impl PluginParts {
             .collect();
         entries.dedup();
         if entries.is_empty() {
-            self.problems.refuse(path, format!("no skill is there: no folder in it has a {SKILL_FILE}"));
+            self.problems.refuse(path, format!("no skill found: no folder in it has a {SKILL_FILE}"));
         }
         for entry in entries {
             self.skill(folder, &entry);
@@ -108,7 +108,7 @@ impl PluginParts {
             Err(flaw) => return self.problems.refuse(&file, format!("line {}: {}", flaw.line, flaw.message)),
         };
         let Some(name) = front::name(&front, entry) else {
-            return self.problems.refuse(&file, "neither its name nor its folder's can be the name of a skill");
+            return self.problems.refuse(&file, "neither its name nor its folder's is a valid skill name");
         };
         if self.skills.iter().any(|known| known.name.eq_ignore_ascii_case(&name)) {
             return self.problems.refuse(&file, format!("another skill of this plugin has the name {name}"));
@@ -149,7 +149,8 @@ impl PluginParts {
                 }
             }
             if found.len() == before && !folder.has_folder(path) {
-                self.problems.refuse(path, "the manifest names it, and it is no Markdown file and no folder of them");
+                self.problems
+                    .refuse(path, "the manifest lists it, but it is neither a Markdown file nor a folder of them");
             }
         }
         found

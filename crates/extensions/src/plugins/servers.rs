@@ -103,15 +103,15 @@ impl FoundServers {
         let text = match folder.text(path) {
             Some(Ok(text)) => text,
             Some(Err(why)) => return self.problems.refuse(path, why),
-            None => return self.problems.refuse(path, "the manifest names it, and it is not there"),
+            None => return self.problems.refuse(path, "the manifest lists it, but it does not exist"),
         };
         match serde_json::from_str::<Value>(text) {
             Ok(Value::Object(file)) => {
                 let servers = file.get("mcpServers").or_else(|| file.get("servers")).and_then(Value::as_object);
                 self.all(path, servers.unwrap_or(&file), folder);
             }
-            Ok(_) => self.problems.refuse(path, "it is no JSON object"),
-            Err(error) => self.problems.refuse(path, format!("it is no JSON: {error}")),
+            Ok(_) => self.problems.refuse(path, "it is not a JSON object"),
+            Err(error) => self.problems.refuse(path, format!("invalid JSON: {error}")),
         }
     }
 
@@ -119,7 +119,7 @@ impl FoundServers {
         for (name, server) in servers.iter().filter(|(name, _)| !name.starts_with('$')) {
             let read = match server {
                 Value::Object(server) => self.server(file, name, server, folder),
-                _ => Err("it is no object".to_owned()),
+                _ => Err("it is not an object".to_owned()),
             };
             match read {
                 Ok(entry) if self.servers.iter().any(|known| known.name == entry.name) => {
@@ -129,7 +129,7 @@ impl FoundServers {
                     return self.problems.refuse(file, format!("a plugin has at most {MAX_SERVERS} servers"));
                 }
                 Ok(entry) => self.servers.push(entry),
-                Err(why) => self.problems.refuse(file, format!("the server {} is left out: {why}", shown(name))),
+                Err(why) => self.problems.refuse(file, format!("the server {} is skipped: {why}", shown(name))),
             }
         }
     }
@@ -162,15 +162,15 @@ impl FoundServers {
         };
         match (&entry.command, &entry.url) {
             (None, None) => return Err("it has neither a command nor an address".to_owned()),
-            (Some(_), Some(_)) => return Err("it has a command and an address; it needs one of them".to_owned()),
+            (Some(_), Some(_)) => return Err("it has both a command and an address; use one of them".to_owned()),
             _ => {}
         }
         entry.translate(folder)?;
         if entry.name != name {
-            self.problems.note(file, format!("the server {} goes by {}", shown(name), entry.name));
+            self.problems.note(file, format!("the server {} is named {}", shown(name), entry.name));
         }
         for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
-            self.problems.note(file, format!("{}: {} is not known here, and ignored", entry.name, shown(key)));
+            self.problems.note(file, format!("{}: {} is unknown and ignored", entry.name, shown(key)));
         }
         Ok(entry)
     }
@@ -190,17 +190,17 @@ impl ServerEntry {
         }
         let is_odd = |letter: char| letter.is_control() || ('\u{f0000}'..='\u{10ffff}').contains(&letter);
         if self.env.keys().chain(self.headers.keys()).any(|name| name.is_empty() || name.contains(is_odd)) {
-            return Err("a name in it is no plain text".to_owned());
+            return Err("a name in it is not plain text".to_owned());
         }
         for text in self.texts() {
             if text.len() > MAX_TEXT || text.contains(is_odd) {
-                return Err("a text in it is too long, or holds control characters".to_owned());
+                return Err("a string in it is too long, or contains control characters".to_owned());
             }
             for (theirs, ours) in TRANSLATED {
                 *text = text.replace(theirs, ours);
             }
             if let Some(unknown) = UNKNOWN.iter().find(|unknown| text.contains(*unknown)) {
-                return Err(format!("`{unknown}…}}` is known to another system alone"));
+                return Err(format!("`{unknown}…}}` is not supported"));
             }
             let below_root = text.split(ROOT).skip(1);
             if below_root.clone().any(|rest| rest.split('/').any(|part| part == "..")) {

@@ -110,7 +110,7 @@ fn servers_that_make_no_sense_are_left_out() {
             looked.parts.problems
         );
     }
-    check(json!(5), "no object");
+    check(json!(5), "not an object");
     check(json!({}), "neither a command nor an address");
     check(json!({"command": "x", "url": "https://x/"}), "one of them");
     check(json!({"command": "x", "disabled": true}), "disabled");
@@ -120,7 +120,7 @@ fn servers_that_make_no_sense_are_left_out() {
     check(json!({"command": "x\u{1b}[2J"}), "control characters");
     // Private-use marks that are used for client variables.
     check(json!({"command": "x", "env": {"A": "\u{f0a91}HOME\u{f0a92}"}}), "control characters");
-    check(json!({"command": "x", "args": ["${user_config.key}"]}), "another system alone");
+    check(json!({"command": "x", "args": ["${user_config.key}"]}), "is not supported");
     check(json!({"command": "x", "args": vec!["y"; 101]}), "more than 100");
 }
 

@@ -100,7 +100,7 @@ impl FoundAgents {
                 }
             }
             Ok(None | Some(Value::Null)) => self.problems.note(AGENTS_FILE, "it has no key `agents`"),
-            Ok(Some(_)) => self.problems.refuse(AGENTS_FILE, "`agents` must be names, each with its keys"),
+            Ok(Some(_)) => self.problems.refuse(AGENTS_FILE, "`agents` must map names to their keys"),
             Err(why) => self.problems.refuse(AGENTS_FILE, why),
         }
     }
@@ -132,7 +132,7 @@ impl FoundAgents {
         let id = name.trim().to_lowercase().replace(['-', ' ', '.'], "_");
         AgentCard::check_id(&id).map_err(|why| format!("the agent {}: {why}", shown(&name)))?;
         if id != name {
-            self.problems.note(file, format!("the agent {} goes by `{id}`", shown(&name)));
+            self.problems.note(file, format!("the agent {} is named `{id}`", shown(&name)));
         }
         let mut card = AgentCard::new(&id);
         let refuse = |why: &str| Err(format!("the agent `{id}`: {why}"));
@@ -150,23 +150,23 @@ impl FoundAgents {
                     let name = scalar(value).unwrap_or_default();
                     card.slot = Slot::ALL.into_iter().find(|slot| slot.as_str() == name.trim());
                     if card.slot.is_none() && name.trim() != "inherit" {
-                        let told = "is no slot of models.yaml, so the agent uses that of the turn";
+                        let told = "is not a slot of models.yaml, so the agent uses the turn's";
                         self.problems.note(file, format!("{} {told}", shown(&name)));
                     }
                 }
                 "max_steps" | "maxTurns" | "max_turns" => match value.as_u64() {
                     Some(steps @ 1..=MAX_STEPS) => card.max_steps = u32::try_from(steps).ok(),
-                    _ => return refuse("the number of its steps is from 1 to 1000"),
+                    _ => return refuse("the number of its steps must be from 1 to 1000"),
                 },
                 other if PASSED_OVER.contains(&other) => {}
-                other => self.problems.note(file, format!("{} is not known here", shown(other))),
+                other => self.problems.note(file, format!("unknown key {}", shown(other))),
             }
         }
         if card.description.is_empty() {
-            return refuse("it has no `description`; say in a sentence what it is for");
+            return refuse("it has no `description`; describe in a sentence what it is for");
         }
         if card.prompt.is_empty() {
-            return refuse("it has no prompt; say how it works");
+            return refuse("it has no prompt; describe how it works");
         }
         if card.prompt.len() > AgentCard::LONGEST_PROMPT {
             return refuse("its prompt is longer than 32 KiB");
@@ -175,7 +175,7 @@ impl FoundAgents {
         if is_cut {
             card.description = start.to_owned();
             let most = AgentCard::LONGEST_DESCRIPTION;
-            self.problems.note(file, format!("the description of `{id}` is cut to {most} characters"));
+            self.problems.note(file, format!("the description of `{id}` is truncated to {most} characters"));
         }
         Ok(card)
     }
@@ -232,7 +232,7 @@ mod tests {
         let text = |line: &str| format!("---\ndescription: Reviews\n{line}\ntools: Read\n---\nYou review.");
         let (cards, problems) = of(&[("agents/a.md", &text("argument-hint: [a] [b]"))]);
         assert_eq!(cards[0].tools.as_deref().unwrap(), ["read_file"]);
-        assert!(problems.iter().any(|problem| problem.contains("the key is left out")), "{problems:?}");
+        assert!(problems.iter().any(|problem| problem.contains("the key is ignored")), "{problems:?}");
         // An agent without its list would have all tools.
         for line in ["allowed-tools: [a] [b]", "color: [a] [b]\ntools: Write"] {
             let (cards, problems) = of(&[("agents/a.md", &text(line))]);
@@ -258,7 +258,7 @@ mod tests {
             let is_told = |problem: &String| problem.starts_with("true") && problem.contains(part);
             assert!(problems.iter().any(is_told), "{text}: {problems:?}");
         }
-        check("agents/a.md", "You review.", "does not begin with front matter");
+        check("agents/a.md", "You review.", "does not start with front matter");
         check("agents/a.md", "---\nname: a\ntools: [broken\n---\np", "not valid YAML");
         check("agents/a.md", "---\nname: a\n---\np", "no `description`");
         check("agents/a.md", "---\ndescription: d\n---\n \n", "no prompt");
@@ -266,7 +266,7 @@ mod tests {
         check("agents/ä.md", "---\ndescription: d\n---\np", "lower-case letter");
         check("agents/a.md", "---\ndescription: d\nmax_steps: 0\n---\np", "from 1 to 1000");
         check("agents/a.md", &format!("---\ndescription: d\n---\n{}", "x".repeat(40_000)), "32 KiB");
-        check("agents.yaml", "agents: [a]", "must be names");
+        check("agents.yaml", "agents: [a]", "must map names");
         check("agents.yaml", "agents: {a: {description: d, prompt_file: /etc/passwd}}", "`prompt_file` is not read");
         check("agents.yaml", "agents: {a: x}", "has no keys");
         check("agents.yaml", "a: [", "not valid YAML");

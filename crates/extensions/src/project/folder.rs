@@ -101,9 +101,10 @@ impl ProjectFolder {
         match exact::open_folder(&reader.root) {
             Ok(folder) => reader.all(&Dir::from_std_file(folder.into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => {
-                reader.found.problems.refuse("", "it is no folder, or a link on the way to it; nothing of it is used")
-            }
+            Err(_) => reader
+                .found
+                .problems
+                .refuse("", "it is not a folder, or its path contains a link; nothing of it is used"),
         }
         let mut found = reader.found;
         found.files.sort_by(|left, right| left.path.cmp(&right.path));
@@ -155,10 +156,10 @@ impl Reader {
                 (AGENTS | COMMANDS, Kind::Folder) => self.texts(root, &name),
                 (SKILLS, Kind::Folder) => self.skills(root),
                 (INSTRUCTIONS | AGENTS_FILE, Kind::Folder) => {
-                    self.found.problems.refuse(&name, "it is a folder, and should be a file")
+                    self.found.problems.refuse(&name, "it is a folder, but should be a file")
                 }
                 (AGENTS | COMMANDS | SKILLS, Kind::File) => {
-                    self.found.problems.refuse(&name, "it is no folder; put a folder there, and no link");
+                    self.found.problems.refuse(&name, "it is not a folder; use a folder, not a link");
                 }
                 _ => self.found.ignored.push(name),
             }
@@ -216,7 +217,7 @@ impl Reader {
             let below = format!("{SKILLS}/{name}");
             if kind == Kind::File {
                 if folder.symlink_metadata(&name).is_ok_and(|found| found.is_symlink()) {
-                    self.found.problems.refuse(&below, "it is a link; put the folder itself there");
+                    self.found.problems.refuse(&below, "it is a link; replace it with the folder itself");
                 }
                 continue;
             }
@@ -277,15 +278,15 @@ impl Reader {
         options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
         let is_link = || root.symlink_metadata(path).is_ok_and(|found| found.is_symlink());
         let opened = root.open_with(path, &options).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => io::Error::other("it is a link to nothing; remove it"),
+            io::ErrorKind::NotFound => io::Error::other("it is a dangling link; remove it"),
             io::ErrorKind::PermissionDenied if is_link() => {
-                io::Error::other("it is a link that leads out of the folder; put a copy of the file there")
+                io::Error::other("it is a link that leads out of the folder; replace it with a copy of the file")
             }
             _ => io::Error::other(format!("it cannot be read: {error}")),
         })?;
         let file = opened.into_std();
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no plain file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         let mut content = Vec::new();
         file.take(MAX_TEXT + 1).read_to_end(&mut content)?;
@@ -325,7 +326,7 @@ pub(super) fn hash(files: &[FolderFile]) -> String {
 fn too_much() -> io::Error {
     let (all, texts) = (text::size(MAX_BYTES), text::size(MAX_TEXTS));
     io::Error::other(format!(
-        "it is left out: {PROJECT_FOLDER}/ may have {MAX_ALL_FILES} files and {all} in all, {texts} of it texts"
+        "it is skipped: {PROJECT_FOLDER}/ may have {MAX_ALL_FILES} files and {all} in total, {texts} of it text"
     ))
 }
 

@@ -140,7 +140,7 @@ impl ProjectStore {
     ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
         let store = Arc::clone(&self.0);
         let failed =
-            |error| WorkspaceError::new(ErrorKind::Internal, "could not look at the project").with_source(error);
+            |error| WorkspaceError::new(ErrorKind::Internal, "could not inspect the project").with_source(error);
         async move { tokio::task::spawn_blocking(move || work(&store)).await.map_err(failed).flatten() }.boxed()
     }
 }
@@ -290,15 +290,15 @@ impl Store {
                 .with_hint("agentctl project show DIR lists what is there"));
         }
         if known.hash != hash {
-            let message = "the project is not as it was shown: it has another hash now";
+            let message = "the project has changed since it was shown: its hash differs";
             return Err(WorkspaceError::new(ErrorKind::Conflict, message)
-                .with_hint("look at it again: agentctl project show DIR"));
+                .with_hint("review it again: agentctl project show DIR"));
         }
         let by = client.chars().take(MAX_NAME).collect();
         let (path, at) = (self.main(project).into_owned(), Timestamp::now());
         let record = TrustRecord { path, hash: known.hash.clone(), at, by, files: files(&folder) };
         self.change(|records| records.with(record)).map_err(|error| storage("store the trust", &error))?;
-        self.take(&folder, &known.hash).map_err(|error| storage("copy what is trusted", &error))?;
+        self.take(&folder, &known.hash).map_err(|error| storage("copy the trusted files", &error))?;
         Ok(self.describe(project, &folder, &known.hash))
     }
 
@@ -306,10 +306,10 @@ impl Store {
         if self.patient_records().of(&self.main(project)).is_none() {
             let message = format!("the project {} is not trusted", project.display());
             return Err(WorkspaceError::new(ErrorKind::NotFound, message)
-                .with_hint("agentctl project show DIR tells how a project stands"));
+                .with_hint("agentctl project show DIR shows the state of a project"));
         }
         self.change(|records| records.without(&self.main(project)))
-            .map_err(|error| storage("take the trust back", &error))?;
+            .map_err(|error| storage("revoke the trust", &error))?;
         Ok(self.report(project))
     }
 
@@ -384,14 +384,14 @@ fn real(project: &Path) -> Result<PathBuf, WorkspaceError> {
     let shown = project.display();
     let path = project.canonicalize().map_err(|error| {
         WorkspaceError::new(ErrorKind::NotFound, format!("the project folder {shown} cannot be opened"))
-            .with_hint("name a folder that exists")
+            .with_hint("choose an existing folder")
             .with_source(error)
     })?;
     if path.is_dir() {
         return Ok(path);
     }
     Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the project {shown} is not a folder"))
-        .with_hint("name the folder that holds .agentd/"))
+        .with_hint("choose the folder that contains .agentd/"))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl SkillStore {
                     (SkillOrigin::Bundled, _) => "a skill of agentd".to_owned(),
                     _ => first.folder.clone(),
                 };
-                let message = format!("{shadow} has this name already, and is used");
+                let message = format!("{shadow} already has this name and is used");
                 report.problems.push(fatal("", 0, message));
                 report.usable = false;
             }
@@ -91,7 +91,7 @@ impl SkillStore {
                 (report.files, report.bytes) = (tree.count() as u64, tree.bytes);
                 report.problems.extend(tree.problems.iter().map(|(file, message)| fatal(file, 0, message.clone())));
             }
-            Err(error) => report.problems.push(fatal("", 0, format!("it cannot be looked through: {error}"))),
+            Err(error) => report.problems.push(fatal("", 0, format!("it cannot be scanned: {error}"))),
         }
         let text = folder.read_to_string(SKILL_FILE).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => fatal("", 0, format!("there is no {SKILL_FILE} in it")),
@@ -103,18 +103,18 @@ impl SkillStore {
         report.problems.extend(front.notes.iter().map(|note| odd(SKILL_FILE, note.line, note.message.clone())));
         match (front::name(&front, &candidate.entry), &front.name) {
             (None, _) => {
-                let message = "neither `name` nor the folder can be the name of a skill; use letters, digits, `-`, `_` and \
+                let message = "neither `name` nor the folder is a valid skill name; use letters, digits, `-`, `_` and \
                                `.`, at most 64";
                 report.problems.push(fatal(SKILL_FILE, 2, message.to_owned()));
             }
             (Some(name), own) => {
                 let told = match own {
                     Some(own) if *own != name => {
-                        Some(format!("`name` is not a plain folder name, so the skill goes by {name}"))
+                        Some(format!("`name` is not a plain folder name, so the skill is named {name}"))
                     }
                     Some(own) if *own != candidate.entry => {
                         let entry = &candidate.entry;
-                        Some(format!("`name` is {own} and the folder is {entry:?}; the skill goes by {own}"))
+                        Some(format!("`name` is {own} and the folder is {entry:?}; the skill is named {own}"))
                     }
                     _ => None,
                 };
@@ -153,18 +153,18 @@ impl SkillStore {
         let invalid = |message: String| WorkspaceError::new(ErrorKind::InvalidInput, message);
         if let Some(problem) = report.problems.iter().find(|problem| problem.is_fatal) {
             return Err(invalid(format!("{} is not a usable skill: {problem}", folder.display()))
-                .with_hint("`agentctl skills check DIR` shows all of it"));
+                .with_hint("`agentctl skills check DIR` shows all problems"));
         }
         let name = report.skill.name.clone();
         let failed = |error: io::Error| {
             WorkspaceError::new(ErrorKind::Storage, format!("could not add the skill {name}: {error}"))
-                .with_hint("look at the folder of your configuration")
+                .with_hint("check your configuration folder")
         };
         private::folder(&self.0.config.person).map_err(failed)?;
         let own = Dir::open_ambient_dir(&self.0.config.person, cap_std::ambient_authority()).map_err(failed)?;
         if own.symlink_metadata(&name).is_ok() && !replace {
-            return Err(WorkspaceError::new(ErrorKind::Conflict, format!("there is a skill {name} already"))
-                .with_hint("add --replace to take this one instead"));
+            return Err(WorkspaceError::new(ErrorKind::Conflict, format!("a skill {name} already exists"))
+                .with_hint("add --replace to replace it"));
         }
         if own.symlink_metadata(&name).is_ok_and(|found| !found.is_dir()) {
             let place = self.0.config.person.join(&name);

@@ -166,11 +166,11 @@ impl Environments {
             WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint("list names with versions only")
         })?;
         let failed = |error: io::Error| {
-            let message = format!("could not make the environment of the skill {skill}: {error}");
-            WorkspaceError::new(ErrorKind::Storage, message).with_hint("look at the data folder of the daemon")
+            let message = format!("could not create the environment of the skill {skill}: {error}");
+            WorkspaceError::new(ErrorKind::Storage, message).with_hint("check the daemon's data folder")
         };
         let place = prepare(&self.folder, environment).map_err(failed)?;
-        progress.tell(&format!("making a Python environment for the skill {skill}"));
+        progress.tell(&format!("creating a Python environment for the skill {skill}"));
         let uv = self.program("uv");
         let mut installer = self.installer(&place, uv.as_deref());
         self.make_empty(skill, &installer, cancel).await?;
@@ -234,11 +234,14 @@ impl Environments {
             last = Some(finished);
         }
         let missing = || {
-            WorkspaceError::new(ErrorKind::NotFound, format!("the skill {skill} needs Python, and there is no python3"))
-                .with_hint("install python3 with its module venv, or uv")
+            WorkspaceError::new(
+                ErrorKind::NotFound,
+                format!("the skill {skill} requires Python, but python3 was not found"),
+            )
+            .with_hint("install python3 with its module venv, or uv")
         };
         Err(last.map_or_else(missing, |finished| {
-            refused(skill, "could not make a Python environment for", &finished).with_hint(
+            refused(skill, "could not create a Python environment for", &finished).with_hint(
                 "install python3 with its module venv (on Debian and Ubuntu the package python3-venv), or uv",
             )
         }))

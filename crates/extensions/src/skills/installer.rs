@@ -82,9 +82,9 @@ impl Installer {
             self.network.hosts.push(files.to_owned());
             return Ok(());
         }
-        let message = format!("could not install the packages of the skill {skill}: no index of packages is named");
+        let message = format!("could not install the packages of the skill {skill}: no package index is configured");
         Err(WorkspaceError::new(ErrorKind::Configuration, message)
-            .with_hint("name it in PIP_INDEX_URL or pip.conf, or install pip, which knows one"))
+            .with_hint("set it in PIP_INDEX_URL or pip.conf, or install pip, which has a default"))
     }
 
     /// Runs a program, with access to the hosts of the index or without any network.
@@ -143,7 +143,7 @@ impl Installer {
             CommandEnd::TimedOut => {
                 let minutes = PATIENCE.as_secs() / 60;
                 let message = format!("the packages of the skill {skill} were not installed within {minutes} minutes");
-                Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("look at the network, and try again"))
+                Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("check the network, and try again"))
             }
             CommandEnd::Code(_) | CommandEnd::Signal(_) | CommandEnd::Lost => Ok(finished),
         }
@@ -161,7 +161,7 @@ pub(super) fn refused(skill: &str, what: &str, finished: &FinishedCommand) -> Wo
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
     WorkspaceError::new(ErrorKind::InvalidInput, format!("{what} the skill {skill}: {told}"))
-        .with_hint("only packages that come as wheels are installed; look at the network and at the names and versions")
+        .with_hint("only wheels are installed; check the network, and the names and versions")
 }
 
 #[cfg(target_os = "linux")]
@@ -221,8 +221,8 @@ impl Route {
         let upstream = Routes::read(|name| network.variables.get(name).map(String::as_str));
         if let Some(other) = upstream.other_than_http() {
             return Err(refused(
-                format!("they would come {other}, and an installer uses http proxies only"),
-                "name a proxy with http:// in the daemon's environment",
+                format!("they would come {other}, but installers support http proxies only"),
+                "set a proxy with http:// in the daemon's environment",
             ));
         }
         let gateway = Arc::new(Gateway::new(hosts, upstream));
@@ -236,10 +236,10 @@ impl Route {
             #[cfg(target_os = "linux")]
             Some(sandbox) if sandbox.enforces() => {
                 return Err(refused(
-                    "this system lets users make no namespaces, so nothing would keep the installer to the index"
+                    "this system does not allow user namespaces, so the installer cannot be restricted to the index"
                         .to_owned(),
-                    "`agentctl doctor` says what is missing; with `sandbox.mode: best_effort` the installer is told of the index's \
-                     hosts and not held to them",
+                    "`agentctl doctor` shows what is missing; with `sandbox.mode: best_effort` the restriction to the index's \
+                     hosts is not enforced",
                 ));
             }
             sandbox => {
@@ -272,10 +272,10 @@ impl Route {
     pub(super) fn strayed(&self, skill: &str) -> Option<WorkspaceError> {
         let place = written(&self.gateway.as_ref()?.refused()?);
         let message = format!(
-            "could not install the packages of the skill {skill}: the index led the installer to {place}, which is none of its hosts"
+            "could not install the packages of the skill {skill}: the index referred the installer to {place}, which is not one of its hosts"
         );
         Some(WorkspaceError::new(ErrorKind::Configuration, message).with_hint(format!(
-            "if the index keeps its files there, add `{place}` to skills.package_hosts in agentd.yaml"
+            "if the index stores its files there, add `{place}` to skills.package_hosts in agentd.yaml"
         )))
     }
 }

@@ -47,9 +47,9 @@ impl SkillStore {
             return Ok(false);
         };
         let failed = |error: io::Error| {
-            let message = format!("could not bring the skill {name} into the session: {error}");
+            let message = format!("could not add the skill {name} to the session: {error}");
             WorkspaceError::new(ErrorKind::Storage, message)
-                .with_hint("look at the skill's folder and at the data folder of the daemon")
+                .with_hint("check the skill's folder and the daemon's data folder")
         };
         let _alone = lock(&self.0.linking);
         let from = candidate.open().map_err(failed)?;

@@ -137,8 +137,7 @@ impl SkillStore {
         work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
         let store = self.clone();
-        let failed =
-            |error| WorkspaceError::new(ErrorKind::Internal, "could not look at the skills").with_source(error);
+        let failed = |error| WorkspaceError::new(ErrorKind::Internal, "could not read the skills").with_source(error);
         async move { tokio::task::spawn_blocking(move || work(&store)).await.map_err(failed) }.boxed()
     }
 

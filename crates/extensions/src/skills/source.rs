@@ -178,12 +178,15 @@ fn skill(
     let Some(read) = known.read(&path, follows, MAX_FRONT, pace)? else { return Ok(None) };
     let front = read.front.get_or_init(|| {
         front::front(&read.text).inspect_err(|flaw| {
-            tracing::warn!("the skill {}:{} is left out: {}", path.display(), flaw.line, flaw.message);
+            tracing::warn!("the skill {}:{} is skipped: {}", path.display(), flaw.line, flaw.message);
         })
     });
     let Ok(front) = front else { return Ok(None) };
     let Some(name) = front::name(front, &candidate.entry) else {
-        tracing::warn!("the skill {} is left out: neither its name nor its folder's can be one", path.display());
+        tracing::warn!(
+            "the skill {} is skipped: neither its name nor its folder's is a valid skill name",
+            path.display()
+        );
         return Ok(None);
     };
     let listed =

@@ -23,11 +23,11 @@ use serde::Deserialize;
 use super::call::{Call, PathsOf, Tool};
 use crate::patch::{self, Change, FilePatch, Hunk};
 
-/// Changes, adds, moves and deletes several text files at once: the whole patch is applied, or nothing. It accepts a
-/// unified diff (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for files that are created or deleted) or the form
-/// *** Begin Patch, *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), @@ LINE ABOVE, lines with a
-/// space, - or + in front, *** End Patch. Give about three unchanged lines around each change, exactly as they are in
-/// the file; line numbers may be off. Read the files first.
+/// Changes, adds, moves and deletes text files: the whole patch is applied, or nothing. Accepts a unified diff
+/// (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for created or deleted files) or the format *** Begin Patch,
+/// *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), @@ LINE ABOVE, lines prefixed with a space,
+/// - or +, *** End Patch. Include about three unchanged lines around each change, exactly as in the file; line numbers
+/// may be off. Read the files first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// The whole patch.
@@ -91,7 +91,7 @@ impl Step {
 fn plan(job: &Job, args: &Args) -> Result<Vec<Step>, Failure> {
     let most = job.limits.write_bytes;
     if args.patch.len() as u64 > most {
-        return Err(Failure::arguments(format!("the patch has more than {}; send it in parts", text::size(most))));
+        return Err(Failure::arguments(format!("the patch exceeds {}; split it", text::size(most))));
     }
     let mut plan = Plan { job, steps: Vec::new(), misfits: Vec::new() };
     for file in patch::parse(&args.patch)? {
@@ -127,10 +127,10 @@ impl Plan<'_> {
         let target = self.job.files.target(path, self.job.limits.write_bytes)?;
         match self.steps.iter().find(|step| step.target.is_file_of(&target)) {
             Some(other) if other.path == *path => Err(Failure::arguments(format!(
-                "the patch names {path} twice; nothing was changed: put all that happens to a file under one header"
+                "the patch lists {path} twice; nothing was changed: put all changes of a file under one header"
             ))),
             Some(other) => Err(Failure::arguments(format!(
-                "the patch names one file as {} and as {path}; nothing was changed: use one name",
+                "the patch lists one file as {} and as {path}; nothing was changed: use one path",
                 other.path
             ))),
             None => Ok(target),
@@ -140,8 +140,8 @@ impl Plan<'_> {
     fn add(&mut self, path: ToolPath, target: Target, content: &str) -> Result<(), Failure> {
         if target.existing.is_some() {
             return Err(Failure::tool(format!(
-                "the patch makes {path}, which is there already; nothing was changed: change it with hunks, or use \
-                 write_file to replace it as a whole"
+                "the patch adds {path}, which already exists; nothing was changed: update it with hunks, or replace \
+                 it with write_file"
             )));
         }
         check_size(self.job, &path, content.len())?;
@@ -164,12 +164,11 @@ impl Plan<'_> {
             if edits.removed < lines || edits.added > 0 {
                 let why = if self.job.may_quote(&path) {
                     let (named, all) = (edits.removed, text::count(lines, "line"));
-                    format!("names {named} of its {all}; nothing was changed: read it again, or delete")
+                    format!("lists {named} of its {all}; nothing was changed: read it again, or delete")
                 } else {
-                    format!("does not name all of its lines; nothing was changed: {UNQUOTED}. Delete")
+                    format!("does not list all of its lines; nothing was changed: {UNQUOTED}. Delete")
                 };
-                let text =
-                    format!("the patch deletes {path} but {why} it whatever it holds with `*** Delete File: {path}`");
+                let text = format!("the patch deletes {path} but {why} it regardless with `*** Delete File: {path}`");
                 return Err(Failure::tool(text));
             }
         }
@@ -187,7 +186,7 @@ impl Plan<'_> {
         let Some((content, shown, told)) = self.changed(&path, &target, hunks, &path)? else { return Ok(()) };
         if Some(&*content) == target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
             return Err(Failure::tool(format!(
-                "the patch changes only white space in {path} that is kept (line ends are the file's); \
+                "the patch changes only white space in {path} that is preserved (such as line endings); \
                  nothing was changed"
             )));
         }
@@ -202,7 +201,7 @@ impl Plan<'_> {
         let new = self.open(&to)?;
         if new.existing.is_some() {
             return Err(Failure::tool(format!(
-                "the patch moves {path} to {to}, which is there already; nothing was changed: delete it first, or \
+                "the patch moves {path} to {to}, which already exists; nothing was changed: delete it first, or \
                  choose another name"
             )));
         }
@@ -234,7 +233,7 @@ impl Plan<'_> {
         let Some(edits) = self.edits(path, &document, hunks) else { return Ok(None) };
         let normal = edits.edits.into_iter().map(|(range, new)| (range, document.normal(&new))).collect();
         let revised = revised(self.job, path, &document, normal)?;
-        let overlooked = if edits.inexact { ", overlooking white space that differs" } else { "" };
+        let overlooked = if edits.inexact { ", ignoring white space differences" } else { "" };
         let shown = diff::of_texts(&name.to_string(), Some(document.text()), &revised.text);
         Ok(Some((revised.bytes, shown, format!("(+{} -{}{overlooked})", edits.added, edits.removed))))
     }
@@ -246,7 +245,7 @@ impl Plan<'_> {
         };
         existing.content.as_deref().ok_or_else(|| {
             Failure::tool(format!(
-                "{path} has {}; apply_patch takes files up to {}, so use run_bash_command",
+                "{path} is {} large; apply_patch supports files up to {}, so use run_bash_command",
                 text::size(existing.size),
                 text::size(self.job.limits.write_bytes)
             ))
@@ -260,7 +259,7 @@ impl Plan<'_> {
             Err(misfits) if self.job.may_quote(path) => {
                 self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
             }
-            Err(_) => self.misfits.push(format!("{path}: not all that the patch says of it fits; {UNQUOTED}")),
+            Err(_) => self.misfits.push(format!("{path}: some hunks do not match; {UNQUOTED}")),
         }
         None
     }
@@ -272,7 +271,7 @@ impl Plan<'_> {
         if more > 0 {
             told.push_str(&format!("\n(and {} more)", text::count(more, "hunk")));
         }
-        Failure::tool(format!("the patch does not fit, so nothing was changed.\n{told}"))
+        Failure::tool(format!("the patch does not apply; nothing was changed.\n{told}"))
     }
 }
 
@@ -294,7 +293,7 @@ fn check_size(job: &Job, path: &ToolPath, size: usize) -> Result<(), Failure> {
     if size as u64 <= most {
         return Ok(());
     }
-    Err(Failure::tool(format!("{path} would have more than {}; nothing was changed", text::size(most))))
+    Err(Failure::tool(format!("{path} would exceed {}; nothing was changed", text::size(most))))
 }
 
 // --- Carrying out ---
@@ -335,13 +334,8 @@ fn taken_back(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Fai
     }
     let outcome = match (done.is_empty(), stuck.is_empty()) {
         (true, _) => "nothing was changed".to_owned(),
-        (false, true) => {
-            format!(
-                "{} changed before it had their content given back, so nothing is changed",
-                text::count(done.len(), "file")
-            )
-        }
-        (false, false) => format!("these files stay changed: {}", stuck.join("; ")),
+        (false, true) => format!("{} rolled back, so nothing was changed", text::count(done.len(), "file")),
+        (false, false) => format!("these files remain changed: {}", stuck.join("; ")),
     };
     Failure::new(failure.code, format!("{}; {outcome}", failure.text))
 }
@@ -350,7 +344,7 @@ fn take_back(job: &Job, step: &Step) -> Result<(), Failure> {
     let now = job.files.target(&step.path, job.limits.write_bytes)?;
     let content = now.existing.as_ref().and_then(|existing| existing.content.as_deref());
     if content != step.content.as_deref() {
-        return Err(Failure::tool("something else changed it since"));
+        return Err(Failure::tool("changed by something else since"));
     }
     match step.target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
         Some(before) => now.with_mode_of(&step.target).replace(before),

@@ -133,22 +133,22 @@ pub(crate) trait Tool: DeserializeOwned + JsonSchema + Send {
 impl<'a> Call<'a> {
     /// Reader of documents, if one is configured.
     pub(crate) fn knowledge(self) -> Result<&'a Arc<dyn Knowledge>, Failure> {
-        there(&self.services.config.knowledge, "documents are not read here")
+        there(&self.services.config.knowledge, "document tools are not available")
     }
 
     /// Reader of code, if one is configured.
     pub(crate) fn code(self) -> Result<&'a Arc<dyn CodeReader>, Failure> {
-        there(&self.services.config.code, "code is not indexed here")
+        there(&self.services.config.code, "the code index is not available")
     }
 
     /// Access to the web.
     pub(crate) fn web(self) -> Result<&'a dyn Web, Failure> {
-        there(&self.services.config.web, "servers are not asked here").map(|web| &**web)
+        there(&self.services.config.web, "web access is not available").map(|web| &**web)
     }
 
     /// Language servers, if any are configured.
     pub(crate) fn languages(self) -> Result<&'a Arc<dyn Languages>, Failure> {
-        there(&self.services.config.languages, "no language server is asked here")
+        there(&self.services.config.languages, "language servers are not available")
     }
 
     /// Runs work on a blocking thread, once one is free. The work is cancelled if the future is dropped.
@@ -202,7 +202,7 @@ fn there<'a, T: ?Sized>(part: &'a Option<Arc<T>>, missing: &str) -> Result<&'a A
 /// Failure of a call that panicked.
 pub(crate) fn defect() -> Failure {
     tracing::error!("a tool panicked");
-    Failure::tool("the tool failed because of a defect in it; try another way")
+    Failure::tool("internal error in the tool; try a different approach")
 }
 
 /// Maximum number of stored renames.

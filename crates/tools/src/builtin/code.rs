@@ -102,10 +102,10 @@ fn no_code(workspace: &Workspace, path: &ToolPath) -> Failure {
     let folders: Vec<&str> = workspace.folders.iter().map(|folder| folder.at.as_str()).collect();
     let hint = match (&workspace.project, folders.as_slice()) {
         (None, []) => "no project is mounted in this session; use grep and find_files".to_owned(),
-        (None, folders) => format!("name an added folder as path: {}", folders.join(", ")),
-        (Some(_), _) => format!("{path} is not part of the project; leave out path, or use grep"),
+        (None, folders) => format!("set path to an added folder: {}", folders.join(", ")),
+        (Some(_), _) => format!("{path} is not part of the project; omit path, or use grep"),
     };
-    Failure::path(format!("code is looked up in the project and in added folders: {hint}"))
+    Failure::path(format!("code search covers the project and added folders only: {hint}"))
 }
 
 /// Paths of answers, if the rules allow them to be shown.
@@ -137,17 +137,18 @@ impl<'a> ShownPaths<'a> {
 fn finished(shown: &str, index: &CodeIndexState) -> ToolOutput {
     let mut shown = shown.trim_end().to_owned();
     if index.is_truncated {
-        shown.push_str("\n[the folder has more files than are indexed; grep searches all of them]");
+        shown.push_str("\n[not all files of the folder are indexed; grep searches all]");
     }
     if index.is_partial {
-        shown.push_str("\n[a part of the folder could not be listed]");
+        shown.push_str("\n[part of the folder could not be listed]");
     }
     if !index.unread.is_empty() {
         let unread = index
             .unread
             .iter()
             .map(|(why, count)| format!("{} ({})", text::count(*count, "file"), why.as_str().replace('_', " ")));
-        shown.push_str(&format!("\n[not indexed: {}; grep searches texts]", unread.collect::<Vec<_>>().join(", ")));
+        shown
+            .push_str(&format!("\n[not indexed: {}; grep searches text files]", unread.collect::<Vec<_>>().join(", ")));
     }
     ToolOutput::ok(shown)
 }
@@ -158,7 +159,7 @@ fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
     match (scope.below.is_empty(), index.within) {
         (true, _) => files,
         (false, 0) => {
-            format!("{}, of which nothing is indexed: it is ignored by git, hidden, or no text", scope.shown())
+            format!("{}, which is not indexed: ignored by git, hidden, or not text", scope.shown())
         }
         (false, _) => format!("the {files} of {}", scope.shown()),
     }
@@ -176,14 +177,14 @@ fn one_line(line: &str) -> String {
 /// Rejects an empty or too long query or name.
 fn check_words(field: &str, words: &str) -> Result<(), Failure> {
     if words.trim().is_empty() || words.len() > MAX_WORDS {
-        return Err(Failure::arguments(format!("`{field}` must have from 1 to {MAX_WORDS} bytes")));
+        return Err(Failure::arguments(format!("`{field}` must be 1 to {MAX_WORDS} bytes long")));
     }
     Ok(())
 }
 
 /// Failure for an answer that does not match the question: the reader is broken.
 fn odd_answer() -> Failure {
-    Failure::tool("the reader of code answered another question; use grep")
+    Failure::tool("the code index returned an unexpected answer; use grep")
 }
 
 /// Maximum number of shown definitions.
@@ -191,13 +192,13 @@ const MOST_DEFINITIONS: usize = 20;
 /// Maximum number of shown uses.
 const MOST_USES: usize = 60;
 
-/// Finds where a function, type or other name is defined in the project, what implements or extends it, and where it is
-/// used, with the function around each use (its callers). By name, so names that several things have are all listed.
+/// Finds where a function, type or other symbol is defined in the project, what implements or extends it, and where it
+/// is used, with the enclosing function of each use (its callers). Lists all symbols of that name.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FindSymbol {
-    /// The name, such as parse_config, Router or Router::route.
+    /// Symbol name, such as parse_config, Router or Router::route.
     name: String,
-    /// A folder or file to look in. Leave it out for the whole project.
+    /// Folder or file to search. Omit for the whole project.
     path: Option<String>,
 }
 
@@ -228,17 +229,17 @@ impl Tool for FindSymbol {
         let files = among(&scope, &index);
         if definitions.is_empty() && kin.is_empty() && uses.is_empty() {
             shown.push_str(&format!(
-                "There is no {} in {files}; search_code finds names like it, grep finds any text.\n",
+                "Not found: {} in {files}; search_code finds similar names, grep finds any text.\n",
                 text::quoted(&name)
             ));
         } else if definitions.is_empty() {
-            shown.push_str("It is defined nowhere here.\n");
+            shown.push_str("No definition found.\n");
         }
         section(&mut shown, "Defined", &definitions, MOST_DEFINITIONS);
         section(&mut shown, "Implemented or extended", &kin, MOST_USES);
         section(&mut shown, "Used", &uses, MOST_USES);
         if found.is_truncated {
-            shown.push_str("[there are more; name a folder with path]");
+            shown.push_str("[more results; set path to a folder]");
         }
         Ok(finished(&shown, &index))
     }
@@ -251,7 +252,7 @@ fn section(shown: &mut String, title: &str, lines: &[String], most: usize) {
     shown.push_str(&format!("{title} ({}):\n", lines.len()));
     lines.iter().take(most).for_each(|line| shown.push_str(&format!("{line}\n")));
     if lines.len() > most {
-        shown.push_str(&format!("[{} more; name a folder with path]\n", lines.len() - most));
+        shown.push_str(&format!("[{} more; set path to a folder]\n", lines.len() - most));
     }
 }
 
@@ -279,11 +280,11 @@ fn is_implementation(line: &str, name: &str) -> bool {
 /// Maximum length of an outline in bytes, so that it can be read at once.
 const MOST_CHARS: usize = 20_000;
 
-/// Lists the functions, types and other definitions of a file, or of all files of a folder, with their lines. Much shorter
-/// than the files: look at it before you read a long one.
+/// Lists the functions, types and other definitions of a file, or of all files in a folder, with line numbers. Much
+/// shorter than the files: use it before reading a long one.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Outline {
-    /// The file or folder, such as src/server.rs.
+    /// File or folder, such as src/server.rs.
     path: String,
 }
 
@@ -315,14 +316,11 @@ impl Tool for Outline {
             shown.push_str(&format!("{lines:>11}  {indent}{}\n", one_line(text)));
         }
         if shown.is_empty() {
-            shown.push_str(&format!(
-                "No definitions are known in {}; read_file shows what is there.\n",
-                text::quoted(&path)
-            ));
+            shown.push_str(&format!("No definitions found in {}; read_file shows the content.\n", text::quoted(&path)));
         }
         if left > 0 {
             let left = text::count(left, "definition");
-            shown.push_str(&format!("[{left} more; name a smaller folder, or a file]\n"));
+            shown.push_str(&format!("[{left} more; choose a smaller folder or a file]\n"));
         }
         Ok(finished(&shown, &index))
     }
@@ -333,14 +331,14 @@ const USUAL_TOKENS: usize = 2000;
 const LEAST_TOKENS: usize = 200;
 const MOST_TOKENS: usize = 10_000;
 
-/// Draws a map of the project: its most important files with the definitions that most other code uses, within a number of
-/// tokens.
+/// Returns a map of the project within a token budget: its most important files, with the definitions that most other
+/// code uses.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RepoMap {
     /// Maximum size of the map in tokens.
     #[schemars(range(min = LEAST_TOKENS, max = MOST_TOKENS))]
     budget: Option<usize>,
-    /// An added folder, such as /folders/lib. Leave it out for the project.
+    /// Added folder, such as /folders/lib. Omit for the project.
     path: Option<String>,
 }
 
@@ -351,7 +349,7 @@ impl Tool for RepoMap {
         let scope = CodeScope::of(call, self.path).await?;
         if !scope.below.is_empty() {
             return Err(Failure::arguments(format!(
-                "`path` of repo_map is an added folder as a whole; use outline of {}",
+                "`path` of repo_map must be a whole added folder; use outline for {}",
                 scope.shown()
             )));
         }
@@ -367,9 +365,7 @@ impl Tool for RepoMap {
         let files: Vec<MapFile> = files.collect();
         let mut shown = MapFile::render(&files);
         if shown.is_empty() {
-            shown.push_str(
-                "There is no code here that a map could be drawn of; list_workspace_files shows what is there.",
-            );
+            shown.push_str("No code found for a map; list_workspace_files lists the files.");
         }
         Ok(finished(&shown, &index))
     }
@@ -383,14 +379,14 @@ const CANDIDATES: usize = 60;
 /// Maximum number of shown lines of a hit.
 const MOST_LINES: usize = 24;
 
-/// Finds code in the project by meaning: a question in plain words (where are sessions restored after a crash), names or
-/// keywords. Returns the best pieces with path, lines and symbol. Prefer it to grep where you do not know the exact text.
-/// Files that you may not read without asking are left out.
+/// Searches code in the project by meaning: a plain question (where are sessions restored after a crash), names or
+/// keywords. Returns the best matches with path, lines and symbol. Prefer it to grep if you do not know the exact text.
+/// Files that require approval to read are omitted.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct SearchCode {
-    /// Words, names or a question.
+    /// Keywords, names or a question.
     query: String,
-    /// A folder or file to look in. Leave it out for the whole project.
+    /// Folder or file to search. Omit for the whole project.
     path: Option<String>,
     /// Maximum number of hits.
     #[schemars(range(min = 1, max = MOST_HITS))]
@@ -415,7 +411,7 @@ impl Tool for SearchCode {
         let files = among(&scope, &index);
         if count == 0 {
             shown.push_str(&format!(
-                "Nothing fits {} in {files}; try other words, or grep for an exact text.\n",
+                "No match for {} in {files}; try other words, or grep for exact text.\n",
                 text::quoted(&query)
             ));
         } else {
@@ -429,7 +425,7 @@ fn show_hit(number: usize, path: &str, hit: &CodeHit) -> String {
     let symbol = hit.symbol.as_ref();
     let symbol =
         symbol.map(|symbol| format!(" {} {}", symbol.kind.as_str(), one_line(&symbol.name))).unwrap_or_default();
-    let stale = if hit.is_stale { " (changed just now; its lines may have moved)" } else { "" };
+    let stale = if hit.is_stale { " (just changed; lines may have moved)" } else { "" };
     let mut shown = format!("{number}. {path}:{}-{}{symbol}{stale}\n", hit.first_line, hit.last_line);
     let lines: Vec<&str> = hit.text.lines().collect();
     for (line, row) in (hit.first_line..).zip(lines.iter().take(MOST_LINES)) {

@@ -54,7 +54,7 @@ pub(super) fn document(
     }
     match opened.content.into_file() {
         Some(file) => Ok(Ok(OpenDocument::new(name, file))),
-        None => Err(Failure::tool(format!("{path} is kept as text and cannot be read as a document"))),
+        None => Err(Failure::tool(format!("{path} is stored as text and cannot be read as a document"))),
     }
 }
 
@@ -136,14 +136,14 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
             Some(why) => Failure::tool(format!("{name} could not be read: {why}")),
             None if *total > 0 && first <= *total && range.from != PartCursor::default() => {
                 Failure::arguments(format!(
-                    "{name}: {noun} {first} ends before that row or column; leave row and column out to see its beginning"
+                    "{name}: {noun} {first} ends before that row or column; omit row and column to start at its beginning"
                 ))
             }
             None if *total > 0 && first > *total => Failure::arguments(format!(
                 "{name} has {}; offset {first} is past the end",
                 text::count(*total as usize, noun)
             )),
-            None => return Ok(ToolOutput::ok(format!("[{name}: {format}, without any text]"))),
+            None => return Ok(ToolOutput::ok(format!("[{name}: {format}, no text]"))),
         });
     }
     let last = parts.last().map_or(first, |part| part.number);
@@ -155,7 +155,7 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
     shown.push_str(&format!("; {noun}{which} of {total}]\n"));
     for part in parts {
         let text = part.text.trim_end();
-        let text = if text.is_empty() { format!("[this {noun} has no letters]") } else { text.to_owned() };
+        let text = if text.is_empty() { format!("[this {noun} has no text]") } else { text.to_owned() };
         shown.push_str(&format!("\n--- {} ---\n{text}\n", part.label));
         if let Some(extent) = &part.shown {
             shown.push_str(&format!("[{}]\n", extent_line(noun, part.number, extent, part.next)));
@@ -163,10 +163,10 @@ pub(super) fn show(name: &str, range: PartRange, reading: &Reading) -> Result<To
     }
     if last < *total {
         let next = last + 1;
-        shown.push_str(&format!("\n[there is more: read on with offset={next}, or find the place with search_file]"));
+        shown.push_str(&format!("\n[more follows: continue with offset={next}, or use search_file]"));
     }
     if let Some(why) = broken {
-        shown.push_str(&format!("\n[it could not be read to its end: {why}]"));
+        shown.push_str(&format!("\n[the rest could not be read: {why}]"));
     }
     Ok(ToolOutput::ok(shown))
 }
@@ -178,7 +178,7 @@ fn extent_line(noun: &str, number: u32, extent: &Extent, next: Option<PartCursor
     let Some(PartCursor { row, column }) = next else { return shown };
     let row = if row > 0 { format!(" and row={row}") } else { String::new() };
     let column = if column > 0 { format!(" and column={column}") } else { String::new() };
-    format!("{shown}; read on in it with offset={number}{row}{column}, or find the place with search_file")
+    format!("{shown}; continue with offset={number}{row}{column}, or use search_file")
 }
 
 /// Formats finds for a model.
@@ -193,16 +193,16 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     }
     let searched = text::count(finds.searched, "document");
     if finds.hits.is_empty() {
-        shown.push_str(&format!("Nothing fits {} in {searched}", text::quoted(query)));
-        shown.push_str("; try other words for it, fewer words, or the language of the document.\n");
+        shown.push_str(&format!("No match for {} in {searched}", text::quoted(query)));
+        shown.push_str("; try synonyms, fewer words, or the language of the document.\n");
     } else {
         let how = match finds.by {
             SearchedBy::Words => "by words",
             SearchedBy::Phrase => "by phrase",
             SearchedBy::NarrowedRegex | SearchedBy::Scan => "by pattern",
         };
-        let finds = text::count(finds.hits.len(), "find");
-        shown.push_str(&format!("[{finds} in {searched}, {how}; cite a find by its file and place]\n"));
+        let finds = text::count(finds.hits.len(), "hit");
+        shown.push_str(&format!("[{finds} in {searched}, {how}; cite a hit by its file and place]\n"));
     }
     for note in &finds.notes {
         shown.push_str(&format!("[{note}]\n"));
@@ -210,21 +210,19 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     for (name, why) in finds.broken.iter().take(MAX_NAMED) {
         // The hint follows the semicolon. It is shown for a single document, not repeated for many.
         let why = if finds.broken.len() == 1 { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
-        shown.push_str(&format!("[{name} could not be searched whole: {why}]\n"));
+        shown.push_str(&format!("[{name} could not be searched completely: {why}]\n"));
     }
     if finds.broken.len() > MAX_NAMED {
         let more = text::count(finds.broken.len() - MAX_NAMED, "more document");
-        shown.push_str(&format!("[{more} could not be searched whole; search_file says why of one]\n"));
+        shown.push_str(&format!("[{more} could not be searched completely; search_file reports why]\n"));
     }
     if !finds.locked.is_empty() && finds.searched + finds.locked.len() > 1 {
         let locked = text::count(finds.locked.len(), "document");
-        shown.push_str(&format!(
-            "[{locked} need a password; search_file and read_file ask the person for that of one]\n"
-        ));
+        shown.push_str(&format!("[{locked} need a password; search_file and read_file ask the user for it]\n"));
     }
     if finds.not_searched > 0 {
         let left = text::count(finds.not_searched, "document");
-        shown.push_str(&format!("[{left} not searched: time limit; search again, as what was read by now is kept]\n"));
+        shown.push_str(&format!("[{left} not searched: time limit; search again to continue where it stopped]\n"));
     }
     if finds.late {
         shown.push_str("[the search is incomplete: time limit; search one file]\n");
@@ -308,13 +306,12 @@ pub(super) async fn unlocked<'a, T>(
         }
         if tried == TRIES {
             return Err(Failure::tool(format!(
-                "could not {doing}: it needs a password, and the {TRIES} that the person typed did not open it; ask the person \
-                 before you try again"
+                "could not {doing}: it needs a password, and all {TRIES} from the user were wrong; ask the user before retrying"
             )));
         }
         password = match context.person.ask(question(&name, tried)).await {
             Some(Answer::Text { text }) => Some(Password::new(text)),
-            Some(_) => return Err(Failure::tool(format!("could not {doing}: the person gave no password for it"))),
+            Some(_) => return Err(Failure::tool(format!("could not {doing}: the user gave no password"))),
             None => return Err(failed(&last)),
         };
         tried += 1;
@@ -325,13 +322,13 @@ pub(super) async fn unlocked<'a, T>(
 fn question(name: &str, tried: usize) -> Ask {
     let wrong = match tried {
         0 => String::new(),
-        tried => format!("That password did not open it (try {} of {TRIES}).\n", tried + 1),
+        tried => format!("Wrong password (attempt {} of {TRIES}).\n", tried + 1),
     };
     Ask::Question {
         question: format!("What is the password of {name}?"),
         context: Some(format!(
-            "{wrong}The document is encrypted. The password is kept in memory for this session only: the model does not see \
-             it, and nothing stores it."
+            "{wrong}The document is encrypted. The password is kept in memory for this session only; the model does not see \
+             it, and it is not stored."
         )),
         default: None,
         required: true,

@@ -22,15 +22,15 @@ use serde::Deserialize;
 use super::call::{Call, PathsOf, Tool};
 use crate::patch::{line_list, most_alike, start_of};
 
-/// Replaces old_string with new_string in a file. old_string must match the file exactly, with its indentation, and must
-/// occur once; add surrounding lines until it does, or set replace_all. Read the file first.
+/// Replaces old_string with new_string in a file. old_string must match the file exactly, including indentation, and
+/// occur once; add surrounding lines to make it unique, or set replace_all. Read the file first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct EditFile {
     /// The file, such as outputs/report.md.
     path: String,
     /// The exact text to replace.
     old_string: String,
-    /// The text to put in its place; empty to remove it.
+    /// Replacement text; empty to delete it.
     new_string: String,
     /// Replace every occurrence instead of exactly one.
     #[serde(default)]
@@ -94,7 +94,7 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
     let (old, new) = (before.normal(&args.old_string), before.normal(&args.new_string));
     if old == new {
         return Err(Failure::arguments(format!(
-            "`old_string` and `new_string` differ only in line ends, and edits keep those that {path} has; change them \
+            "`old_string` and `new_string` differ only in line endings, and edits keep those of {path}; change them \
              with run_bash_command"
         )));
     }
@@ -105,14 +105,13 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
         (0, true) => return Err(not_found(&path, before.text(), &old)),
         (2.., false) if !args.replace_all => {
             return Err(Failure::tool(format!(
-                "old_string occurs more than once in {path}; {UNQUOTED}. Give more of the lines around it, or set \
-                 replace_all to true"
+                "old_string occurs more than once in {path}; {UNQUOTED}. Add surrounding lines, or set replace_all to \
+                 true"
             )));
         }
         (many @ 2.., true) if !args.replace_all => {
             return Err(Failure::tool(format!(
-                "old_string occurs {many} times in {path} ({}); add the lines around the one you mean, or set \
-                 replace_all to true",
+                "old_string occurs {many} times in {path} ({}); add surrounding lines, or set replace_all to true",
                 line_list(&lines)
             )));
         }
@@ -120,7 +119,7 @@ fn plan_edit(job: &Job, args: &EditFile) -> Result<PlannedEdit, Failure> {
     }
     let too_large = || {
         let most = text::size(job.limits.write_bytes);
-        Failure::tool(format!("{path} would grow beyond {most}; replace less at once"))
+        Failure::tool(format!("{path} would exceed {most}; replace less at once"))
     };
     let growth = starts.len().saturating_mul(new.len().saturating_sub(old.len()));
     if (before.text().len().saturating_add(growth)) as u64 > job.limits.write_bytes.saturating_mul(3) {
@@ -162,7 +161,7 @@ fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
     const MAX_SHOWN: usize = 8;
     let wanted: Vec<&str> = old.lines().collect();
     let Some((skipped, first)) = wanted.iter().enumerate().find(|(_, line)| !line.trim().is_empty()) else {
-        return Failure::tool(format!("old_string is only white space that {path} does not have; read the file again"));
+        return Failure::tool(format!("old_string is only white space and not in {path}; read the file again"));
     };
     let lines: Vec<&str> = before.lines().take(MAX_LINES).collect();
     match most_alike(first, lines.iter().copied().enumerate()) {
@@ -183,19 +182,19 @@ fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
                 None => String::new(),
             };
             Failure::tool(format!(
-                "old_string is not in {path}; {cause}the nearest place is line {}:\n{}",
+                "old_string is not in {path}; {cause}the closest match is at line {}:\n{}",
                 start + 1,
                 shown.join("\n")
             ))
         }
-        None => Failure::tool(format!("old_string is not in {path}, nor anything like it; read the file again")),
+        None => Failure::tool(format!("old_string is not in {path}, nor any similar text; read the file again")),
     }
 }
 
-/// Writes a whole text file. Creates it and its folders if they are missing, and replaces existing content. Only uploads/,
-/// outputs/, temp/, /memories, /state and a writable /project or /folders/NAME can be written; a path without one of these names in front
-/// means the project, where one is mounted. Results for the user belong in outputs/, notes for yourself in /state, what
-/// later sessions should know in /memories. To change part of a file use edit_file.
+/// Writes a whole text file. Creates missing folders and replaces existing content. Only uploads/, outputs/, temp/,
+/// /memories, /state and a writable /project or /folders/NAME can be written; any other relative path is in the project,
+/// if one is mounted. Put results for the user in outputs/, your own notes in /state, facts for later sessions in
+/// /memories. To change part of a file use edit_file.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct WriteFile {
     /// The file, such as outputs/report.md.
@@ -311,7 +310,7 @@ fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>
     let text = match document.line_end() {
         // Text that contains `\r` is written with its own line ends.
         Some(end @ ("\r\n" | "\r")) if !written.contains('\r') && written.contains('\n') => {
-            kept.push(if end == "\r" { "CR line ends" } else { "CRLF line ends" });
+            kept.push(if end == "\r" { "CR line endings" } else { "CRLF line endings" });
             Cow::Owned(written.replace('\n', end))
         }
         _ => Cow::Borrowed(written),
@@ -319,7 +318,7 @@ fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>
     let text = if mark.is_empty() { &*text } else { text.strip_prefix('\u{feff}').unwrap_or(&text) };
     let encoded = encoding::encode(text, charset).map_err(|unwritable| {
         let Failure { code, text } = unwritable.failure(path);
-        Failure::new(code, format!("{text}; or remove the file before you write it in UTF-8"))
+        Failure::new(code, format!("{text}; or delete the file first to write it in UTF-8"))
     })?;
     Ok(([mark, &encoded].concat(), kept))
 }

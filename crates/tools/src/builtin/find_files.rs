@@ -19,14 +19,14 @@ use serde::Deserialize;
 use super::call::{Call, Tool};
 
 /// Finds files by name, newest first. A pattern without a slash matches names in all folders (*.pdf, *report*,
-/// *.{md,txt}); one with a slash matches paths (src/**/*.rs). Hidden files are left out. To search inside files use grep.
+/// *.{md,txt}); one with a slash matches paths (src/**/*.rs). Hidden files are skipped. To search inside files use grep.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FindFiles {
     /// The glob, such as *.pdf or **/*.{py,rs}.
     pattern: String,
-    /// The folder to search. Leave it out for the whole workspace.
+    /// Folder to search. Omit for the whole workspace.
     path: Option<String>,
-    /// Also find what .gitignore excludes.
+    /// Also find files that .gitignore excludes.
     #[serde(default)]
     include_ignored: bool,
 }
@@ -57,7 +57,7 @@ impl PathGlob {
         let glob = GlobBuilder::new(pattern).literal_separator(true).empty_alternates(true).build();
         let glob = glob.map_err(|error| {
             Failure::arguments(format!(
-                "`{field}` is not a glob: {}; write it like *.pdf, **/*.{{md,txt}} or report-[0-9].txt",
+                "`{field}` is not a valid glob: {}; examples: *.pdf, **/*.{{md,txt}}, report-[0-9].txt",
                 error.kind()
             ))
         })?;
@@ -125,7 +125,7 @@ impl Newest {
             let within = if start.is_root() { "the workspace".to_owned() } else { start.to_string() };
             lines.push(format!("No file matches {} in {within}.", text::quoted(pattern)));
             if left.ignored > 0 {
-                lines.push("[what .gitignore excludes was left out; set include_ignored to find it]".to_owned());
+                lines.push("[files that .gitignore excludes were skipped; set include_ignored]".to_owned());
             }
         }
         if self.total > self.files.len() {
@@ -157,26 +157,22 @@ impl UnsearchedFiles {
         if left.hidden > 0 {
             let more = left.hidden - left.hidden_names.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            parts.push(format!(
-                "hidden {}{more} (a call that names one as path searches it)",
-                left.hidden_names.join(", ")
-            ));
+            parts.push(format!("hidden {}{more} (to search one, set path to it)", left.hidden_names.join(", ")));
         }
-        (!parts.is_empty()).then(|| format!("[not, or not wholly, searched: {}]", parts.join(", ")))
+        (!parts.is_empty()).then(|| format!("[not fully searched: {}]", parts.join(", ")))
     }
 }
 
 const DEFAULT_DEPTH: usize = 3;
 
-/// Lists the files and folders of the workspace with their sizes. uploads/ holds the user's files, outputs/ results, temp/
-/// scratch files, skills/ instructions; /project is the user's folder where one is mounted, and any other path without a
-/// slash in front is in it then, /memories what is remembered in all sessions, /state your own notes in this one. Hidden
-/// files are left out.
+/// Lists the files and folders of the workspace with their sizes. uploads/ contains the user's files, outputs/ results,
+/// temp/ scratch files, skills/ instructions, /memories what all sessions remember, /state your own notes in this
+/// session. /project is the user's folder, if mounted; any other relative path is then in it. Hidden files are skipped.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ListFiles {
-    /// The folder to list. Leave it out for the whole workspace.
+    /// Folder to list. Omit for the whole workspace.
     path: Option<String>,
-    /// Levels of folders to show. Default 3.
+    /// Folder levels to show. Default 3.
     #[schemars(range(min = 1, max = 20))]
     depth: Option<usize>,
 }
@@ -224,7 +220,7 @@ impl Listing {
             Kind::Folder => self.add(format!("{path}/")),
             Kind::File => self.add(format!("{path} ({})", text::size(found.size))),
             Kind::Link => self.add(format!("{path} (link)")),
-            Kind::Other => self.add(format!("{path} (no regular file)")),
+            Kind::Other => self.add(format!("{path} (not a regular file)")),
         }
     }
 
@@ -243,16 +239,16 @@ impl Listing {
             shown.push(format!("[{start} is empty]"));
         }
         if self.full {
-            shown.push(format!("[only the first {} entries are shown; list a folder of them]", self.max));
+            shown.push(format!("[only the first {} entries are shown; list a subfolder]", self.max));
         }
         if let Some(cut) = left.cut {
-            shown.push(format!("[the list is not complete: {cut}; list a folder of it]"));
+            shown.push(format!("[the list is not complete: {cut}; list a subfolder]"));
         }
         if left.ignored > 0 {
-            shown.push(format!("[{} left out, as .gitignore says]", text::count(left.ignored, "entry")));
+            shown.push(format!("[{} skipped: excluded by .gitignore]", text::count(left.ignored, "entry")));
         }
         if left.unreadable > 0 {
-            shown.push(format!("[{} left out: unreadable, or with names that are not text]", left.unreadable));
+            shown.push(format!("[{} skipped: unreadable, or names are not text]", left.unreadable));
         }
         shown.join("\n")
     }

@@ -33,15 +33,15 @@ const MAX_LINE_CHARS: usize = 400;
 /// Number of characters shown before a match in a longer line.
 const BEFORE_MATCH: usize = 200;
 
-/// Searches the content of text files with a regular expression, line by line, and shows hits as path:line: text.
-/// Look-around and back-references are unsupported. Hidden files, binary files and what .gitignore excludes are left out, and
-/// the result says so.
+/// Searches text files with a regular expression, line by line, and returns hits as path:line: text. Look-around and
+/// back-references are unsupported. Hidden files, binary files and files that .gitignore excludes are skipped, with a note
+/// in the result.
 /// To find files by name use find_files.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// The regular expression, such as fn \w+_test or error|warning.
     pattern: String,
-    /// The folder or file to search. Leave it out for the whole workspace.
+    /// Folder or file to search. Omit for the whole workspace.
     path: Option<String>,
     /// Search only files that match this glob, such as *.{rs,toml}.
     include: Option<String>,
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[serde(default)]
     #[schemars(range(max = 10))]
     context: usize,
-    /// Also search what .gitignore excludes.
+    /// Also search files that .gitignore excludes.
     #[serde(default)]
     include_ignored: bool,
 }
@@ -124,7 +124,7 @@ fn matcher(args: &Args) -> Result<RegexMatcher, Failure> {
     const MAX_PATTERN: usize = 2000;
     const MAX_PROGRAM: usize = 4 * 1024 * 1024;
     if args.pattern.is_empty() || args.pattern.len() > MAX_PATTERN {
-        return Err(Failure::arguments(format!("`pattern` of grep must have from 1 to {MAX_PATTERN} bytes")));
+        return Err(Failure::arguments(format!("`pattern` of grep must be 1 to {MAX_PATTERN} bytes long")));
     }
     RegexMatcherBuilder::new()
         .case_insensitive(args.ignore_case)
@@ -139,8 +139,8 @@ fn matcher(args: &Args) -> Result<RegexMatcher, Failure> {
             let reason = error.to_string();
             let reason = text::first_chars(reason.lines().last().unwrap_or(&reason), 300).0.to_owned();
             Failure::arguments(format!(
-                "`pattern` of grep does not work: {reason}; escape special characters with a backslash, or set literal \
-                 to true (each line is matched by itself)"
+                "`pattern` of grep is invalid: {reason}; escape special characters with a backslash, or set literal \
+                 to true (matching is line by line)"
             ))
         })
 }
@@ -177,11 +177,11 @@ impl Search<'_> {
         let searched = self.searcher.search_reader(&self.matcher, &mut reader, sink);
         self.hits.late = self.job.is_late();
         match searched {
-            _ if reader.is_cut => self.hits.unsearched.add("binary after a beginning that is text"),
+            _ if reader.is_cut => self.hits.unsearched.add("binary after initial text"),
             Err(error) if !self.hits.late => {
                 self.job.check()?;
                 let is_read = error.raw_os_error().is_none();
-                self.hits.unsearched.add(if is_read { "up to a line that is too long" } else { "unreadable in part" });
+                self.hits.unsearched.add(if is_read { "up to a line that is too long" } else { "partly unreadable" });
             }
             _ => {}
         }
@@ -250,7 +250,7 @@ impl Hits {
         if self.count == 0 {
             self.shown = format!("No line matches {} in {searched}.\n", text::quoted(&args.pattern));
             if left.ignored > 0 {
-                self.shown.push_str("[what .gitignore excludes was left out; set include_ignored to search it]\n");
+                self.shown.push_str("[files that .gitignore excludes were skipped; set include_ignored]\n");
             }
         } else if self.full {
             self.shown.push_str(&format!(
@@ -271,7 +271,7 @@ impl Hits {
         if self.withheld > 0 {
             let withheld = text::count(self.withheld, "file");
             self.shown.push_str(&format!(
-                "[{withheld} left out, which the rules do not let you read without asking; of one that you name as path they decide]\n"
+                "[{withheld} skipped: reading requires approval; to request it, set path to one of them]\n"
             ));
         }
         self.shown.truncate(self.shown.trim_end().len());

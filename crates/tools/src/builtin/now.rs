@@ -12,7 +12,7 @@ use super::call::{Call, Tool};
 /// the time.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
-    /// IANA name of another time zone, such as Asia/Tokyo. Leave it out for the user's own.
+    /// IANA name of another time zone, such as Asia/Tokyo. Omit for the user's own.
     timezone: Option<String>,
 }
 

@@ -23,22 +23,23 @@ use super::{
     documents::{self, PreparedFile},
 };
 
-/// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, mail and the like; of an archive the
-/// list of its files). Text under 100 KB is returned whole; larger files and documents in parts, with the offset of the
-/// next. Find the place in a large file first: grep for text, search_file for documents. Of PNG and JPEG the letters.
+/// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, mail etc.; for an archive, returns
+/// its file list). Text under 100 KB is returned whole; larger files and documents in parts, with the offset of the next.
+/// Locate content in large files first: grep for text, search_file for documents. For PNG and JPEG, returns the
+/// recognised text.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
-    /// The file, such as uploads/notes.txt or /project/src/main.rs; src/main.rs is in the project too.
+    /// The file, such as uploads/notes.txt or /project/src/main.rs (or src/main.rs, in the project).
     path: String,
-    /// The first line to read, counted from 1; of a document the first page, section, sheet or slide.
+    /// First line to read, from 1; for a document, the first page, section, sheet or slide.
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    #[schemars(range(min = 1), description = "How many lines, pages, sections, sheets or slides to read.")]
+    #[schemars(range(min = 1), description = "Number of lines, pages, sections, sheets or slides to read.")]
     limit: Option<u64>,
-    /// Of a sheet that is shown in part, the first row to read.
+    /// First row to read of a partly shown sheet.
     #[schemars(range(min = 1))]
     row: Option<u64>,
-    /// Of a line or page that is too long, the first character to read, counted from 1.
+    /// First character to read of a too long line or page, from 1.
     #[schemars(range(min = 1))]
     column: Option<u64>,
 }
@@ -100,8 +101,8 @@ fn text(job: &Job, args: &Args, path: &ToolPath, opened: OpenFile) -> Result<Too
         TextReader::open(opened.content, opened.size, job.limits.write_bytes, false, &mut buffer).map_err(failed)?;
     let decoded = read.map_err(|what| {
         Failure::tool(format!(
-            "{path} is {what} ({}), and cannot be read: text, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail and \
-             notebooks can; convert it first, for example with run_bash_command",
+            "{path} is {what} ({}) and cannot be read; supported: text, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, \
+             mail and notebooks; convert it first, such as with run_bash_command",
             text::size(opened.size)
         ))
     })?;
@@ -230,7 +231,7 @@ impl Page {
         let mut notes = Vec::new();
         if paged || self.cut_line.is_some() {
             let which = match wanted.column {
-                Some(column) => format!("line {offset} from column {column} on"),
+                Some(column) => format!("line {offset} from column {column}"),
                 None => format!("lines {offset}-{}", self.last),
             };
             notes.push(format!("{which} of {total}, {} in all", text::size(size)));
@@ -241,17 +242,16 @@ impl Page {
         let notes = if notes.is_empty() { String::new() } else { format!("[{path}: {}]\n", notes.join("; ")) };
         let mut shown = format!("{notes}{}", self.text);
         if let Some(column) = self.cut_line {
-            let (what, line) = (if wanted.column.is_some() { "goes on" } else { "is longer than a page" }, self.last);
+            let (what, line) = (if wanted.column.is_some() { "continues" } else { "is longer than a page" }, self.last);
             shown.push_str(&format!(
-                "\n[line {line} {what}: read on in it with offset={line} and column={column}; grep names the column of what it \
-                 finds]"
+                "\n[line {line} {what}: continue with offset={line} and column={column}; grep shows the column of a hit]"
             ));
         }
         if let Some(next) = self.next {
             if !shown.ends_with('\n') {
                 shown.push('\n');
             }
-            shown.push_str(&format!("[there is more: read on with offset={next}, or find the place with grep]"));
+            shown.push_str(&format!("[more follows: continue with offset={next}, or use grep]"));
         }
         Ok(shown)
     }

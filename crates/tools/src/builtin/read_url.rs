@@ -38,7 +38,7 @@ const READING: Duration = Duration::from_secs(30);
 pub(crate) struct Args {
     /// The full URL, with https:// or http://.
     url: String,
-    /// The first section or page to read, counted from 1.
+    /// First section or page to read, from 1.
     #[schemars(range(min = 1))]
     offset: Option<u32>,
 }
@@ -78,8 +78,8 @@ impl Tool for Args {
         let reading = match tokio::time::timeout(READING, reading).await {
             Ok(reading) => reading.map_err(|error| documents::failed(&format!("read {}", answer.url), &error))?,
             Err(_) => {
-                let text = format!("{} took longer to read than {} s", answer.url, READING.as_secs());
-                return Err(Failure::new(ToolErrorCode::Timeout, format!("{text}; http_fetch returns it as it is")));
+                let text = format!("reading {} took more than {} s", answer.url, READING.as_secs());
+                return Err(Failure::new(ToolErrorCode::Timeout, format!("{text}; http_fetch returns it raw")));
             }
         };
         if answer.text.is_none() {
@@ -96,7 +96,7 @@ impl Tool for Args {
 
 /// In-memory file with these bytes.
 fn held(content: &[u8]) -> Result<File, Failure> {
-    let failed = |error: std::io::Error| Failure::io("hold what was fetched", &error);
+    let failed = |error: std::io::Error| Failure::io("buffer the response", &error);
     let held = rustix::fs::memfd_create("agentd-page", rustix::fs::MemfdFlags::CLOEXEC);
     let mut file = File::from(held.map_err(|error| failed(error.into()))?);
     file.write_all(content).map_err(failed)?;
@@ -138,14 +138,14 @@ fn unread(answer: &WebAnswer) -> ToolOutput {
     if let Some(text) = &answer.text {
         return as_it_is(answer, text);
     }
-    let mut shown = format!("{}\nit is no page and no document that can be read", web::head(answer));
+    let mut shown = format!("{}\nnot a readable page or document", web::head(answer));
     cut(answer, &mut shown);
     ToolOutput { data: vec![web::data("body", answer)], ..ToolOutput::ok(shown) }
 }
 
 fn cut(answer: &WebAnswer, shown: &mut String) {
     if answer.cut {
-        shown.push_str("\n[it is longer than may be taken: the rest is missing]");
+        shown.push_str("\n[size limit reached: the rest is missing]");
     }
 }
 
@@ -166,7 +166,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
         }
         words.push_str(part.text.trim_end());
         if let Some(extent) = part.shown.filter(|_| part.cut) {
-            words.push_str(&format!("\n[{extent} of this {noun}; read_file shows the rest in the file that is kept]"));
+            words.push_str(&format!("\n[{extent} of this {noun}; read_file shows the rest in the stored file]"));
         }
         words.push_str("\n\n");
     }
@@ -174,7 +174,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
         words = with_whole_links(&words, &base);
     }
     let title = title.map(|title| format!("title: {}\n\n", title.trim())).unwrap_or_default();
-    let nothing = if words.trim().is_empty() { "[nothing in it can be read as text]" } else { "" };
+    let nothing = if words.trim().is_empty() { "[no readable text]" } else { "" };
     let mut output = ToolOutput::ok(format!(
         "{}\n{}",
         web::head(answer),
@@ -183,12 +183,12 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     if total > 1 {
         output.text.push_str(&format!("\n[{format}, {noun}s {first}-{last} of {total}"));
         if last < total {
-            output.text.push_str(&format!("; read on with offset={}", last + 1));
+            output.text.push_str(&format!("; continue with offset={}", last + 1));
         }
         output.text.push(']');
     }
     if let Some(why) = broken {
-        output.text.push_str(&format!("\n[it could not be read to its end: {}]", web::told(&why)));
+        output.text.push_str(&format!("\n[the rest could not be read: {}]", web::told(&why)));
     }
     cut(answer, &mut output.text);
     if !is_page && (last < total || parts.iter().any(|part| part.cut)) {

@@ -77,12 +77,12 @@ impl Tool for Args {
         let mut spec = ToolSpec::of::<Args>(row.name, row.effect);
         spec.description = format!(
             "Runs a bash command and returns its exit code, standard output and standard error. It starts in the user's \
-             project folder /project where one is mounted, or in the folder of it that the user works in, else in the \
-             workspace; give directory to start elsewhere. \
-             Folders have the names that the other tools use, with the slash: /project, /uploads, /outputs, /temp, /skills, \
-             and /memories, which commands can only read; not /state. It has no standard input and no terminal, is \
-             killed after timeout_s seconds (default {usual}, at most {longest}), and everything it left running is \
-             killed with it. To read, write or search files use the other tools."
+             project folder /project, or the subfolder of it that the user works in, if one is mounted, else in the \
+             workspace; set directory to start elsewhere. \
+             Folders have the same names as in other tools, with a leading slash: /project, /uploads, /outputs, /temp, \
+             /skills, and /memories, which is read-only for commands; not /state. It has no standard input and no \
+             terminal, and is killed after timeout_s seconds (default {usual}, at most {longest}). Processes left running \
+             are killed when it ends. To read, write or search files use the other tools."
         );
         let told = format!("Timeout in seconds, at most {longest}.");
         spec.parameters["properties"]["timeout_s"]["description"] = told.into();
@@ -116,7 +116,7 @@ impl Args {
     fn cut(&self, config: &ToolboxConfig) -> Option<String> {
         let longest = longest(config).as_secs();
         let asked = self.timeout_s.filter(|asked| *asked > longest)?;
-        Some(format!("[timeout_s was {asked}; {longest} s is the most, so that was the limit]"))
+        Some(format!("[timeout_s {asked} exceeds the maximum; {longest} s was used]"))
     }
 }
 
@@ -126,11 +126,11 @@ fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> 
         return Err(Failure::arguments("`command` of run_bash_command is empty; give the command to run"));
     }
     if args.command.contains('\0') {
-        return Err(Failure::arguments("`command` contains a NUL character; write it without"));
+        return Err(Failure::arguments("`command` contains a NUL character; remove it"));
     }
     if args.command.len() > MAX_COMMAND {
         return Err(Failure::arguments(format!(
-            "`command` has {}; write it to temp/script.sh and run `bash temp/script.sh`",
+            "`command` is {} long; write it to temp/script.sh and run `bash temp/script.sh`",
             text::size(args.command.len() as u64)
         )));
     }
@@ -283,7 +283,7 @@ async fn keep_in_mounts(workspace: &Workspace, how: HardLinks, cancel: &Cancella
     });
     tokio::select! {
         looked = looked => {
-            let broke = "the command never ran: the look for hard links broke";
+            let broke = "the command never ran: the check for hard links failed";
             looked.unwrap_or_else(|_| Err(Failure::tool(broke)))
         }
         () = cancel.cancelled() => Err(Failure::cancelled()),
@@ -293,12 +293,12 @@ async fn keep_in_mounts(workspace: &Workspace, how: HardLinks, cancel: &Cancella
 fn refused(error: RunError) -> Failure {
     match error {
         RunError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Failure::tool("bash is not installed in the daemon's PATH")
+            Failure::tool("bash is not in the daemon's PATH")
         }
         RunError::Io(_) => Failure::tool(error.to_string()),
-        RunError::Refused(_) => Failure::tool(format!(
-            "{error}; it never ran. No command can change this: tell the person to look at `agentctl doctor`"
-        )),
+        RunError::Refused(_) => {
+            Failure::tool(format!("{error}; it never ran. Do not retry: ask the user to run `agentctl doctor`"))
+        }
     }
 }
 
@@ -309,7 +309,7 @@ fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
         CommandEnd::Signal(signal) => (format!("ended by signal {signal} after {seconds:.1} s"), None),
         CommandEnd::TimedOut => (
             format!(
-                "ended at its limit of {} s, with all its children; give a larger timeout_s, or do less at once",
+                "timed out after {} s and was killed with its children; set a larger timeout_s, or do less at once",
                 timeout.as_secs()
             ),
             Some(ToolErrorCode::Timeout),
@@ -319,8 +319,8 @@ fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
         }
         CommandEnd::Lost => (
             format!(
-                "ended after {seconds:.1} s with its sandbox, which something killed (the system does where memory runs \
-                 out): it may have taken effect or not; look before you run it again"
+                "ended after {seconds:.1} s: its sandbox was killed (the system may be out of memory), so the outcome is \
+                 unknown; check before retrying"
             ),
             Some(ToolErrorCode::UnknownOutcome),
         ),
@@ -363,8 +363,7 @@ fn stream(output: &mut ToolOutput, name: &str, captured: CapturedOutput) {
             content,
         }),
         Some(Binary { what, content: None, .. }) => output.text.push_str(&format!(
-            "\n[{name}, {what} of {}, is lost: that is more than is kept of what a command prints; have it written to a file, \
-             such as outputs/NAME]",
+            "\n[{name}, {what} of {}, was dropped: it exceeds the output limit; redirect it to a file, such as outputs/NAME]",
             text::size(captured.total)
         )),
     }

@@ -39,14 +39,14 @@ const USUAL: usize = 10;
 /// Time after which a search starts no further documents.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like; Markdown, HTML and other texts, archives)
-/// and returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
-/// into double quotes. Use grep for code.
+/// Searches the documents of this session (PDF, Word, Excel, PowerPoint etc.; Markdown, HTML and other text, archives) and
+/// returns file and place of each hit, to cite. Query with a few words in the language of the documents; put phrases in
+/// double quotes. Use grep for code.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct SearchDocuments {
     /// Words, or a "phrase in quotes".
     query: String,
-    /// A folder to look in. Leave it out for all documents.
+    /// Folder to search. Omit for all documents.
     path: Option<String>,
     /// Treat the query as a regular expression.
     #[serde(default)]
@@ -127,28 +127,26 @@ impl Search {
         let Self { finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
         let unsearched = unsearched.map(|line| format!("\n{line}")).unwrap_or_default();
         if searched == 0 && withheld == 0 && next > 0 {
-            return format!("There are {} here, and no more.", text::count(next, "document"));
+            return format!("There are only {} here.", text::count(next, "document"));
         }
         if searched == 0 && withheld == 0 {
-            let nothing = "There is no document here. list_workspace_files shows what is; grep searches text files.";
+            let nothing = "No documents here. list_workspace_files lists all files; grep searches text files.";
             return format!("{nothing}{unsearched}");
         }
         let mut shown = documents::show_finds(query, &finds.unwrap_or_default());
         if beyond > 0 {
             let beyond = text::count(beyond, "document");
             shown.push_str(&format!(
-                "\n[{beyond} not searched, because it took too long; continue with offset={next}, or name a smaller folder \
-                 with path]"
+                "\n[{beyond} not searched: time limit; continue with offset={next}, or set path to a smaller folder]"
             ));
         }
         if let Some(cut) = cut {
-            shown.push_str(&format!("\n[not all documents were searched: {cut}; name a folder with path]"));
+            shown.push_str(&format!("\n[not all documents were searched: {cut}; set path to a folder]"));
         }
         if withheld > 0 {
             let withheld = text::count(withheld, "document");
             shown.push_str(&format!(
-                "\n[{withheld} left out, which the rules do not let you read without asking; of one that you name as path \
-                 they decide]"
+                "\n[{withheld} skipped: reading requires approval; to request it, set path to one of them]"
             ));
         }
         shown.push_str(&unsearched);
@@ -211,8 +209,8 @@ const USUAL_IN_FILE: usize = 8;
 const MOST: usize = 50;
 
 /// Searches one file and returns the places to cite: the page of a PDF, the slide, the sheet and its cells, the
-/// line of a text. Query with a few words in the language of the file; put a phrase into double quotes. Use it
-/// before read_file on long documents.
+/// line of a text. Query with a few words in the language of the file; put phrases in double quotes. Use it before
+/// read_file on long documents.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct SearchFile {
     /// The file, such as uploads/report.pdf.
@@ -277,7 +275,7 @@ fn prepare(job: &Job, args: SearchFile, knowledge: &dyn Knowledge) -> Result<Pre
 fn check_query(query: &str) -> Result<(), Failure> {
     const MAX_QUERY: usize = 2000;
     if query.trim().is_empty() || query.len() > MAX_QUERY {
-        return Err(Failure::arguments(format!("`query` must have from 1 to {MAX_QUERY} bytes and say something")));
+        return Err(Failure::arguments(format!("`query` must be 1 to {MAX_QUERY} bytes long and not blank")));
     }
     Ok(())
 }

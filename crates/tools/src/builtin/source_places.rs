@@ -35,25 +35,25 @@ const MAX_SHOWN: usize = 100;
 /// Place of a symbol.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct PlaceArgs {
-    /// The file in which the symbol stands, such as /project/src/main.rs.
+    /// File that contains the symbol, such as /project/src/main.rs.
     path: String,
-    /// The line in which it stands, from 1.
+    /// Line of the symbol, from 1.
     #[schemars(range(min = 1))]
     line: u32,
-    /// The symbol, as it stands in that line.
+    /// The symbol, as written in that line.
     symbol: Option<String>,
-    /// The column in which it begins, from 1, where it stands there several times.
+    /// Column where it starts, from 1, if it occurs several times in that line.
     #[schemars(range(min = 1))]
     column: Option<u32>,
 }
 
-/// Returns where a symbol of a source file is defined, as a compiler knows it: file, line and column. Use it instead of grep
-/// where a name stands for several things.
+/// Returns where a symbol in a source file is defined, as resolved by the compiler: file, line and column. Use it instead
+/// of grep for ambiguous names.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Definition(PlaceArgs);
 
-/// Returns all places at which a symbol of a source file is used, its definition included, as a compiler knows it. Use it
-/// before you change what others use.
+/// Returns all uses of a symbol in a source file, including its definition, as resolved by the compiler. Use it before
+/// changing shared code.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct References(PlaceArgs);
 
@@ -62,7 +62,7 @@ impl Tool for Definition {
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let at = prepare_for(call, self.0, prepare).await?;
-        show_places(call, call.languages()?.definition(at).await?, "No definition was found.").await
+        show_places(call, call.languages()?.definition(at).await?, "No definition found.").await
     }
 }
 
@@ -71,15 +71,15 @@ impl Tool for References {
 
     async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
         let at = prepare_for(call, self.0, prepare).await?;
-        show_places(call, call.languages()?.references(at).await?, "No reference was found.").await
+        show_places(call, call.languages()?.references(at).await?, "No references found.").await
     }
 }
 
-/// Returns the errors and warnings that a compiler would report in a source file of the project, without building it. New
-/// errors of your own edits are told to you without it.
+/// Returns the errors and warnings that a compiler would report for a source file of the project, without a build. New
+/// errors from your own edits are reported without a call.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Diagnostics {
-    /// The file, such as /project/src/main.rs. Leave it out for all files that were edited or asked about lately.
+    /// The file, such as /project/src/main.rs. Omit for all recently edited or queried files.
     path: Option<String>,
 }
 
@@ -96,7 +96,7 @@ impl Tool for Diagnostics {
                 let mut all = call.languages()?.last_diagnostics(Arc::clone(&call.context.workspace)).await;
                 // The call names none of these files, so the rules apply to each.
                 all.retain(|finding| call.context.reading.allow(&finding.file));
-                ("the files that language servers were asked about lately".to_owned(), all)
+                ("the recently queried files".to_owned(), all)
             }
         };
         Ok(ToolOutput::ok(show_findings(&name, findings)))
@@ -138,12 +138,12 @@ async fn show_places(call: Call<'_>, found: Vec<SourceLocation>, none: &str) -> 
 fn file(job: &Job, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
     let name = path.to_string();
     let file = job.files.jail.workspace().source_file(&name).ok_or_else(|| {
-        Failure::path(format!("language servers know files of the project and of added folders only, and not {name}"))
+        Failure::path(format!("language servers cover only the project and added folders, not {name}"))
     })?;
     if languages.knows(&file) {
         return Ok(file);
     }
-    Err(Failure::tool(format!("no language server for {name} is installed here; use grep, or run the compiler")))
+    Err(Failure::tool(format!("no language server for {name} is installed; use grep, or run the compiler")))
 }
 
 /// Position named by the arguments of a call.
@@ -154,7 +154,7 @@ fn prepare(job: &Job, args: PlaceArgs, languages: &dyn Languages) -> Result<Sour
         (_, Some(column)) => LinePlace::Column(column),
         (Some(symbol), None) => LinePlace::Symbol(symbol),
         (None, None) => {
-            return Err(Failure::arguments("give `symbol`, the name as it stands in that line, or `column`"));
+            return Err(Failure::arguments("set `symbol`, the name as written in that line, or `column`"));
         }
     };
     Ok(SourcePosition { file, line, at })
@@ -203,18 +203,17 @@ const MAX_NAME: usize = 200;
 /// Maximum number of bytes around a name in one edit, as in `name: symbol` for a field initialised by its shorthand.
 const MAX_AROUND: usize = 24;
 
-/// Gives a symbol of the project's source code another name, in all files that use it, as a compiler knows them: all of it or
-/// nothing.
+/// Renames a symbol in all source files of the project that use it, as resolved by the compiler: all or nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RenameSymbol {
-    /// A file in which the symbol stands, such as /project/src/main.rs.
+    /// File that contains the symbol, such as /project/src/main.rs.
     path: String,
-    /// The line in which it stands, from 1.
+    /// Line of the symbol, from 1.
     #[schemars(range(min = 1))]
     line: u32,
-    /// The symbol, as it stands in that line.
+    /// The symbol, as written in that line.
     symbol: String,
-    /// Its new name.
+    /// The new name.
     new_name: String,
 }
 
@@ -245,7 +244,7 @@ impl RenameSymbol {
         let (at, names) = prepare_for(call, self, prepare_rename).await?;
         let rewrites = call.languages()?.rename(at, names.new.clone()).await?;
         if rewrites.is_empty() {
-            let none = "the language server would change nothing: that is no symbol which can be renamed";
+            let none = "the language server returned no changes: this symbol cannot be renamed";
             return Err(Failure::tool(none));
         }
         Ok(PlannedRename { names, rewrites })
@@ -260,7 +259,7 @@ fn prepare_rename(
     let RenameSymbol { path, line, symbol, new_name: name } = args;
     let is_name = !name.is_empty() && name.chars().count() <= MAX_NAME;
     if !is_name || name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
-        return Err(Failure::arguments("`new_name` must be a name: without blanks, and of 1 to 200 characters"));
+        return Err(Failure::arguments("`new_name` must be 1 to 200 characters without white space"));
     }
     let file = file(job, &job.files.meant_to_write(&path)?, languages)?;
     let names = Names { old: symbol.clone(), new: name };
@@ -277,7 +276,7 @@ fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failu
     // The call names only one of the files, so the rules must allow each change.
     if !job.reading.allow_change(file) {
         return Err(Failure::path(format!(
-            "the rename would change {file}, which the rules do not let you change so; nothing was changed"
+            "the rename would change {file}, which the rules do not allow; nothing was changed"
         )));
     }
     let path = job.files.locate(file)?;
@@ -286,8 +285,8 @@ fn step(job: &Job, names: &Names, rewrite: &SourceRewrite) -> Result<Step, Failu
     let document = target.document(most)?;
     let placed = placed(&document, names, edits).ok_or_else(|| {
         Failure::tool(format!(
-            "in {path} the rename would change something else than `{}`, or the file has changed since it was made; nothing was \
-             changed, so call it again, or edit the files yourself",
+            "in {path} the rename would change something other than `{}`, or the file has changed meanwhile; nothing was \
+             changed: retry, or edit the files yourself",
             names.old
         ))
     })?;

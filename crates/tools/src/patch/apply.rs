@@ -200,14 +200,13 @@ impl Misfit<'_> {
         let name = format!("hunk {} of {}{header}", self.number, self.of);
         match &self.why {
             NoPlace::Missing => format!("{name} {}", self.missing(file)),
-            NoPlace::Above { at } => format!(
-                "{name} stands at line {}, above the previous hunk; put the hunks in the order of the file",
-                at + 1
-            ),
+            NoPlace::Above { at } => {
+                format!("{name} matches at line {}, above the previous hunk; order the hunks as in the file", at + 1)
+            }
             NoPlace::Several { at } => {
                 let lines: Vec<usize> = at.iter().map(|at| at + 1).collect();
                 format!(
-                    "{name} fits {} times ({}); add lines around the one you mean, or the right line number",
+                    "{name} matches {} times ({}); add surrounding lines, or the right line number",
                     at.len(),
                     line_list(&lines)
                 )
@@ -218,7 +217,7 @@ impl Misfit<'_> {
                 text::quoted(anchor)
             ),
             NoPlace::Nowhere => {
-                format!("{name} only adds lines, and nothing says where; put lines around them that are in the file")
+                format!("{name} only adds lines without context; add surrounding lines of the file")
             }
         }
     }
@@ -226,17 +225,16 @@ impl Misfit<'_> {
     fn missing(&self, file: &FileLines<'_>) -> String {
         const MAX_SHOWN: usize = 10;
         if file.lines.is_empty() {
-            return "does not fit: the file is empty".to_owned();
+            return "does not match: the file is empty".to_owned();
         }
         if self.is_applied(file) {
-            return "does not fit, and its new lines are there already: it seems to have been applied before"
-                .to_owned();
+            return "does not match, but its new lines are in the file: it seems to be applied already".to_owned();
         }
         let old: Vec<&str> = self.hunk.old().collect();
         let Some(at) = self.nearest(file, &old) else {
             let first = old.iter().find(|line| !line.trim().is_empty()).unwrap_or(&"");
             return format!(
-                "does not fit: neither {} nor anything like it is in the file; read the file again",
+                "does not match: neither {} nor similar text is in the file; read the file again",
                 text::quoted(first)
             );
         };
@@ -249,7 +247,7 @@ impl Misfit<'_> {
                 format!("it expects {} at line {}, but found {}", text::quoted(wanted), number + 1, text::quoted(line))
             }
             Some((_, wanted, None)) => format!("it expects {} after the last line", text::quoted(wanted)),
-            None => "a line of it differs".to_owned(),
+            None => "a line differs".to_owned(),
         };
         // The differing line is always shown, however long the hunk is.
         let skip = differs.map_or(0, |(number, ..)| (number - at).saturating_sub(MAX_SHOWN / 2));
@@ -258,7 +256,7 @@ impl Misfit<'_> {
             .take(old.len().clamp(1, MAX_SHOWN))
             .map(|line| format!("\n{}", text::first_chars(line, 200).0))
             .collect();
-        format!("does not fit: {first}. From line {} on the file has:{shown}", at + skip + 1)
+        format!("does not match: {first}. The file from line {}:{shown}", at + skip + 1)
     }
 
     /// Returns true if the new lines of the hunk are in the file already.

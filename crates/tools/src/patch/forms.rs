@@ -17,18 +17,18 @@ pub(crate) fn parse(patch: &str) -> Result<Vec<FilePatch>, Failure> {
     lines.trim();
     let Some(first) = lines.peek() else {
         return Err(Failure::arguments(
-            "`patch` of apply_patch is empty; give a unified diff, or `*** Begin Patch` and what follows it",
+            "`patch` of apply_patch is empty; give a unified diff, or a patch that starts with `*** Begin Patch`",
         ));
     };
     let files = if first.trim_end() == BEGIN { parse_envelope(lines)? } else { parse_unified(lines)? };
     if files.is_empty() {
         return Err(Failure::arguments(
-            "the patch names no file; begin with `--- a/PATH` and `+++ b/PATH`, or with `*** Begin Patch` and \
+            "the patch names no file; start with `--- a/PATH` and `+++ b/PATH`, or with `*** Begin Patch` and \
              `*** Update File: PATH`",
         ));
     }
     if files.len() > MAX_FILES {
-        return Err(Failure::arguments(format!("the patch has {} files; at most {MAX_FILES} go at once", files.len())));
+        return Err(Failure::arguments(format!("the patch has {} files; the limit is {MAX_FILES}", files.len())));
     }
     for file in &files {
         if let Change::Update { hunks, moved_to: None } = &file.change
@@ -123,10 +123,10 @@ fn extended(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failur
     let after = |mark: &str| line.strip_prefix(mark);
     let mode = after("new file mode ").or_else(|| after("new mode ")).or_else(|| after("deleted file mode "));
     if mode.is_some_and(|mode| mode.starts_with("120") || mode.starts_with("160")) {
-        return Err(lines.wrong("is about a link or a submodule; apply_patch changes regular files only"));
+        return Err(lines.wrong("changes a link or a submodule; apply_patch supports regular files only"));
     }
     if line.starts_with("Binary files ") || line.starts_with("GIT binary patch") {
-        return Err(lines.wrong("is about a binary file; apply_patch changes text only"));
+        return Err(lines.wrong("changes a binary file; apply_patch supports text only"));
     }
     if line.starts_with("copy from ") || line.starts_with("copy to ") {
         return Err(lines.wrong("copies a file; add it as a new file instead"));
@@ -179,7 +179,7 @@ fn hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
 }
 
 fn no_hunk_line(lines: &Lines<'_>, line: &str) -> Failure {
-    lines.wrong(format!("is {}, but lines of a hunk begin with a space, `-` or `+`", text::quoted(line)))
+    lines.wrong(format!("is {}, but lines of a hunk start with a space, `-` or `+`", text::quoted(line)))
 }
 
 fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Failure> {
@@ -248,9 +248,9 @@ fn file(head: Head, hunks: Vec<Hunk>, lines: &Lines<'_>) -> Result<FilePatch, Fa
     }
     let old = head.renamed.0.clone().or(old.filter(|name| name != NOTHING)).or_else(|| head.git_name.clone());
     let new = head.renamed.1.clone().or(new.filter(|name| name != NOTHING)).or(head.git_name);
-    let unnamed = || lines.wrong("ends a file that is not named; put `--- a/PATH` and `+++ b/PATH` before its hunks");
+    let unnamed = || lines.wrong("ends an unnamed file; put `--- a/PATH` and `+++ b/PATH` before its hunks");
     if is_new && is_deleted {
-        return Err(lines.wrong("ends a file that is both made and deleted"));
+        return Err(lines.wrong("ends a file that is both created and deleted"));
     }
     if is_new {
         let path = new.ok_or_else(unnamed)?;
@@ -266,7 +266,7 @@ fn file(head: Head, hunks: Vec<Hunk>, lines: &Lines<'_>) -> Result<FilePatch, Fa
     if moves && !has_prefixes && head.renamed.1.is_none() {
         return Err(Failure::arguments(format!(
             "the patch names {old} before and {new} after; to move the file write `rename from {old}` and `rename to \
-             {new}` after `diff --git`, otherwise name it alike"
+             {new}` after `diff --git`, otherwise use one name"
         )));
     }
     if !moves && hunks.is_empty() {
@@ -282,7 +282,7 @@ fn new_content(path: &str, hunks: &[Hunk]) -> Result<String, Failure> {
         for line in &hunk.lines {
             if line.kind != LineKind::Added {
                 return Err(Failure::arguments(format!(
-                    "the patch makes {path}, so all its lines begin with `+`, but {} does not",
+                    "the patch creates {path}, so all its lines must start with `+`, but {} does not",
                     text::quoted(&line.text)
                 )));
             }
@@ -330,14 +330,13 @@ fn parse_envelope(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
             files.push(FilePatch { path, change: Change::Update { hunks, moved_to } });
         } else if !line.is_empty() {
             return Err(lines.wrong(format!(
-                "is {}, where `*** Add File: PATH`, `*** Update File: PATH`, `*** Delete File: PATH` or `{END}` \
-                 belongs",
+                "is {}; expected `*** Add File: PATH`, `*** Update File: PATH`, `*** Delete File: PATH` or `{END}`",
                 text::quoted(line)
             )));
         }
     }
     Err(Failure::arguments(format!(
-        "the patch has no `{END}`, so it may have been cut off; nothing was changed: send it whole"
+        "the patch has no `{END}` and may be truncated; nothing was changed: send it whole"
     )))
 }
 
@@ -352,7 +351,7 @@ fn added(lines: &mut Lines<'_>) -> Result<String, Failure> {
             lines.back();
             break;
         } else if !line.trim().is_empty() || lines.peek().is_some_and(|next| next.starts_with('+')) {
-            return Err(lines.wrong("belongs to a new file, and there every line begins with `+`"));
+            return Err(lines.wrong("belongs to a new file, where every line must start with `+`"));
         }
     }
     Ok(content)

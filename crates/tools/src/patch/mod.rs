@@ -206,7 +206,8 @@ pub(super) fn name(written: &str) -> Result<String, Failure> {
     let Some(quoted) = written.strip_prefix('"') else {
         return Ok(written.split('\t').next().unwrap_or_default().trim_end().to_owned());
     };
-    let wrong = || Failure::arguments(format!("the name {} in the patch is not quoted well", text::quoted(written)));
+    let wrong =
+        || Failure::arguments(format!("the name {} in the patch is not quoted correctly", text::quoted(written)));
     let mut bytes = Vec::new();
     let mut left = quoted.bytes();
     loop {

@@ -113,7 +113,7 @@ async fn an_answer_does_not_count_while_names_change_their_meaning() {
     assert!(told.contains("harmless") && !told.contains(SECRET), "{told}");
     let edit = json!({"path": "/project/a.txt", "old_string": "the launch code", "new_string": "x"});
     let told = bench.fails("edit_file", edit, ToolErrorCode::Tool).await;
-    assert!(told.contains("changes all the while") && !told.contains(SECRET), "{told}");
+    assert!(told.contains("keeps changing") && !told.contains(SECRET), "{told}");
     assert!(editor.written().is_empty());
 }
 
@@ -121,7 +121,7 @@ async fn an_answer_does_not_count_while_names_change_their_meaning() {
 async fn where_the_client_does_not_say_the_disk_is_read_and_nothing_written() {
     let refusals: [(Result<ClientFileAnswer, NoAnswer>, &str); 4] = [
         (Ok(ClientFileAnswer::Refused("private\u{1b}[2J\nmore".to_owned())), "(private"),
-        (Ok(ClientFileAnswer::Written), "gave no text"),
+        (Ok(ClientFileAnswer::Written), "returned no text"),
         (Ok(ClientFileAnswer::Text("x".repeat(11 << 20))), "11"),
         (Err(NoAnswer::Late), "in time"),
     ];
@@ -146,9 +146,9 @@ async fn where_the_client_does_not_say_the_disk_is_read_and_nothing_written() {
 async fn a_write_that_did_not_go_well_is_told_and_leaves_the_disk_alone() {
     let outcomes: [(Result<ClientFileAnswer, NoAnswer>, ToolErrorCode, &str); 4] = [
         (Ok(ClientFileAnswer::Refused("read-only".to_owned())), ToolErrorCode::Tool, "read-only"),
-        (Ok(ClientFileAnswer::Absent), ToolErrorCode::Tool, "not known"),
-        (Err(NoAnswer::Late), ToolErrorCode::Timeout, "not known"),
-        (Err(NoAnswer::Gone), ToolErrorCode::Tool, "went away"),
+        (Ok(ClientFileAnswer::Absent), ToolErrorCode::Tool, "unknown"),
+        (Err(NoAnswer::Late), ToolErrorCode::Timeout, "unknown"),
+        (Err(NoAnswer::Gone), ToolErrorCode::Tool, "disconnected"),
     ];
     for (outcome, code, words) in outcomes {
         let editor = FakeEditor::new(move |_, action| match action {
@@ -179,7 +179,7 @@ async fn a_file_with_unsaved_text_is_not_removed_and_a_patch_leaves_all_as_it_wa
     let patch =
         "*** Begin Patch\n*** Update File: /project/b.txt\n@@\n-b\n+c\n*** Delete File: /project/a.txt\n*** End Patch";
     let told = bench.fails("apply_patch", json!({"patch": patch}), ToolErrorCode::Tool).await;
-    assert!(told.contains("not saved"), "{told}");
+    assert!(told.contains("unsaved changes"), "{told}");
     assert_eq!(bench.content("/project/a.txt"), b"saved");
     assert_eq!(bench.content("/project/b.txt"), b"b\n");
 }

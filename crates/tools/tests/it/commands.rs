@@ -78,7 +78,7 @@ async fn the_limit_ends_children_and_their_children() {
         while :; do sleep 1; done";
     let output = bench.call("run_bash_command", json!({"command": command, "timeout_s": 1})).await;
     assert_eq!(output.error, Some(ToolErrorCode::Timeout));
-    assert!(output.text.starts_with("ended at its limit of 1 s, with all its children"), "{}", output.text);
+    assert!(output.text.starts_with("timed out after 1 s and was killed with its children"), "{}", output.text);
     assert!(output.text.contains("started"), "what was written before is kept: {}", output.text);
     all_end(&bench, &["temp/leader", "temp/child", "temp/stray"]).await;
 }
@@ -168,5 +168,5 @@ async fn what_cannot_run_is_refused_before_anyone_is_asked() {
     }
     assert!(!bench.real("x").exists());
     let text = bench.ok("run_bash_command", json!({"command": "true", "timeout_s": 900})).await;
-    assert!(text.ends_with("[timeout_s was 900; 600 s is the most, so that was the limit]"), "{text}");
+    assert!(text.ends_with("[timeout_s 900 exceeds the maximum; 600 s was used]"), "{text}");
 }

@@ -206,10 +206,10 @@ async fn an_uncertain_encoding_takes_ascii_only() {
     let bench = Bench::new().await;
     for (before, old, new, expected) in [
         // A single letter does not identify the encoding.
-        (&b"na\xefve x\n"[..], "x", "ü", "it is not certain which encoding"),
+        (&b"na\xefve x\n"[..], "x", "ü", "the encoding of outputs/f is uncertain"),
         // The second byte of a character may look like a backslash.
-        (b"\x95\\ \x81 a\n", "\\", "/", "it is not certain which encoding"),
-        (b"\x1b$B$3$s\x1b(B x\n", "x", "y", "is ISO-2022-JP, where an edit could change what follows"),
+        (b"\x95\\ \x81 a\n", "\\", "/", "the encoding of outputs/f is uncertain"),
+        (b"\x1b$B$3$s\x1b(B x\n", "x", "y", "is ISO-2022-JP, where an edit could alter the text after"),
         (b"ab\xff\xfe\xff\xfe c", "ab\u{fffd}", "b\u{fffd}c", ""),
     ] {
         bench.put("outputs/f", before);
@@ -237,7 +237,7 @@ async fn a_rewritten_file_keeps_its_encoding_mark_and_line_ends() {
             let expected = encoded(&[script.lines[3], script.lines[0]]);
             assert_eq!(bench.content("outputs/f"), expected, "{} {end:?}", script.name);
             if end == "\r\n" {
-                assert!(text.contains("CRLF line ends"), "{text}");
+                assert!(text.contains("CRLF line endings"), "{text}");
             }
             if let Some(said) = script.said {
                 assert!(text.contains(&format!("kept {said}")), "{text}");

@@ -280,7 +280,7 @@ async fn an_index_that_leads_elsewhere_is_refused() {
             let variables = world.with_index(&index);
             let refused = world.install("goodpkg", sandbox.clone(), variables).await.unwrap_err();
             let told = refused.to_string();
-            assert!(told.contains(&format!("led the installer to {}", other.place)), "{told}");
+            assert!(told.contains(&format!("referred the installer to {}", other.place)), "{told}");
             assert!(refused.hint().is_some_and(|hint| hint.contains("skills.package_hosts")), "{refused:?}");
             assert!(index.asked() > 0 && !world.path("environments/s-1").exists());
         }
@@ -343,7 +343,7 @@ async fn nothing_is_installed_where_nothing_holds_an_installer_to_its_index() {
     let index = Server::start(vec![page("")]);
     let variables = world.with_index(&index);
     let refused = world.install("goodpkg", Some(without.clone()), variables).await.unwrap_err();
-    assert!(refused.to_string().contains("no namespaces") && index.asked() == 0, "{refused}");
+    assert!(refused.to_string().contains("does not allow user namespaces") && index.asked() == 0, "{refused}");
     // Installations without network use still work.
     assert!(holds(&world.install("goodpkg", Some(without), world.variables(&[])).await.unwrap(), "goodpkg"));
 }

@@ -130,7 +130,7 @@ async fn the_person_is_asked_in_secret_and_only_once_in_a_session() {
         assert_eq!(asked.len(), 2);
         assert!(asked.iter().all(Ask::is_secret) && asked[0] != asked[1], "{asked:?}");
         let Ask::Question { question, context: Some(context), .. } = &asked[1] else { panic!() };
-        assert!(question.contains("uploads/a.pdf") && context.contains("did not open it (try 2 of 3)"), "{context}");
+        assert!(question.contains("uploads/a.pdf") && context.contains("Wrong password (attempt 2 of 3)"), "{context}");
     }
     // Other documents with the same password need no question, nor do other tools.
     bench.ok("read_file", json!({"path": "uploads/b.pdf"})).await;
@@ -146,7 +146,7 @@ async fn the_person_is_asked_in_secret_and_only_once_in_a_session() {
 async fn three_wrong_passwords_and_a_refusal_end_the_call() {
     let (bench, asked) = bench(&[Some("1"), Some("2"), Some("3"), None]).await;
     let told = bench.fails("search_file", json!({"path": "uploads/a.pdf", "query": "x"}), ToolErrorCode::Tool).await;
-    assert!(told.contains("the 3 that the person typed did not open it"), "{told}");
+    assert!(told.contains("all 3 from the user were wrong"), "{told}");
     assert_eq!(asked.lock().unwrap().len(), 3);
     let told = bench.fails("read_file", json!({"path": "uploads/a.pdf"}), ToolErrorCode::Tool).await;
     assert!(told.contains("gave no password"), "{told}");

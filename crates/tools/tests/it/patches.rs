@@ -146,22 +146,22 @@ async fn what_does_not_fit_is_told_with_what_stands_there() {
     for (hunks, expected) in [
         (
             "@@ -1,4 +1,4 @@\n fn a() {\n     let x = 1;\n-    let y = 5;\n+    let y = 6;\n     x + y\n",
-            "outputs/f: hunk 1 of 1 (@@ -1,4 +1,4 @@) does not fit: it expects \"    let y = 5;\" at line 3, but found \
-             \"    let y = 2;\". From line 1 on the file has:\nfn a() {\n    let x = 1;\n    let y = 2;\n    x + y",
+            "outputs/f: hunk 1 of 1 (@@ -1,4 +1,4 @@) does not match: it expects \"    let y = 5;\" at line 3, but found \
+             \"    let y = 2;\". The file from line 1:\nfn a() {\n    let x = 1;\n    let y = 2;\n    x + y",
         ),
         ("@@ -9,2 +9,2 @@\n }\n-more\n+less\n", "it expects \"more\" "),
-        ("@@\n-    let x = 0;\n+    let x = 1;\n", "its new lines are there already"),
-        ("@@ -7,1 +7,1 @@\n-}\n+};\n", "fits 2 times (lines 5, 9)"),
+        ("@@\n-    let x = 0;\n+    let x = 1;\n", "its new lines are in the file"),
+        ("@@ -7,1 +7,1 @@\n-}\n+};\n", "matches 2 times (lines 5, 9)"),
         (
             "@@ -8 +8 @@\n-    3\n+    4\n@@ -1 +1 @@\n-fn a() {\n+fn c() {\n",
-            "hunk 2 of 2 (@@ -1 +1 @@) stands at line 1, above",
+            "hunk 2 of 2 (@@ -1 +1 @@) matches at line 1, above",
         ),
-        ("@@\n+lost\n", "only adds lines, and nothing says where"),
-        ("@@ -400,0 +401 @@\n+lost\n", "only adds lines, and nothing says where"),
+        ("@@\n+lost\n", "only adds lines without context"),
+        ("@@ -400,0 +401 @@\n+lost\n", "only adds lines without context"),
     ] {
         bench.put("outputs/f", code);
         let text = bench.fails("apply_patch", patch(&diff(hunks)), ToolErrorCode::Tool).await;
-        assert!(text.starts_with("the patch does not fit, so nothing was changed.\noutputs/f: "), "{text}");
+        assert!(text.starts_with("the patch does not apply; nothing was changed.\noutputs/f: "), "{text}");
         assert!(text.contains(expected), "{text}");
         assert_eq!(bench.preview("apply_patch", patch(&diff(hunks))).await.unwrap_err().text, text);
         assert_eq!(bench.content("outputs/f"), code.as_bytes());
@@ -209,29 +209,29 @@ async fn patches_that_cannot_be_meant_are_refused() {
         ),
         (format!("{head}{hunk}--- a/outputs/c\n+++ b/outputs/c\n{hunk}"), Path, "outputs/c is not there"),
         (format!("--- a/lib.rs\n+++ b/lib.rs\n{hunk}"), Path, "did you mean /project/src/lib.rs?"),
-        ("--- /dev/null\n+++ b/outputs/a\n@@ -0,0 +1 @@\n+x\n".into(), Tool, "which is there already"),
-        (inside("*** Add File: outputs/a\n+x\n"), Tool, "which is there already"),
-        (inside("*** Update File: outputs/a\n*** Move to: outputs/b\n"), Tool, "which is there already"),
+        ("--- /dev/null\n+++ b/outputs/a\n@@ -0,0 +1 @@\n+x\n".into(), Tool, "which already exists"),
+        (inside("*** Add File: outputs/a\n+x\n"), Tool, "which already exists"),
+        (inside("*** Update File: outputs/a\n*** Move to: outputs/b\n"), Tool, "which already exists"),
         (inside("*** Update File: outputs/a\n*** Move to: outputs/a\n"), InvalidArgs, "to itself"),
         (inside("*** Delete File: outputs/none\n"), Path, "outputs/none is not there"),
         (inside("*** Delete File: outputs/link\n"), Path, "outputs/link is a link to outputs/a"),
         (inside("*** Delete File: outputs\n"), Path, "is a folder"),
         (inside("*** Update File: outputs/bin\n-x\n+y\n"), Tool, "is binary data, not text"),
-        ("--- a/outputs/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n".into(), Tool, "names 1 of its 2 lines"),
+        ("--- a/outputs/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n".into(), Tool, "lists 1 of its 2 lines"),
         ("--- a/outputs/a\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-three\n".into(), Tool, "it expects \"three\" at line 2"),
         (
             "diff --git a/outputs/a b/outputs/a\ndeleted file mode 100644\n".into(),
             Tool,
-            "names 0 of its 2 lines",
+            "lists 0 of its 2 lines",
         ),
-        (format!("--- outputs/a.orig\n+++ outputs/a\n{hunk}"), InvalidArgs, "name it alike"),
-        ("--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n-a\n+b\n".into(), InvalidArgs, "both made and deleted"),
-        ("--- /dev/null\n+++ b/outputs/n\n@@ -1 +1 @@\n x\n+b\n".into(), InvalidArgs, "all its lines begin with `+`"),
+        (format!("--- outputs/a.orig\n+++ outputs/a\n{hunk}"), InvalidArgs, "use one name"),
+        ("--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n-a\n+b\n".into(), InvalidArgs, "both created and deleted"),
+        ("--- /dev/null\n+++ b/outputs/n\n@@ -1 +1 @@\n x\n+b\n".into(), InvalidArgs, "all its lines must start with `+`"),
         ("diff --git a/outputs/a b/outputs/a\nold mode 100644\nnew mode 100755\n".into(), InvalidArgs, "only changes permissions"),
-        ("diff --git a/outputs/l b/outputs/l\nnew file mode 120000\n--- /dev/null\n+++ b/outputs/l\n@@ -0,0 +1 @@\n+/etc\n".into(), InvalidArgs, "about a link"),
+        ("diff --git a/outputs/l b/outputs/l\nnew file mode 120000\n--- /dev/null\n+++ b/outputs/l\n@@ -0,0 +1 @@\n+/etc\n".into(), InvalidArgs, "changes a link"),
         ("diff --git a/outputs/a b/outputs/n\ncopy from outputs/a\ncopy to outputs/n\n".into(), InvalidArgs, "copies a file"),
-        ("diff --git a/outputs/bin b/outputs/bin\nBinary files a/outputs/bin and b/outputs/bin differ\n".into(), InvalidArgs, "about a binary file"),
-        (format!("--- \"a/outputs\n+++ b/outputs/a\n{hunk}"), InvalidArgs, "is not quoted well"),
+        ("diff --git a/outputs/bin b/outputs/bin\nBinary files a/outputs/bin and b/outputs/bin differ\n".into(), InvalidArgs, "changes a binary file"),
+        (format!("--- \"a/outputs\n+++ b/outputs/a\n{hunk}"), InvalidArgs, "is not quoted correctly"),
         (inside("*** Add File: skills/x.md\n+x\n"), Path, "cannot be written"),
         (inside("*** Add File: ../x\n+x\n"), Path, "contains `..`"),
     ] {
@@ -254,7 +254,7 @@ async fn a_write_that_fails_takes_the_others_back() {
         *** Add File: outputs/deep/er/x\n+x\n*** Add File: outputs/y\n+y\n*** Add File: outputs/y/z\n+z\n*** End Patch";
     let refused = bench.fails("apply_patch", patch(text), ToolErrorCode::Path).await;
     assert!(refused.contains("outputs/y/z"), "{refused}");
-    assert!(refused.contains("3 files changed before it had their content given back"), "{refused}");
+    assert!(refused.contains("3 files rolled back, so nothing was changed"), "{refused}");
     assert_eq!(tree(bench.outside.path()), before);
     assert_eq!(mode(&real), 0o750);
 }
@@ -266,9 +266,9 @@ async fn sizes_are_bounded() {
     bench.put("outputs/b", format!("{}\n", "y".repeat(250)));
     let (long, short) = ("x".repeat(400), "z".repeat(100));
     for (inner, code, expected) in [
-        (format!("Add File: outputs/n\n+{long}"), ToolErrorCode::InvalidArgs, "more than"),
-        ("Delete File: outputs/a".to_owned(), ToolErrorCode::Tool, "takes files up to"),
-        (format!("Update File: outputs/b\n@@\n+{short}\n*** End of File"), ToolErrorCode::Tool, "would have more than"),
+        (format!("Add File: outputs/n\n+{long}"), ToolErrorCode::InvalidArgs, "exceeds"),
+        ("Delete File: outputs/a".to_owned(), ToolErrorCode::Tool, "supports files up to"),
+        (format!("Update File: outputs/b\n@@\n+{short}\n*** End of File"), ToolErrorCode::Tool, "would exceed"),
     ] {
         let text = format!("*** Begin Patch\n*** {inner}\n*** End Patch");
         let refused = bench.fails("apply_patch", patch(&text), code).await;
@@ -381,7 +381,7 @@ fn any_text_at_all_is_taken_or_refused() {
     hold(300, &proptest::collection::vec(piece, 0..12), |runtime, bench, pieces| {
         bench.put("outputs/f", "a\nb\na\n");
         let output = runtime.block_on(bench.call("apply_patch", patch(&pieces.concat())));
-        prop_assert!(!output.text.contains("a defect"), "{}", output.text);
+        prop_assert!(!output.text.contains("internal error"), "{}", output.text);
         if output.error.is_some() {
             prop_assert_eq!(bench.content("outputs/f"), b"a\nb\na\n");
         }

@@ -167,7 +167,7 @@ async fn what_is_too_much_is_left_out_the_same_way_each_time() {
     assert_eq!((report.skills.as_slice(), report.commands.len()), (["a".to_owned(), "b".to_owned()].as_slice(), 69));
     for (file, why) in [
         ("agents", "more than 2000 entries"),
-        ("commands/c069.md", "it is left out"),
+        ("commands/c069.md", "it is skipped"),
         ("skills/c", "4000 files"),
         ("skills/long", "longer than 300 bytes"),
     ] {

@@ -45,8 +45,7 @@ async fn pages_tell_where_they_are() {
         (json!({"offset": 9}), "[uploads/ten.txt: lines 9-10 of 10, 71 bytes in all]\nline 9\nline 10\n"),
         (
             json!({"offset": 2, "limit": 1}),
-            "[uploads/ten.txt: lines 2-2 of 10, 71 bytes in all]\nline 2\n[there is more: read on with offset=3, or \
-             find the place with grep]",
+            "[uploads/ten.txt: lines 2-2 of 10, 71 bytes in all]\nline 2\n[more follows: continue with offset=3, or use grep]",
         ),
     ] {
         arguments["path"] = "uploads/ten.txt".into();
@@ -69,7 +68,7 @@ async fn a_large_file_can_be_read_to_its_end_page_by_page() {
         let (header, body) = page.split_once('\n').unwrap();
         assert!(header.contains("of 20000"), "{header}");
         pages += 1;
-        let more = body.split_once("[there is more: read on with offset=");
+        let more = body.split_once("[more follows: continue with offset=");
         joined.push_str(more.map_or(body, |(body, _)| body));
         let Some((_, next)) = more else { break };
         offset = next.split(',').next().unwrap().parse().unwrap();
@@ -85,8 +84,8 @@ async fn every_character_of_an_endless_line_can_be_read() {
     bench.put("uploads/min.js", format!("one\n{line}\nlast\n"));
     let page = bench.ok("read_file", json!({"path": "uploads/min.js", "offset": 2})).await;
     assert!(page.chars().count() < 50_500);
-    assert!(page.contains("line 2 is longer than a page: read on in it with offset=2 and column=50001"), "{page}");
-    assert!(page.ends_with("read on with offset=3, or find the place with grep]"));
+    assert!(page.contains("line 2 is longer than a page: continue with offset=2 and column=50001"), "{page}");
+    assert!(page.ends_with("continue with offset=3, or use grep]"));
     let (mut column, mut joined) = (1, String::new());
     while let Some((from, _)) = line.char_indices().nth(column - 1) {
         let part = bench.ok("read_file", json!({"path": "uploads/min.js", "offset": 2, "column": column})).await;
@@ -96,7 +95,7 @@ async fn every_character_of_an_endless_line_can_be_read() {
         assert!(line[from..].starts_with(body), "{column}");
         joined.push_str(body);
         column += body.chars().count();
-        let goes_on = part.contains(&format!("line 2 goes on: read on in it with offset=2 and column={column};"));
+        let goes_on = part.contains(&format!("line 2 continues: continue with offset=2 and column={column};"));
         assert_eq!(goes_on, joined.len() < line.len(), "{part}");
     }
     assert_eq!(joined, line);
@@ -122,8 +121,8 @@ async fn a_missing_file_offers_what_is_near() {
         assert_eq!(text, format!("{path} is not there; did you mean uploads/notes.txt?"));
     }
     for (path, expected) in [
-        ("uploads", "uploads is a folder; list_workspace_files shows what it holds"),
-        ("uploads/notes.txt/x", "a part before the last is a file"),
+        ("uploads", "uploads is a folder; list_workspace_files lists it"),
+        ("uploads/notes.txt/x", "a parent of it is a file"),
         ("/project/x", "no project folder is mounted"),
     ] {
         let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;

@@ -36,7 +36,7 @@ async fn lists_and_walks_are_bounded_and_time_ends_a_search() {
     }
     let listed = bench.ok("list_workspace_files", json!({"path": "uploads"})).await;
     assert_eq!(listed.lines().count(), 11);
-    assert!(listed.ends_with("[only the first 10 entries are shown; list a folder of them]"));
+    assert!(listed.ends_with("[only the first 10 entries are shown; list a subfolder]"));
     let found = bench.ok("find_files", json!({"pattern": "*.txt"})).await;
     assert!(found.ends_with("[50 match; the newest 5 are shown]"), "{found}");
     for number in 50..100 {
@@ -111,7 +111,7 @@ async fn ignore_files_are_heeded_unless_asked_otherwise() {
     let found = bench.ok("grep", json!({"pattern": "needle", "path": "/project", "include_ignored": true})).await;
     assert!(found.ends_with("[7 matches in 7 files]"), "{found}");
     let found = bench.ok("find_files", json!({"pattern": "b.log"})).await;
-    assert!(found.contains("set include_ignored to find it"), "{found}");
+    assert!(found.contains("skipped; set include_ignored]"), "{found}");
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn lines_are_found_with_their_context() {
     let utf16: Vec<u8> =
         [0xff, 0xfe].into_iter().chain("say two\n".encode_utf16().flat_map(u16::to_le_bytes)).collect();
     bench.put("uploads/c.txt", utf16);
-    let passed_over = "[not, or not wholly, searched: 1 file (binary)]";
+    let passed_over = "[not fully searched: 1 file (binary)]";
     for (arguments, expected, is_any_passed_over) in [
         (
             json!({"pattern": "two", "ignore_case": true}),
@@ -215,7 +215,10 @@ async fn searches_neither_wait_at_pipes_nor_follow_links_out() {
     assert!(found.starts_with("uploads/a.txt:1: launch\n[1 match in 1 file]"), "{found}");
     let listed = bench.ok("list_workspace_files", json!({"depth": 20})).await;
     assert!(!listed.contains("secret.txt"), "{listed}");
-    assert!(listed.contains("uploads/pipe (no regular file)") && listed.contains("/project/circle (link)"), "{listed}");
+    assert!(
+        listed.contains("uploads/pipe (not a regular file)") && listed.contains("/project/circle (link)"),
+        "{listed}"
+    );
 }
 
 #[tokio::test]
@@ -229,10 +232,10 @@ async fn names_are_shown_as_they_are_read_back_and_those_that_are_no_text_are_co
     assert_eq!(
         listed,
         "uploads/back\\u{5c}slash (6 bytes)\nuploads/esc\\u{1b}[2J.txt (6 bytes)\nuploads/line\\u{a}break.txt (6 bytes)\n\
-         [1 left out: unreadable, or with names that are not text]"
+         [1 skipped: unreadable, or names are not text]"
     );
     let found = bench.ok("grep", json!({"pattern": "needle"})).await;
-    assert!(found.ends_with("[3 matches in 3 files]\n[not, or not wholly, searched: 1 file (unreadable)]"), "{found}");
+    assert!(found.ends_with("[3 matches in 3 files]\n[not fully searched: 1 file (unreadable)]"), "{found}");
     assert_eq!(bench.ok("read_file", json!({"path": "uploads/line\\u{a}break.txt"})).await, "needle");
 }
 

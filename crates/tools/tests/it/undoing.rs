@@ -516,7 +516,7 @@ async fn old_turns_make_room_for_new_ones() {
     camera.bench.put("outputs/a", vec![1; 30_000]);
     let undone = camera.undo(&all[1]).await;
     assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Failed)]);
-    assert_eq!(undone.files[0].reason.as_deref(), Some("what it held before is no longer kept"));
+    assert_eq!(undone.files[0].reason.as_deref(), Some("its earlier content is no longer stored"));
 }
 
 #[tokio::test]
@@ -574,7 +574,7 @@ async fn another_project_is_not_touched() {
     let (session, files) = (bench.context.session_id, changes.files);
     for (mount, reason) in [
         (Some(mount), "it is in another project folder"),
-        (None, "its project folder is not mounted any more"),
+        (None, "its project folder is no longer mounted"),
         (
             bench.workspace().project.clone().map(|mount| agentd_core::session::Mount { writable: false, ..mount }),
             "the project is mounted read-only",
@@ -910,7 +910,7 @@ async fn hooks_and_repositories_are_known_wherever_git_finds_them() {
     let looked = camera.snapshots.before(&call, None).await.unwrap();
     camera.bench.put(&format!("/project/{deep}"), "planted");
     let error = looked.after.await.unwrap_err();
-    assert!(error.to_string().contains("more files than are looked at"), "{error}");
+    assert!(error.to_string().contains("too many files to check"), "{error}");
 }
 
 #[tokio::test]

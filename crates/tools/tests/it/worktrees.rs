@@ -141,7 +141,7 @@ async fn work_in_a_repository_inside_is_a_change() {
     fs::write(folder.join("lib/work.txt"), "work\n").unwrap();
     let report = field.report("one").await;
     assert_eq!((report.changed, report.is_merged, &report.problem), (1, false, &None));
-    field.refused(field.remove("one", false).await, &["merged nowhere"]);
+    field.refused(field.remove("one", false).await, &["unmerged changes"]);
     // A commit that exists only in the worktree would be lost with it.
     git(&folder.join("lib"), &["add", "--all"]);
     git(&folder.join("lib"), &["commit", "--quiet", "--message=work"]);
@@ -157,7 +157,7 @@ async fn only_branches_of_people_hold_what_is_merged() {
     git(&field.project, &["symbolic-ref", "refs/heads/alias", "refs/heads/agentd/one"]);
     git(&field.project, &["branch", "agentd/other", "agentd/one"]);
     git(&field.project, &["checkout", "--quiet", "--detach", "agentd/one"]);
-    field.refused(field.remove("one", false).await, &["merged nowhere"]);
+    field.refused(field.remove("one", false).await, &["unmerged changes"]);
     git(&field.project, &["checkout", "--quiet", "main"]);
     git(&field.project, &["branch", "kept", "agentd/one"]);
     field.remove("one", false).await.unwrap();
@@ -194,7 +194,7 @@ async fn a_worktree_is_removed_though_its_main_tree_is_gone() {
     git(&field.project, &["worktree", "remove", "--force", linked.to_str().unwrap()]);
     field.refused(field.apply("changed").await, &["is gone", "by hand"]);
     assert_eq!(field.report("changed").await.problem, None);
-    field.refused(field.remove("changed", false).await, &["merged nowhere"]);
+    field.refused(field.remove("changed", false).await, &["unmerged changes"]);
     field.remove("changed", true).await.unwrap();
     field.remove("spare", false).await.unwrap();
     assert_eq!(git(&field.project, &["branch", "--list", "agentd/*"]), "");
@@ -211,7 +211,7 @@ async fn a_worktree_stays_as_long_as_others_are_made_of_it() {
     field.apply("child").await.unwrap();
     field.remove("child", false).await.unwrap();
     assert_eq!(fs::read_to_string(parent.join("a.txt")).unwrap(), "of the child\n");
-    field.refused(field.remove("parent", false).await, &["merged nowhere"]);
+    field.refused(field.remove("parent", false).await, &["unmerged changes"]);
 }
 
 #[tokio::test]

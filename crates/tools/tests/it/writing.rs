@@ -172,15 +172,15 @@ async fn edits_that_cannot_be_meant_are_refused_with_a_hint() {
     use ToolErrorCode::{InvalidArgs, Path, Tool};
     for (path, old, new, code, expected) in [
         ("outputs/e.rs", "= 1", "= 2", Tool, "occurs 2 times in outputs/e.rs (lines 2, 3)"),
-        ("outputs/e.rs", "let x =  1;", "", Tool, "the nearest place is line 2:\n    let x = 1;"),
+        ("outputs/e.rs", "let x =  1;", "", Tool, "the closest match is at line 2:\n    let x = 1;"),
         ("outputs/e.rs", "\tlet y = 1;\n}", "", Tool, "the white space or a later line differs"),
-        ("outputs/e.rs", "something else", "", Tool, "nor anything like it"),
+        ("outputs/e.rs", "something else", "", Tool, "nor any similar text"),
         ("outputs/e.rs", "let y \u{2013} 1;", "", Tool, "has '=' (U+003D) where old_string has '–' (U+2013)"),
         ("outputs/e.rs", "   \n \n", "", Tool, "only white space"),
         ("outputs/e.rs", "", "x", InvalidArgs, "is empty"),
         ("outputs/e.rs", "x", "x", InvalidArgs, "are the same"),
         ("outputs/latin.txt", "noir", "n\u{f6}\u{4e2d}r", Tool, "nothing was changed"),
-        ("outputs/e.rs", "{\n", "{\r\n", InvalidArgs, "differ only in line ends"),
+        ("outputs/e.rs", "{\n", "{\r\n", InvalidArgs, "differ only in line endings"),
         ("outputs/nul.bin", "x", "y", Tool, "is binary data, not text"),
         ("outputs/f.rs", "x", "y", Path, "did you mean outputs/e.rs?"),
     ] {
@@ -243,7 +243,7 @@ async fn a_path_that_may_mean_two_files_is_written_to_neither() {
     bench.put("/project/outputs/both.txt", "project");
     for path in ["outputs/new.txt", "./outputs/of-session.txt", "outputs/of-project.txt", "project/settings.py"] {
         let text = bench.fails("write_file", json!({ "path": path, "content": "x" }), ToolErrorCode::Path).await;
-        assert!(text.contains("write the whole path"), "{path}: {text}");
+        assert!(text.contains("use the full path"), "{path}: {text}");
     }
     for (path, content) in [
         ("outputs/of-session.txt", "session"),

@@ -98,19 +98,19 @@ impl FileClient {
             let answer = self.ask(path, FileAction::Read)?;
             let present = match answer {
                 Ok(ClientFileAnswer::Text(text)) if text.len() > MAX_CLIENT_FILE => {
-                    Present::Unknown(format!("its text has {}", text::size(text.len() as u64)))
+                    Present::Unknown(format!("its text is {} long", text::size(text.len() as u64)))
                 }
                 Ok(ClientFileAnswer::Text(text)) => Present::Text(text),
                 Ok(ClientFileAnswer::Absent) | Err(NoAnswer::Gone) => Present::OnDisk,
                 Ok(ClientFileAnswer::Refused(why)) => Present::Unknown(reason(&why)),
-                Ok(ClientFileAnswer::Written) => Present::Unknown("it gave no text".to_owned()),
+                Ok(ClientFileAnswer::Written) => Present::Unknown("it returned no text".to_owned()),
                 Err(NoAnswer::Late) => Present::Unknown("it did not answer in time".to_owned()),
             };
             if !matches!(present, Present::Text(_)) || before == folder_times(jail, path)? {
                 return Ok(present);
             }
         }
-        Ok(Present::Unknown("its folder changes all the while".to_owned()))
+        Ok(Present::Unknown("its folder keeps changing".to_owned()))
     }
 
     /// Replaces the content of a file opened on the disk by the client's text.
@@ -175,8 +175,8 @@ impl FileClient {
             Present::Unknown(_) if content.is_none() => return Ok(on_disk),
             Present::Unknown(why) => {
                 return Err(Failure::tool(format!(
-                    "the client of the turn (an editor) holds the project's files and did not give the present text of \
-                     {path}: {why}. Nothing was changed; try again, or ask the person to close the file there"
+                    "the client of the turn (an editor) manages the project's files and did not return the current text of \
+                     {path}: {why}. Nothing was changed; retry, or ask the user to close the file there"
                 )));
             }
         };
@@ -186,8 +186,8 @@ impl FileClient {
             _ if is_saved => return Ok(on_disk),
             _ => {
                 return Err(Failure::tool(format!(
-                    "{path} has changes in the editor that are not saved, and the editor takes none from here. Nothing was \
-                     changed; ask the person to save the file"
+                    "{path} has unsaved changes in the editor, and the editor does not accept edits. Nothing was \
+                     changed; ask the user to save the file"
                 )));
             }
         }
@@ -223,7 +223,7 @@ type FolderTimes = Vec<(u64, i64, i64)>;
 
 fn folder_times(jail: &Jail, path: &ToolPath) -> Result<FolderTimes, Failure> {
     let root = jail.root(PathPlace::Project)?;
-    let failed = |error: std::io::Error| Failure::io(&format!("look at the folder of {path}"), &error);
+    let failed = |error: std::io::Error| Failure::io(&format!("inspect the folder of {path}"), &error);
     let mut times = Vec::new();
     for folder in path.below_place().ancestors().skip(1) {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -266,29 +266,27 @@ impl WriteSlot for ClientSlot {
     fn replace(&self, content: &[u8], _: Option<u32>) -> Result<(), Failure> {
         let path = &self.path;
         let text = std::str::from_utf8(content)
-            .map_err(|_| Failure::tool(format!("{path} is open in an editor, which takes UTF-8 text only")))?;
+            .map_err(|_| Failure::tool(format!("{path} is open in an editor, which supports UTF-8 text only")))?;
         self.on_disk.slot.check()?;
         let answer = self.client.ask(path, FileAction::Write(text.to_owned()))?;
-        let doubt = "whether it has the new text is not known; read the file again before you go on";
+        let doubt = "whether it has the new text is unknown; read the file again before you continue";
         match answer {
             Ok(ClientFileAnswer::Written) => {}
             Ok(ClientFileAnswer::Refused(why)) => {
                 return Err(Failure::tool(format!(
-                    "the editor that holds {path} did not take the change: {}. Nothing was changed",
+                    "the editor with {path} did not apply the change: {}. Nothing was changed",
                     reason(&why)
                 )));
             }
             Ok(ClientFileAnswer::Absent | ClientFileAnswer::Text(_)) => {
-                return Err(Failure::tool(format!(
-                    "the editor that held {path} did not say that it took the change; {doubt}"
-                )));
+                return Err(Failure::tool(format!("the editor with {path} did not confirm the change; {doubt}")));
             }
             Err(NoAnswer::Late) => {
-                let late = format!("the editor that holds {path} did not answer in time; {doubt}");
+                let late = format!("the editor with {path} did not answer in time; {doubt}");
                 return Err(Failure::new(ToolErrorCode::Timeout, late));
             }
             Err(NoAnswer::Gone) => {
-                return Err(Failure::tool(format!("the editor that held {path} went away meanwhile; {doubt}")));
+                return Err(Failure::tool(format!("the editor with {path} disconnected; {doubt}")));
             }
         }
         let mut saved = Vec::new();
@@ -297,7 +295,7 @@ impl WriteSlot for ClientSlot {
         });
         if !is_saved {
             self.client.note(format!(
-                "{path} has the new text in the editor and is not saved: commands and searches see the file as it was, and \
+                "{path} has the new text in the editor but is not saved: commands and searches see the old file, and \
                  agentd cannot undo the change"
             ));
         }
@@ -309,7 +307,7 @@ impl WriteSlot for ClientSlot {
             return self.on_disk.remove();
         }
         Err(Failure::tool(format!(
-            "{} has changes in the editor that are not saved, and they would be lost; ask the person to save or close it",
+            "{} has unsaved changes in the editor, which would be lost; ask the user to save or close it",
             self.path
         )))
     }

@@ -51,7 +51,7 @@ impl StateBackend {
         match draft.files.get(path.rest()) {
             Some(file) => Ok(Arc::clone(file)),
             None if draft.files.is_folder(path.rest()) => {
-                Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")))
+                Err(Failure::path(format!("{path} is a folder; list_workspace_files lists it")))
             }
             None => Err(missing(path, &draft.files)),
         }
@@ -62,7 +62,7 @@ fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
     let names = || files.iter().map(|(path, _)| path);
     let hint = match text::nearest(path.rest(), names()) {
         Some(near) => format!("did you mean /state/{near}?"),
-        None => "list_workspace_files shows what is".to_owned(),
+        None => "list_workspace_files lists all files".to_owned(),
     };
     Failure::path(format!("{path} is not there; {hint}"))
 }
@@ -150,7 +150,7 @@ impl StateSlot {
 impl WriteSlot for StateSlot {
     fn replace(&self, content: &[u8], _: Option<u32>) -> Result<(), Failure> {
         let text = std::str::from_utf8(content).map_err(|_| {
-            Failure::tool(format!("{} takes UTF-8 text only; write other files to outputs/", self.path))
+            Failure::tool(format!("{} supports UTF-8 text only; write other files to outputs/", self.path))
         })?;
         self.change(Some(text.to_owned()))
     }

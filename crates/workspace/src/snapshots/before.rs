@@ -172,7 +172,7 @@ pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String>
         (change.before, change.after) = (None, None);
         !std::mem::replace(&mut told, true)
     });
-    Some(format!("{} were changed beyond the {limit} that are recorded", text::count(more, "file")))
+    Some(format!("{} changed beyond the limit of {limit} recorded files", text::count(more, "file")))
 }
 
 /// Running calls of all sessions.

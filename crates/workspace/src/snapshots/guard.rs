@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{failure::if_there, path::PathPlace};
 
-const TOO_MANY: &str = "the project has too many folders that git ignores, or too deep ones";
+const TOO_MANY: &str = "the project has too many or too deep folders that git ignores";
 /// Maximum number of guarded paths that are closed before a command. Further ones are only checked when it ends.
 const MAX_CLOSED: usize = 2000;
 
@@ -251,6 +251,6 @@ impl GuardedPaths {
         closed.dedup_by(|below, above| below.starts_with(above));
         closed.sort_by_key(|path| path.components().count());
         closed.truncate(MAX_CLOSED);
-        (closed, self.is_partial.then(|| format!("what it leaves behind cannot be checked: {TOO_MANY}")))
+        (closed, self.is_partial.then(|| format!("what it leaves cannot be checked: {TOO_MANY}")))
     }
 }

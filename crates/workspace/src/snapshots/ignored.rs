@@ -128,7 +128,7 @@ impl IgnoredFolders {
             }
         });
         let counted = counted.collect::<Vec<_>>().join(", ");
-        (changes, (!counted.is_empty()).then(|| format!("deleted where git ignores what is there: {counted}")))
+        (changes, (!counted.is_empty()).then(|| format!("deleted files that git ignores: {counted}")))
     }
 }
 

@@ -103,7 +103,7 @@ impl SessionRecord {
             place => place.to_string(),
         };
         if seen.too_deep > 0 {
-            notes.push(format!("what lies very deep in {place} is not recorded"));
+            notes.push(format!("very deep files in {place} are not recorded"));
         }
         let known = self.known(root).unwrap_or_else(|| new_tree(root));
         let (tree, changed) = match known.unseen {
@@ -130,9 +130,7 @@ impl SessionRecord {
         let real: Vec<PathBuf> = written.iter().map(|(_, _, real, _)| real.clone()).collect();
         let (_, now) = self.scan_all(roots, &[&self.around[..], &real].concat())?;
         if now.is_unread {
-            return Ok(Some(
-                "whether other programs run or obey it is not known: git has too many configurations".into(),
-            ));
+            return Ok(Some("unknown whether other programs run or obey it: git has too many configurations".into()));
         }
         let guard = CallGuard::default();
         for (path, root, real_path, below) in &written {
@@ -140,7 +138,7 @@ impl SessionRecord {
                 return Ok(Some(format!("other programs run or obey {path}: a link, git or an editor leads there")));
             }
             if root.place.is_mounted() && makes_repository(real_path, &real) {
-                return Ok(Some(format!("{path} would make its folder a repository of git")));
+                return Ok(Some(format!("{path} would make its folder a git repository")));
             }
         }
         Ok(None)
@@ -255,7 +253,7 @@ impl FileCapture<'_> {
             let other = std::thread::Builder::new().name("snapshot".to_owned());
             let other = other.spawn_scoped(scope, || self.take_some(right, true))?;
             let mut taken = self.take_some(left, true)?;
-            taken.extend(other.join().map_err(|_| io::Error::other("the thread that reads files broke"))??);
+            taken.extend(other.join().map_err(|_| io::Error::other("the thread that reads files panicked"))??);
             Ok(taken)
         })
     }
@@ -314,9 +312,9 @@ impl SnapshotConfig {
         let more = if paths.len() > NAMED { format!(" and {} more", paths.len() - NAMED) } else { String::new() };
         let because = match why {
             Why::Large => format!("larger than {}", text::size(self.max_file_bytes)),
-            Why::Full => format!("there is no room beyond {}", text::size(self.max_total_bytes)),
-            Why::Unreadable => "it may not be read".to_owned(),
-            Why::Busy => "it was being written all the while".to_owned(),
+            Why::Full => format!("the limit of {} is reached", text::size(self.max_total_bytes)),
+            Why::Unreadable => "it is not readable".to_owned(),
+            Why::Busy => "it kept changing".to_owned(),
         };
         format!("{named}{more} ({because})")
     }

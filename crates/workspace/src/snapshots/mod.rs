@@ -104,7 +104,7 @@ impl FileSnapshots {
     /// # Errors
     /// If the folder cannot be read or changed. Needed contents are never removed.
     pub async fn collect(&self) -> Result<u64, WorkspaceError> {
-        self.with_store("remove what is no longer needed to undo changes", |store| store.collect()).await
+        self.with_store("remove old undo data", |store| store.collect()).await
     }
 
     /// Total size of the contents of all sessions, in bytes. The other records of each session are small.
@@ -112,7 +112,7 @@ impl FileSnapshots {
     /// # Errors
     /// If the folder cannot be read.
     pub async fn bytes_on_disk(&self) -> Result<u64, WorkspaceError> {
-        self.with_store("look at what is kept to undo changes", |store| Ok(store.blobs.bytes())).await
+        self.with_store("inspect the undo data", |store| Ok(store.blobs.bytes())).await
     }
 
     /// Runs work on the shared store, on a blocking thread.
@@ -144,7 +144,7 @@ impl FileSnapshots {
         tokio::task::spawn_blocking(move || {
             snapshots.collecting.store(false, Ordering::Release);
             if let Err(error) = snapshots.store().and_then(|store| store.collect()) {
-                tracing::warn!("could not remove what is no longer needed to undo changes: {error}");
+                tracing::warn!("could not remove old undo data: {error}");
             }
         });
     }
@@ -177,7 +177,7 @@ impl FileSnapshots {
         running: CallInProgress,
     ) -> Result<Changes, WorkspaceError> {
         let checks = Arc::clone(&self.checks);
-        let looking = self.work(running.session, "record what the call changed", move |kept| {
+        let looking = self.work(running.session, "record the changes of the call", move |kept| {
             // Files set aside by one check must not count as deleted in another.
             let _alone = before.guard.is_some().then(|| lock(&checks));
             before.kept = lock(&running.overlaps).kept(running.session, &running.call);
@@ -239,7 +239,7 @@ impl Snapshots for FileSnapshots {
                 _ => HashMap::new(),
             };
             let of_call = Arc::clone(&workspace);
-            let looking = self.work(session, "record what files hold before the call", move |kept| {
+            let looking = self.work(session, "record the files before the call", move |kept| {
                 let anywhere = paths.is_none();
                 lock(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
                 let running = CallInProgress { session, call: call_id.clone(), overlaps };
@@ -262,7 +262,7 @@ impl Snapshots for FileSnapshots {
     ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
         let (workspace, call) = (workspace.clone(), call.clone());
         let overlaps = Arc::clone(&self.overlaps);
-        self.work(session, "find out what the call changed", move |kept| {
+        self.work(session, "determine the changes of the call", move |kept| {
             let states = lock(&overlaps).set_aside.clone();
             let changes = kept.unfinished(&workspace, &call, states)?;
             lock(&overlaps).recovered(&changes.set_aside.changes);
@@ -279,7 +279,7 @@ impl Snapshots for FileSnapshots {
     ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>> {
         let workspace = workspace.clone();
         let overlaps = Arc::clone(&self.overlaps);
-        self.work(session, "take the changes back", move |kept| {
+        self.work(session, "undo the changes", move |kept| {
             let undone = kept.undo(&workspace, changes, preview)?;
             if !preview {
                 lock(&overlaps).note(session, &undone.changes);
@@ -297,14 +297,14 @@ impl Snapshots for FileSnapshots {
         if changes.is_empty() {
             return std::future::ready(Ok(changes)).boxed();
         }
-        self.work(to, "keep what another session changed", move |kept| kept.adopt(changes))
+        self.work(to, "store the changes of another session", move |kept| kept.adopt(changes))
     }
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         lock(&self.sessions).retain(|(id, _)| *id != session);
         let folder = self.base.join(session.to_string());
         async move {
-            blocking("remove what is kept to undo changes", move || gone(fs::remove_dir_all(folder))).await?;
+            blocking("remove the undo data", move || gone(fs::remove_dir_all(folder))).await?;
             self.collect_soon();
             Ok(())
         }
@@ -323,8 +323,8 @@ async fn blocking<T: Send + 'static>(
 
 fn storage(doing: &str, error: io::Error) -> WorkspaceError {
     let hint = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; make room",
-        _ => "look at the folder `undo` in the data folder of the daemon",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; free some space",
+        _ => "check the folder `undo` in the daemon's data folder",
     };
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
 }

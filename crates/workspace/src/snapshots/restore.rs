@@ -25,7 +25,7 @@ use super::{
 use crate::{diff, path::PathPlace, text};
 
 /// Note on a file that was restored under only one of its names.
-const OTHER_NAMES: &str = "it had other names (hard links), and is another file by now: those names keep the change";
+const OTHER_NAMES: &str = "it had other names (hard links) and is a different file now: those names keep the change";
 
 /// Reverts changes, or returns a preview.
 pub(super) fn undo(
@@ -159,7 +159,8 @@ impl<'a> Plan<'a> {
         step.verdict = match self.root_of(&step) {
             Ok(root) => {
                 step.root = Some(root);
-                self.judge(&mut step, root).unwrap_or_else(|error| Verdict::Failed(format!("could not look: {error}")))
+                self.judge(&mut step, root)
+                    .unwrap_or_else(|error| Verdict::Failed(format!("could not check it: {error}")))
             }
             Err(reason) => Verdict::Failed(reason),
         };
@@ -176,11 +177,11 @@ impl<'a> Plan<'a> {
         match step.spot.place {
             PathPlace::Project => match &self.workspace.project {
                 Some(mount) if Some(mount.path.as_path()) != was => {
-                    return Err(format!("it is in another project folder{} than the one that is mounted now", shown()));
+                    return Err(format!("it is in another project folder{} than the mounted one", shown()));
                 }
                 Some(mount) if !mount.writable => return Err("the project is mounted read-only".to_owned()),
                 Some(_) => {}
-                None => return Err("its project folder is not mounted any more".to_owned()),
+                None => return Err("its project folder is no longer mounted".to_owned()),
             },
             PathPlace::Folder(name) => match self.workspace.folder(name.as_str()) {
                 Some(folder) if Some(folder.path.as_path()) != was => {
@@ -188,7 +189,7 @@ impl<'a> Plan<'a> {
                 }
                 Some(folder) if !folder.writable => return Err(format!("{} is mounted read-only", folder.at)),
                 Some(_) => {}
-                None => return Err(format!("its folder{} is not one of the session any more", shown())),
+                None => return Err(format!("its folder{} no longer belongs to the session", shown())),
             },
             PathPlace::Own | PathPlace::Memories | PathPlace::State => {}
         }
@@ -212,14 +213,14 @@ impl<'a> Plan<'a> {
         if step.change.late {
             let was = self.content_kept(goal.as_ref());
             step.diff = self.diff(&step.change.path, was.as_deref(), now.as_deref());
-            let reason = "it may have been changed by something else: after agentd was ended and before it was back, or by a \
-                          command of another subagent";
+            let reason = "it may have been changed by something else: while agentd was not running, or by a command of \
+                          another subagent";
             return Ok(Verdict::Conflict(reason.to_owned()));
         }
         let file = goal.as_ref().filter(|goal| goal.kind != FileKind::Folder);
         let wanted = file.map(|goal| self.blobs.read(&goal.hash)).transpose()?.flatten();
         if file.is_some() && wanted.is_none() {
-            return Ok(Verdict::Failed("what it held before is no longer kept".to_owned()));
+            return Ok(Verdict::Failed("its earlier content is no longer stored".to_owned()));
         }
         step.diff = self.diff(&step.change.path, now.as_deref(), wanted.as_deref());
         if step.diff.is_none()

@@ -150,9 +150,8 @@ impl SessionRecord {
         let is_full = |entry: &&Entry| entry.content == Content::Unkept(Why::Full);
         let files = self.trees.iter().flat_map(|tree| tree.entries.values()).filter(is_full).count();
         let room = text::size(self.config.max_total_bytes);
-        (files > 0).then(|| {
-            format!("{} cannot be recorded, because there is no room beyond {room}", text::count(files, "file"))
-        })
+        (files > 0)
+            .then(|| format!("{} cannot be recorded: the limit of {room} is reached", text::count(files, "file")))
     }
 
     /// Takes over the last scans of the user's folders by any session.
@@ -288,7 +287,7 @@ impl SessionRecord {
                 |tree: &Tree| before.trees.iter().any(|known| known.place == tree.place && known.unseen.is_none());
             let is_lost = now.iter().any(|tree| tree.unseen.is_some() && was_seen(tree));
             if is_lost || before.unchecked.is_none() && self.guarded.is_partial {
-                return Err(io::Error::other("it left more files than are looked at"));
+                return Err(io::Error::other("it left too many files to check"));
             }
         }
         notes.sort();

@@ -146,10 +146,10 @@ fn take_back_blind(roots: &[Root], change: FileChange) -> UndoneFile {
     let root = spot.as_ref().and_then(|spot| roots.iter().find(|root| root.place == spot.place));
     let removed = match (change.change, spot.as_ref().zip(root)) {
         (FileChangeKind::Created, Some((spot, root))) => remove(root, spot),
-        _ => Err(io::Error::other("what it held before is not kept")),
+        _ => Err(io::Error::other("its earlier content is not stored")),
     };
     match removed {
-        Ok(()) => taken_back(change, UndoOutcome::Done, "it was too large to be kept, and is gone".to_owned()),
+        Ok(()) => taken_back(change, UndoOutcome::Done, "it was too large to store, and was removed".to_owned()),
         Err(error) => taken_back(change, UndoOutcome::Failed, error.to_string()),
     }
 }

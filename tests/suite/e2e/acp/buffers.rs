@@ -88,7 +88,7 @@ async fn an_editor_that_gives_and_takes_nothing_keeps_what_is_not_saved() {
     let (world, mut editor, session, file) = dirty_in(json!({"fs": {"readTextFile": true}})).await;
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("It is not saved."));
     assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
-    assert!(told(&world).contains("not saved"), "{}", told(&world));
+    assert!(told(&world).contains("unsaved changes"), "{}", told(&world));
     // Once saved, it is edited on the disk.
     editor.files.texts.insert(file.clone(), "one\nsaved\n".to_owned());
     world.model.reply(edit("saved", "edited")).reply(Reply::text("Done."));

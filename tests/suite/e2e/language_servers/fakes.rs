@@ -277,8 +277,8 @@ async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothi
     // Hooks are run by git, so changing one needs more than permission to edit source code.
     for (how, expected) in [
         ("escapes", "outside of the project"),
-        ("hooks", "the rules do not let you change so"),
-        ("wrong", "something else than `foo`"),
+        ("hooks", "which the rules do not allow"),
+        ("wrong", "something other than `foo`"),
     ] {
         let world = with(how, patient()).await;
         world.write("project/a.fk", "foo\n");

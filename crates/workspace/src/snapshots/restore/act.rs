@@ -166,7 +166,7 @@ fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io
         }
     }
     let Some(content) = blobs.read(&goal.hash)? else {
-        return Ok(Verdict::Failed("what it held before is no longer kept".to_owned()));
+        return Ok(Verdict::Failed("its earlier content is no longer stored".to_owned()));
     };
     if let Some(shared) = step.change.shared.filter(|_| in_place && goal.kind == FileKind::File)
         && let Some(verdict) = write(&parent, name, shared, step, goal, &content)?
