@@ -256,11 +256,8 @@ async fn hung_up(path: &Path, problem: &str) -> ClientError {
 }
 
 fn not_a_daemon(path: &Path, problem: &str) -> ClientError {
-    ClientError::new(
-        ClientErrorKind::Refused,
-        format!("the server at {} is not agentd: {problem}", path.display()),
-    )
-    .with_hint("stop it, or set AGENTD_SOCKET to another path")
+    ClientError::new(ClientErrorKind::Refused, format!("the server at {} is not agentd: {problem}", path.display()))
+        .with_hint("stop it, or set AGENTD_SOCKET to another path")
 }
 
 /// Error of a call.

@@ -199,8 +199,7 @@ impl Wire<prost_types::Timestamp> for Timestamp {
         if !(0..1_000_000_000).contains(&at.nanos) {
             return Err(WireError::Value { what, problem: "has nanoseconds out of range" });
         }
-        Self::new(at.seconds, at.nanos)
-            .map_err(|_| WireError::Value { what, problem: "is a time out of range" })
+        Self::new(at.seconds, at.nanos).map_err(|_| WireError::Value { what, problem: "is a time out of range" })
     }
 }
 

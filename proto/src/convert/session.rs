@@ -63,7 +63,7 @@ mirrored! {
     ForkReply as v1::ForkSessionResponse:
         turn earlier, session = session "the new session"
         @ files: FilesCopied {
-            , files = files_copied "the files", bytes = bytes_copied "the size of the files", left_out = files_left_out "those left out"
+            , files = files_copied "the files", bytes = bytes_copied "the size of the files", left_out = files_left_out "the skipped files"
         }
 }
 mirrored! {

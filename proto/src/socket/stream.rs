@@ -265,7 +265,11 @@ pub fn adopt(fd: OwnedFd) -> Result<(Incoming, Option<PathBuf>), SocketError> {
 /// Creates the folder if it is missing, and checks that no other user can write to it. Others may be able to read a
 /// folder that the user chose, but the socket's own mode keeps them out.
 fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(SocketError::io("create the folder", folder))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(SocketError::io("create the folder", folder))?;
     let look = SocketError::io("inspect the folder", folder);
     let (link, found) =
         fs::symlink_metadata(folder).and_then(|link| Ok((link, fs::metadata(folder)?))).map_err(look)?;

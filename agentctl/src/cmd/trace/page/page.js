@@ -76,7 +76,7 @@
   const label = ({ kind, it }) => {
     switch (kind) {
       case "turn": {
-        const end = it.outcome ? words(it.outcome.reason) : "not over";
+        const end = it.outcome ? words(it.outcome.reason) : "not ended";
         const waited = it.waited_ms ? ", waited " + span(it.waited_ms) : "";
         return ["turn " + it.number, it.agent, end + waited + (it.model ? " · " + it.model : "")];
       }
