@@ -319,9 +319,7 @@ pub(super) fn put_off(interrupt: &Interrupt) -> String {
         Ask::Approval { .. } => format!("`agentctl answer {id} approve` or `reject`"),
         Ask::Question { .. } => format!("`agentctl answer {id} 'TEXT'`"),
     };
-    format!(
-        "\n\nThe question is still open; answer it in a terminal with {what}. The turn waits; cancel to end it.\n\n"
-    )
+    format!("\n\nThe question is still open; answer with {what} in a terminal. The turn waits; cancel to end it.\n\n")
 }
 
 /// Time limits for the editor. Those of the daemon are slightly longer.

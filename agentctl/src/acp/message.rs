@@ -127,10 +127,7 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<Misfit>> {
     let no_json = |error| worded(ErrorCode::ParseError, format!("the line is not valid JSON: {error}"));
     let value: Value = serde_json::from_slice(line).map_err(|error| Misfit::within(line, no_json(error)))?;
     let Value::Object(mut fields) = value else {
-        return Err(Misfit::new(
-            RequestId::Null,
-            not_a_request("a message must be one JSON object; batches are not supported"),
-        ));
+        return Err(Misfit::new(RequestId::Null, not_a_request("a message must be one JSON object, not a batch")));
     };
     let misnamed = |_| Misfit::new(RequestId::Null, not_a_request("an id must be a string, an integer or null"));
     let params = fields.remove("params").unwrap_or_default();

@@ -97,8 +97,7 @@ pub(super) async fn new(
     let project = mount::editor_folder(&folder.real, of_daemon);
     let mut notices = Vec::new();
     if project.is_none() {
-        notices
-            .push(format!("{} is not a project folder, so the session sees no folder of yours", shown(&folder.real)));
+        notices.push(format!("{} is not a project folder, so the session sees no folder", shown(&folder.real)));
     }
     let folders = further_folders(&request.additional_directories, project.as_ref(), &mut notices);
     let daemon = bridge.daemon().await?;

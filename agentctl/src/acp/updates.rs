@@ -410,10 +410,7 @@ impl Updates {
             }
             StateChange::Agent { stack } => {
                 let name = stack.last().map_or("main", String::as_str);
-                self.notice(
-                    NoticeSeverity::Info,
-                    &format!("the agent {} is now active in the session", clean_line(name)),
-                )
+                self.notice(NoticeSeverity::Info, &format!("the agent {} is now active", clean_line(name)))
             }
             // Titles and settings are sent by the watcher of the session.
             _ => Vec::new(),

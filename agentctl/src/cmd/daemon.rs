@@ -111,9 +111,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     };
     if daemon::wait_gone(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
         return Err(Failure::unreachable(format!("the daemon was asked to stop and is still running (pid {pid})"))
-            .hint(format!(
-                "it may be waiting for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"
-            ))
+            .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
             .into());
     }
     note("the daemon has stopped");

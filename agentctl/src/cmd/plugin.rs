@@ -123,11 +123,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
         PluginCommand::Approve { plugin, consent } => {
             let found = client.plugin(&plugin).await?;
             if found.state == PluginState::Installed {
-                return report::note(
-                    global.json,
-                    &found,
-                    &format!("{} is unchanged since you agreed to it", title(&found)),
-                );
+                return report::note(global.json, &found, &format!("{} is unchanged", title(&found)));
             }
             let folder = found.folder.to_string_lossy().into_owned();
             let source = found.source.clone();

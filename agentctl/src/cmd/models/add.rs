@@ -175,9 +175,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
         return Ok(Some(&ELSEWHERE));
     }
     if !present {
-        return Err(Failure::usage("missing provider")
-            .hint("for example agentctl models add anthropic; --help lists them")
-            .into());
+        return Err(Failure::usage("missing provider").hint("agentctl models add anthropic; --help lists them").into());
     }
     let found = local_servers::listening().await;
     let found: Vec<&'static Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();

@@ -339,8 +339,7 @@ impl Expectations {
         }
         let asked = self.asked.as_ref().filter(|asked| **asked != played.asked);
         let were = listed(&played.asked);
-        failures
-            .extend(asked.map(|asked| format!("expected to be asked about {}; asked about: {were}", listed(asked))));
+        failures.extend(asked.map(|asked| format!("expected to be asked about {}; asked: {were}", listed(asked))));
     }
 
     fn file_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {

@@ -74,7 +74,7 @@ pub(crate) struct ServeArgs {
     /// Folder that new sessions see as /project, read-only unless it ends in :rw; callers may name a folder below it
     #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     project: Option<MountArg>,
-    /// Who approves: the user of the calling agent, or of agentctl
+    /// Approver: the user of the calling agent, or of agentctl
     #[arg(long, value_name = "WHO", default_value = "person")]
     approvals: Approvals,
     /// Which sessions callers can resume, search and list
