@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{acp, cmd, exit::Exit, failure::Failure, flags::Global, report};
 
-/// Talks to agentd, the private agent runtime on this machine.
+/// Client of agentd, the private agent runtime on this machine.
 #[derive(Debug, Parser)]
 #[command(
     name = "agentctl",
@@ -58,15 +58,15 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Talk to the model in the terminal
+    /// Chat with the model in the terminal
     Chat(cmd::attach::ChatArgs) => chat,
     /// Run one turn and print the answer
     Run(cmd::run::RunArgs) => cmd::run::handle,
-    /// Follow the live turn of a session
+    /// Follow the running turn of a session
     Attach(cmd::attach::AttachArgs) => cmd::attach::handle,
-    /// Wait until nothing runs in a session, and print the answer
+    /// Wait until a session is idle, and print the answer
     Wait(cmd::attach::WaitArgs) => cmd::attach::handle_wait,
-    /// List approvals and questions that wait for an answer
+    /// List pending approvals and questions
     Interrupts(cmd::interrupts::InterruptsArgs) => cmd::interrupts::handle,
     /// Answer an approval or a question
     Answer(cmd::interrupts::AnswerArgs) => cmd::interrupts::handle_answer,
@@ -76,7 +76,7 @@ commands! {
     /// List, show, export, import and delete sessions
     #[command(subcommand, after_help = cmd::sessions::SESSIONS_HELP)]
     Sessions(cmd::sessions::SessionsCommand) => cmd::sessions::handle,
-    /// Play recordings as tests: no model, no network
+    /// Run recordings as tests, without model or network
     Test(cmd::replay::TestArgs) => cmd::replay::handle,
     /// List, read and write files of a session
     #[command(subcommand, after_help = cmd::files::FILES_HELP)]
@@ -86,13 +86,13 @@ commands! {
     Docs(cmd::docs::DocsCommand) => cmd::docs::handle,
     /// Show what fills the context window, and what would be cut next
     Context(cmd::context::ContextArgs) => cmd::context::handle,
-    /// Summarize older history, or undo that
+    /// Summarize older history, or restore it
     Compact(cmd::context::CompactArgs) => cmd::context::handle_compact,
-    /// Show a turn as a tree with times, tokens and money
+    /// Show a turn as a tree with times, tokens and cost
     Trace(cmd::trace::TraceArgs) => cmd::trace::handle,
     /// Undo a turn's changes to files
     Undo(cmd::context::UndoArgs) => cmd::context::handle_undo,
-    /// Go back to before a turn: files, talk, or both
+    /// Go back to before a turn: files, conversation, or both
     Rewind(cmd::context::RewindArgs) => cmd::context::handle_rewind,
     /// Show the audit log
     Audit(cmd::audit::AuditArgs) => cmd::audit::handle,
@@ -101,35 +101,35 @@ commands! {
     Policy(cmd::policy::PolicyCommand) => cmd::policy::handle,
     /// List the models and their roles (slots)
     Models(cmd::models::ModelsArgs) => cmd::models::handle,
-    /// Show tokens and money, by model, session, day or slot
+    /// Show tokens and cost, by model, session, day or slot
     Usage(cmd::usage::UsageArgs) => cmd::usage::handle,
-    /// List the tools that models can use
+    /// List the tools available to models
     Tools(cmd::agents::ToolsArgs) => cmd::agents::handle_tools,
-    /// List and show agents: helpers that the main model can give work to
+    /// List and show agents, to which the main agent can delegate work
     #[command(subcommand, after_help = cmd::agents::AGENTS_HELP)]
     Agents(cmd::agents::AgentsCommand) => cmd::agents::handle,
     /// List, show, check and add skills
     #[command(subcommand, after_help = cmd::agents::SKILLS_HELP)]
     Skills(cmd::agents::SkillsCommand) => cmd::agents::handle_skills,
-    /// Show and trust what a project brings along in .agentd/
+    /// Show and trust the configuration of a project in .agentd/
     #[command(subcommand, after_help = cmd::project::PROJECT_HELP)]
     Project(cmd::project::ProjectCommand) => cmd::project::handle,
     /// List, show, merge and remove git worktrees of sessions
     #[command(subcommand, after_help = cmd::project::WORKTREE_HELP)]
     Worktree(cmd::project::WorktreeCommand) => cmd::project::handle_worktree,
-    /// Add, list, show and remove plugins: skills, agents, commands and servers as one
+    /// Add, list, show and remove plugins: bundles of skills, agents, commands and servers
     #[command(subcommand, after_help = cmd::plugin::PLUGIN_HELP)]
     Plugin(cmd::plugin::PluginCommand) => cmd::plugin::handle,
-    /// Manage MCP servers, or act as one
+    /// Manage MCP servers, or run as one
     #[command(subcommand, after_help = cmd::mcp::MCP_HELP)]
     Mcp(cmd::mcp::McpCommand) => cmd::mcp::handle,
-    /// Serve an editor, over the Agent Client Protocol
+    /// Serve an editor over the Agent Client Protocol
     Acp(acp::AcpArgs) => acp::handle,
-    /// Count turns, tools, waits, tokens and money, by day
+    /// Count turns, tools, waits, tokens and cost, by day
     Stats(cmd::usage::StatsArgs) => cmd::usage::handle_stats,
     /// Show disk usage of the data folder
     Storage(cmd::daemon::StorageArgs) => cmd::daemon::storage,
-    /// Remove data that has not been used for long
+    /// Remove data that has not been used for a long time
     Clean(cmd::daemon::CleanArgs) => cmd::daemon::clean,
     /// Show the status of the daemon
     Status(cmd::daemon::StatusArgs) => cmd::daemon::status,
@@ -137,7 +137,7 @@ commands! {
     Start(cmd::daemon::StartArgs) => cmd::daemon::start,
     /// Stop the daemon; interrupted turns can be resumed later
     Stop(cmd::daemon::StopArgs) => cmd::daemon::stop,
-    /// Run the daemon as a service of systemd
+    /// Run the daemon as a systemd service
     #[command(subcommand, after_help = cmd::service::SERVICE_HELP)]
     Service(cmd::service::ServiceCommand) => cmd::service::handle,
     /// Show the effective configuration and its sources

@@ -21,14 +21,14 @@ pub(crate) fn one_of<T: Copy + Send + Sync>(choices: &'static [Choice<T>]) -> im
     let names = choices.iter().map(|(name, meaning, _)| PossibleValue::new(*name).help(*meaning));
     PossibleValuesParser::new(names).try_map(|given| {
         let choice = choices.iter().find(|(name, ..)| *name == given);
-        choice.map(|(.., value)| *value).ok_or("there is no such value")
+        choice.map(|(.., value)| *value).ok_or("no such value")
     })
 }
 
 /// Flags that all commands share.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Global {
-    /// The daemon's socket [default: $AGENTD_SOCKET, or the one that the data folder's daemon has]
+    /// Socket of the daemon [default: $AGENTD_SOCKET, or that of the data folder's daemon]
     #[arg(long, global = true, value_name = "PATH", display_order = 900)]
     pub(crate) socket: Option<PathBuf>,
     /// Set where the command was given `--json`, which [`crate::args::command`] puts on it.

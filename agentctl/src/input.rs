@@ -34,7 +34,7 @@ impl SilenceNotice {
             while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 let stdin = io::stdin();
                 if poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0) {
-                    let _ = writeln!(io::stderr(), "reading {what} from standard input, which is open and silent");
+                    let _ = writeln!(io::stderr(), "waiting for {what} on standard input, which is open");
                     return;
                 }
             }
@@ -55,7 +55,7 @@ pub(crate) fn words(words: &[String]) -> Result<(Option<String>, bool), Failure>
         ["-"] => Ok((None, true)),
         [prompt] => Ok((Some(prompt.to_owned()), false)),
         [prompt, "-"] => Ok((Some(prompt.to_owned()), true)),
-        _ => Err(Failure::usage("there is more than one prompt on the command line")
+        _ => Err(Failure::usage("more than one prompt on the command line")
             .hint(format!("put it in quotes: agentctl run '{}'", words.join(" ")))),
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String
     // Read on a thread, because a blocking read of a pipe that is never closed cannot have a timeout.
     thread::spawn(move || done.send(read_text(io::stdin().lock(), LONGEST_PROMPT)));
     let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
-        let late = Failure::new(ErrorKind::Timeout, "standard input has not ended within --timeout");
+        let late = Failure::new(ErrorKind::Timeout, "standard input did not end within --timeout");
         Err(Failure { exit: Exit::Limit, ..late }.hint("close it, or use </dev/null if there is none"))
     })?;
     Ok((!text.trim().is_empty()).then_some(text))
@@ -88,14 +88,14 @@ fn read_text(source: impl Read, limit: usize) -> Result<String, Failure> {
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
     if bytes.len() > limit {
-        return Err(too_long("what came through standard input"));
+        return Err(too_long("standard input"));
     }
     String::from_utf8(bytes).map_err(|error| {
         Failure::usage(format!(
             "standard input is not UTF-8 text (byte {} cannot be read)",
             error.utf8_error().valid_up_to() + 1
         ))
-        .hint("convert it first, for example with `iconv -t UTF-8`, or hand the file over with --file")
+        .hint("convert it first, for example with `iconv -t UTF-8`, or pass the file with --file")
     })
 }
 
@@ -141,5 +141,5 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
 
 fn too_long(what: &str) -> Failure {
     Failure::usage(format!("{what} is longer than {} MiB", LONGEST_PROMPT / 1024 / 1024))
-        .hint("write it to a file and hand that over with --file, so that the model can read it in parts")
+        .hint("write it to a file and pass that with --file, so that the model can read it in parts")
 }

@@ -41,7 +41,7 @@ impl FromStr for ModelName {
     fn from_str(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         if text.trim_start_matches('=').trim().is_empty() {
-            return Err("a model needs a name: a slot, an id, or default");
+            return Err("missing model name: a slot, an id, or default");
         }
         Ok(match (text, text.strip_prefix('='), text.parse()) {
             ("default", ..) => Self::Default,
@@ -81,17 +81,17 @@ fn find(listed: &[ListedModel], name: &str, slot: Slot) -> Result<String, Failur
         [id] => Ok((*id).to_owned()),
         [] => {
             let slots = "the slots are base, reasoning, vision, code and chat";
-            let message = format!("the server of {slot} lists no model {name:?}, and {slots}");
+            let message = format!("the server of {slot} lists no model {name:?}; {slots}");
             let near = nearest(ids(), &wanted).map_or_else(
                 || "/model and `agentctl models --available` list them".to_owned(),
                 |id| format!("did you mean {}?", clean_line(id)),
             );
-            Err(Failure::new(ErrorKind::NotFound, message).hint(format!("{near} (={name} takes it all the same)")))
+            Err(Failure::new(ErrorKind::NotFound, message).hint(format!("{near} (={name} uses it anyway)")))
         }
         several => {
             let shown: Vec<String> = several.iter().take(SHOWN).map(|id| clean_line(id)).collect();
             let more = if several.len() > SHOWN { ", …" } else { "" };
-            Err(Failure::usage(format!("{name:?} could mean several models"))
+            Err(Failure::usage(format!("{name:?} matches several models"))
                 .hint(format!("write more of it: {}{more}", shown.join(", "))))
         }
     }
@@ -127,11 +127,11 @@ mod tests {
         assert_eq!(found("mini"), Ok("openai/gpt-5-mini".to_owned()));
         assert_eq!(found("llama"), Ok("meta/Llama-4".to_owned()));
         assert_eq!(found("gpt"), Err("write more of it: openai/gpt-5, openai/gpt-5-mini".to_owned()));
-        assert_eq!(found("gbt"), Err("did you mean openai/gpt-5? (=gbt takes it all the same)".to_owned()));
-        assert_eq!(found("lama-5"), Err("did you mean meta/Llama-4? (=lama-5 takes it all the same)".to_owned()));
+        assert_eq!(found("gbt"), Err("did you mean openai/gpt-5? (=gbt uses it anyway)".to_owned()));
+        assert_eq!(found("lama-5"), Err("did you mean meta/Llama-4? (=lama-5 uses it anyway)".to_owned()));
         assert_eq!(
             found("claude"),
-            Err("/model and `agentctl models --available` list them (=claude takes it all the same)".to_owned())
+            Err("/model and `agentctl models --available` list them (=claude uses it anyway)".to_owned())
         );
         assert!(!found("x").unwrap_err().contains('\u{1b}'));
     }

@@ -145,7 +145,7 @@ impl FromStr for MountArg {
             _ => (text, false),
         };
         if path.is_empty() {
-            return Err("the folder has no name; give one, such as `.` or `src:rw`");
+            return Err("missing folder name; pass one, such as `.` or `src:rw`");
         }
         Ok(Self { path: path.into(), writable })
     }
@@ -165,7 +165,7 @@ impl MountArg {
         let shown = self.path.display();
         let path = fs::canonicalize(&self.path).map_err(|error| {
             Failure::usage(format!("cannot open the folder {shown}: {error}"))
-                .hint(format!("name a folder that exists after {option}"))
+                .hint(format!("pass an existing folder to {option}"))
         })?;
         if !path.is_dir() {
             return Err(Failure::usage(format!("{shown} is not a folder"))

@@ -55,7 +55,7 @@ pub(crate) fn way(report: &ProjectReport) -> String {
 
 /// Hint on how to inspect the project.
 pub(crate) fn way_to_look(report: &ProjectReport) -> String {
-    format!("agentctl project show {} tells what is there", folder(report))
+    format!("agentctl project show {} lists it", folder(report))
 }
 
 /// The folder, quoted for a shell.
@@ -108,7 +108,7 @@ pub(crate) fn announced_worktree(worktree: &SessionWorktree) -> String {
     let mut line = format!("worktree {}", shown_worktree(worktree));
     if worktree.left_out > 0 {
         let files = report::count(worktree.left_out, "file");
-        line.push_str(&format!("; {files} with changes that are not committed stay in the main tree"));
+        line.push_str(&format!("; {files} with uncommitted changes stay in the main tree"));
     }
     line
 }

@@ -353,7 +353,7 @@ pub(crate) fn span(milliseconds: u64) -> String {
 /// One-line description of the sandbox for commands.
 pub(crate) fn sandbox(state: &SandboxState) -> String {
     if state.mode == "off" {
-        return "off: commands may do whatever you may do".to_owned();
+        return "off: commands have all of your permissions".to_owned();
     }
     let landlock = match state.landlock {
         0 => "no Landlock".to_owned(),

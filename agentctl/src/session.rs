@@ -38,28 +38,28 @@ pub(crate) struct SessionChoice {
 /// Choices about a turn that `chat` and `run` share.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TurnChoice {
-    /// The model: a slot (base, reasoning, vision, code or chat), or one that the slot's server lists, by its id or a part of
-    /// it; the session keeps a model of the server until it is set to another one, or to `default`
+    /// Model: a slot (base, reasoning, vision, code or chat), or a model of the slot's server, by its id or a part of
+    /// it; the session keeps it until another model or `default` is set
     #[arg(long, value_name = "SLOT_OR_ID")]
     pub(crate) model: Option<ModelName>,
-    /// The folder that the tools see as /project, read-only unless it ends in :rw, or `none` [default for a new session:
+    /// Folder that the tools see as /project, read-only unless it ends in :rw, or `none` [default for a new session:
     /// the current folder, read-only, unless it is your home]
     #[arg(short = 'C', long = "project", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     pub(crate) project: Option<ProjectChoice>,
-    /// A further folder that the tools see below /folders, read-only unless it ends in :rw; give it again for more. The session
-    /// keeps them; `none` takes away those that it has
+    /// Further folder that the tools see below /folders, read-only unless it ends in :rw; may be repeated. The session
+    /// keeps them; `none` removes the existing ones
     #[arg(long = "add-dir", value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     pub(crate) folders: Vec<ProjectChoice>,
-    /// Give the new session a git worktree and a branch of its own (agentd/NAME), made from the last commit of the project's
-    /// repository and writable; changes that are not committed stay out. `agentctl worktree` shows, merges and removes it
+    /// Create a writable git worktree and branch (agentd/NAME) for the new session, from the last commit of the
+    /// project's repository, without uncommitted changes. `agentctl worktree` shows, merges and removes it
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "",
           conflicts_with_all = ["session", "resume"])]
     pub(crate) worktree: Option<String>,
     /// Mode: how much runs without asking; /mode and Shift-Tab change it [default for a new session: ask]
     #[arg(long, value_name = "MODE", value_parser = one_of(&MODES))]
     pub(crate) mode: Option<SessionMode>,
-    /// Keep requests to models and their answers as they are on the wire, from now on in this session, for `agentctl trace
-    /// --request`; they hold all that is said
+    /// Store requests to models and their answers as sent, from now on in this session, for `agentctl trace --request`;
+    /// they contain the whole conversation
     #[arg(long)]
     pub(crate) trace: bool,
 }
@@ -94,7 +94,7 @@ impl SessionTarget {
         let folders = FolderChanges::resolve(&turn.folders)?;
         let place = match &choice.session {
             Some(session) if session.trim().is_empty() => {
-                return Err(Failure::usage("--session needs an id or the start of one")
+                return Err(Failure::usage("--session requires an id or the start of one")
                     .hint("`agentctl sessions list` shows them"));
             }
             Some(session) => Self::Named(session.clone()),
@@ -356,7 +356,7 @@ async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId
 const SEARCHED: usize = 1000;
 
 fn nothing_to_resume() -> Failure {
-    Failure::new(ErrorKind::NotFound, "there is no session to resume").hint("leave --continue out to begin one")
+    Failure::new(ErrorKind::NotFound, "no session to resume").hint("leave --continue out to start one")
 }
 
 /// A file to upload.
@@ -376,12 +376,12 @@ impl Upload {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
-            Failure::usage(format!("cannot read the file {shown}: {error}")).hint("name a file that exists")
+            Failure::usage(format!("cannot read the file {shown}: {error}")).hint("name an existing file")
         };
         // Checked before opening, because opening a pipe would wait for its other end.
         let metadata = path.metadata().map_err(failed)?;
         if !metadata.is_file() {
-            return Err(Failure::usage(format!("{shown} is not a file")).hint("show the model a whole folder with -C"));
+            return Err(Failure::usage(format!("{shown} is not a file")).hint("pass a whole folder with -C"));
         }
         let name = PathBuf::from(path).file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.ok_or_else(|| Failure::usage(format!("the file {shown} has no name")))?;

@@ -250,7 +250,7 @@ pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrup
     // A choice is returned verbatim, so choices with hidden characters are not offered.
     let is_plain = !choices.is_empty() && choices.iter().all(|choice| visible::line(choice) == *choice);
     let (properties, needed) = if is_plain {
-        let other = json!({"type": "string", "title": "Other answer", "description": "In place of the choice"});
+        let other = json!({"type": "string", "title": "Other answer", "description": "Instead of a choice"});
         (json!({"choice": {"type": "string", "title": "Answer", "enum": choices}, "other": other}), Vec::new())
     } else {
         let mut answer = json!({"type": "string", "title": "Answer"});
@@ -298,7 +298,7 @@ pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
         text.push_str(&format!("\n{}\n", visible::lines(context)));
     }
     if interrupt.ask.is_secret() {
-        return Some(format!("{text}\nType it in a terminal, which does not show it: `agentctl answer {id}`\n"));
+        return Some(format!("{text}\nType it in a terminal, where it is not shown: `agentctl answer {id}`\n"));
     }
     for choice in asking::choices(choices) {
         text.push_str(&format!("\n- {choice}"));
@@ -319,7 +319,7 @@ pub(super) fn put_off(interrupt: &Interrupt) -> String {
         Ask::Approval { .. } => format!("`agentctl answer {id} approve` or `reject`"),
         Ask::Question { .. } => format!("`agentctl answer {id} 'TEXT'`"),
     };
-    format!("\n\nThe question is still open: {what} in a terminal answers it. The turn waits; cancelling ends it.\n\n")
+    format!("\n\nThe question is still open; answer with {what} in a terminal. The turn waits; cancel to end it.\n\n")
 }
 
 /// Time limits for the editor. Those of the daemon are slightly longer.
@@ -384,7 +384,7 @@ fn given(outcome: Option<Outcome>) -> ClientFileAnswer {
                 ClientFileAnswer::Refused(format!("the text has {} bytes", text.len()))
             }
             Some(text) => ClientFileAnswer::Text(text.to_owned()),
-            None => ClientFileAnswer::Refused("its answer holds no text".to_owned()),
+            None => ClientFileAnswer::Refused("its answer has no text".to_owned()),
         },
         Some(Err(error)) if error["code"] == NOT_FOUND => ClientFileAnswer::Absent,
         Some(Err(error)) => ClientFileAnswer::Refused(reason(&error)),
@@ -506,8 +506,8 @@ mod tests {
         let refused = |why: &str| ClientFileAnswer::Refused(why.to_owned());
         let check = |outcome: Outcome, expected: ClientFileAnswer| assert_eq!(given(Some(outcome)), expected);
         check(Ok(json!({"content": "a"})), ClientFileAnswer::Text("a".to_owned()));
-        check(Ok(json!({"content": 7})), refused("its answer holds no text"));
-        check(Ok(json!(null)), refused("its answer holds no text"));
+        check(Ok(json!({"content": 7})), refused("its answer has no text"));
+        check(Ok(json!(null)), refused("its answer has no text"));
         check(Err(json!({"code": -32002, "message": "gone"})), ClientFileAnswer::Absent);
         check(Err(json!({"code": -32603, "message": "no\u{1b}[31m\nmore"})), refused("no more"));
         check(Err(json!("odd")), refused(""));

@@ -284,7 +284,7 @@ fn model_option(settings: &SessionSettings, slots: &[SlotInfo]) -> SessionConfig
     let current = model_value(settings);
     let mut choices = vec![
         SessionConfigSelectOption::new(AUTOMATIC, "Automatic")
-            .description("The slot that fits each input, as configured"),
+            .description("Chooses the slot for each input, as configured"),
     ];
     for info in slots {
         let is_current = current == info.slot.as_str();
@@ -349,19 +349,18 @@ pub(super) async fn set_option(
 ) -> Result<SetSessionConfigOptionResponse, Trouble> {
     let session = bridge.session(&request.session_id)?;
     let SessionConfigOptionValue::ValueId { value } = &request.value else {
-        return Err(message::misfit("the value of this option is the id of one of its choices").into());
+        return Err(message::misfit("the value must be the id of one of the option's choices").into());
     };
     let (id, client) = (session.id.to_string(), bridge.daemon().await?.client);
     let _held = session.settings.lock().await;
     match request.config_id.0.as_ref() {
         MODE => client.set_mode(&id, read(value.0.parse())?, &bridge.editor().name).await?,
         MODEL => {
-            let (slot, model) = model_of(&value.0).ok_or_else(|| {
-                message::misfit("there is no such model; the option's choices are those that there are")
-            })?;
+            let (slot, model) =
+                model_of(&value.0).ok_or_else(|| message::misfit("no such model; use one of the option's choices"))?;
             client.set_model(&id, slot, model).await.map(|_| ())?;
         }
-        _ => return Err(message::misfit("there is no such option; there are mode and model").into()),
+        _ => return Err(message::misfit("no such option; the options are mode and model").into()),
     }
     let offer = Offer::of(&client, &client.session(&id).await?.session.settings).await?;
     session.state().options.clone_from(&offer.options);

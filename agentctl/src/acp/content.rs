@@ -79,9 +79,9 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec
             ContentBlock::ResourceLink(link) => linked(&link, places),
             ContentBlock::Resource(resource) => embedded(resource, places)?,
             ContentBlock::Audio(_) => {
-                return Err(message::misfit("audio cannot be taken; send text, pictures or files"));
+                return Err(message::misfit("audio is not supported; send text, pictures or files"));
             }
-            _ => return Err(message::misfit("a block of the prompt is of a kind that is not known")),
+            _ => return Err(message::misfit("the prompt has a content block of an unknown type")),
         });
     }
     let is_empty = |part: &Part| matches!(part, Part::Typed(words) if words.trim().is_empty());
@@ -103,7 +103,7 @@ pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
             Part::File { .. } => text.insert(paths.next().map_or("", String::as_str)),
             Part::Context { name, text: context } => {
                 text.insert(name);
-                text.behind.push_str(&format!("\n\nContent of {name}, as the editor has it:\n\n{context}"));
+                text.behind.push_str(&format!("\n\nContent of {name} in the editor:\n\n{context}"));
             }
         }
     }
@@ -151,8 +151,7 @@ fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
         "image/gif" => "gif",
         "image/webp" => "webp",
         other => {
-            let words =
-                format!("pictures of the type {} cannot be taken; send PNG, JPEG, GIF or WebP", clean_line(other));
+            let words = format!("unsupported picture type {}; send PNG, JPEG, GIF or WebP", clean_line(other));
             return Err(message::misfit(words));
         }
     };
@@ -163,7 +162,7 @@ fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
 
 fn decoded(data: &str) -> Result<Vec<u8>, Error> {
     let bytes = STANDARD.decode(data.trim_ascii());
-    bytes.map_err(|error| message::misfit(format!("a file of the prompt is not Base64: {error}")))
+    bytes.map_err(|error| message::misfit(format!("a file in the prompt is not valid Base64: {error}")))
 }
 
 /// Converts a link: a project file to its tool path, another file to an upload, anything else to text.
@@ -210,7 +209,7 @@ fn embedded(resource: EmbeddedResource, places: &Places) -> Result<Part, Error> 
             let name = last_name(&blob.uri).unwrap_or_else(|| "file".to_owned());
             Ok(Part::File { name, content: FileContent::Bytes(decoded(&blob.blob)?) })
         }
-        _ => Err(message::misfit("a resource of the prompt has neither text nor bytes")),
+        _ => Err(message::misfit("a resource in the prompt has neither text nor bytes")),
     }
 }
 
@@ -239,8 +238,8 @@ pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -
         AvailableCommand::new(name, description).input(input)
     };
     let mut commands = vec![
-        command(COMPACT, "Summarize older history, so that there is room in the window", ""),
-        command(PLAN, "Plan a task, and change nothing before the plan is approved", "task"),
+        command(COMPACT, "Summarize older history to free space in the window", ""),
+        command(PLAN, "Plan a task, without changes before you approve the plan", "task"),
     ];
     let own = own_commands::all(&own_commands::plugins(client).await, report.as_ref()).commands;
     // The file name describes a command without a description.
@@ -276,7 +275,7 @@ pub(super) async fn apply_command(
             (start.text, start.typed_bytes) = (None, None);
             return Ok(());
         }
-        PLAN if arguments.is_empty() => return Err(Failure::usage("/plan needs a task").hint("write it behind /plan")),
+        PLAN if arguments.is_empty() => return Err(Failure::usage("/plan needs a task").hint("write it after /plan")),
         PLAN => {
             start.planning = Some(Planning::Always);
             (arguments.to_owned(), None)
@@ -384,7 +383,7 @@ mod tests {
             let contents = TextResourceContents::new("text", uri);
             ContentBlock::Resource(EmbeddedResource::new(EmbeddedResourceResource::TextResourceContents(contents)))
         };
-        let content = "\n\nContent of /compact, as the editor has it:\n\ntext";
+        let content = "\n\nContent of /compact in the editor:\n\ntext";
         check(vec![embedded("/compact"), words("this")], " /compact this", content);
     }
 

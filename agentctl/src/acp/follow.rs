@@ -201,7 +201,7 @@ impl Follow {
     /// Ends the prompt with the outcome of the turn.
     async fn rested(&mut self, rest: Rest) -> Result<WireReason, Trouble> {
         if matches!(rest, Rest::Left) {
-            let words = "the editor has gone; the turn continues without it";
+            let words = "the editor disconnected; the turn continues without it";
             return Err(message::worded(ErrorCode::RequestCancelled, words).into());
         }
         self.bridge.update(&self.session, self.updates.finish()).await;
@@ -222,7 +222,7 @@ impl Follow {
             StopReason::Budget | StopReason::Cut => WireReason::MaxTokens,
             StopReason::Filtered => WireReason::Refusal,
             StopReason::Failed | StopReason::Interrupted | StopReason::Suspended => {
-                let gone = Failure::new(ErrorKind::ShuttingDown, "the turn was ended by a stop of the daemon")
+                let gone = Failure::new(ErrorKind::ShuttingDown, "the turn ended because the daemon stopped")
                     .hint("your next message continues the session");
                 return Err(match &result.error {
                     Some(error) => message::of_turn(error).into(),

@@ -124,20 +124,20 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<Misfit>> {
             return Err(Misfit::within(head, not_a_request("the line is longer than 32 MiB")));
         }
     };
-    let no_json = |error| worded(ErrorCode::ParseError, format!("the line is no JSON: {error}"));
+    let no_json = |error| worded(ErrorCode::ParseError, format!("the line is not valid JSON: {error}"));
     let value: Value = serde_json::from_slice(line).map_err(|error| Misfit::within(line, no_json(error)))?;
     let Value::Object(mut fields) = value else {
-        return Err(Misfit::new(RequestId::Null, not_a_request("a message is one JSON object; no batches")));
+        return Err(Misfit::new(RequestId::Null, not_a_request("a message must be one JSON object, not a batch")));
     };
-    let misnamed = |_| Misfit::new(RequestId::Null, not_a_request("an id is a string, a whole number or null"));
+    let misnamed = |_| Misfit::new(RequestId::Null, not_a_request("an id must be a string, an integer or null"));
     let params = fields.remove("params").unwrap_or_default();
     let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(misnamed)?;
     match (fields.remove("method"), id) {
         (Some(Value::String(method)), Some(id)) => Ok(Message::Request { id, method, params }),
         (Some(Value::String(method)), None) => Ok(Message::Notification { method, params }),
-        (Some(_), id) => Err(Misfit::new(id.unwrap_or(RequestId::Null), not_a_request("the method is no string"))),
+        (Some(_), id) => Err(Misfit::new(id.unwrap_or(RequestId::Null), not_a_request("the method is not a string"))),
         (None, Some(id)) => answer(id, fields),
-        (None, None) => Err(Misfit::new(RequestId::Null, not_a_request("there is no method and no id"))),
+        (None, None) => Err(Misfit::new(RequestId::Null, not_a_request("the message has no method and no id"))),
     }
 }
 
@@ -147,7 +147,7 @@ fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<
         (_, Some(error)) => Ok(Message::Answer { id, outcome: Err(error) }),
         (Some(result), None) => Ok(Message::Answer { id, outcome: Ok(result) }),
         (None, None) => {
-            let error = not_a_request("there is no method, no result and no error");
+            let error = not_a_request("the message has no method, result or error");
             Err(Box::new(Misfit { id, error, is_answer: true }))
         }
     }
@@ -352,7 +352,7 @@ pub(super) fn misfit(why: impl Into<String>) -> Error {
 /// Error for an unknown session.
 pub(super) fn unknown_session(id: &str) -> Error {
     let message = format!("Session not found: {id}");
-    worded(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows those that there are"}))
+    worded(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows the existing ones"}))
 }
 
 /// Error for a failure of the daemon or of its connection.

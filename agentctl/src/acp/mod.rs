@@ -155,14 +155,14 @@ impl Requests {
     /// Starts a request. A prompt reserves its session here, so that the next message finds it busy.
     fn begin(&mut self, id: RequestId, method: String, params: Value) -> Result<(), Error> {
         if self.running.len() >= MOST {
-            return Err(message::not_a_request("too many requests at once; wait for the answers of others"));
+            return Err(message::not_a_request("too many concurrent requests; wait for earlier ones to finish"));
         }
         let (bridge, cancels) = (self.bridge.clone(), self.cancels.clone());
         if method == AGENT_METHOD_NAMES.session_prompt {
             let request: PromptRequest = parsed(params)?;
             let session = bridge.session(&request.session_id)?;
             let cancel = session.begin().ok_or_else(|| {
-                message::not_a_request("a prompt of this session runs already; wait for its end, or cancel it")
+                message::not_a_request("a prompt is already running in this session; wait for its end, or cancel it")
             })?;
             lock(&cancels).insert(id.clone(), cancel.clone());
             self.running.spawn(async move {
@@ -219,7 +219,7 @@ async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Erro
 
 /// Runs a request and turns a panic into an error, so that the editor always gets a response.
 async fn unbroken<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    let words = "the request failed because of a defect of agentctl; the session is as it was";
+    let words = "the request failed because of a bug in agentctl; the session is unchanged";
     let broken = |_| Err(message::worded(ErrorCode::InternalError, words).into());
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(broken)
 }
@@ -254,7 +254,7 @@ async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<R
         _ if method == names.session_delete => plain(&opening::delete(bridge, &parsed(params)?).await?),
         _ if method == names.session_set_mode => plain(&bridge::set_mode(bridge, &parsed(params)?).await?),
         _ if method == names.session_set_config_option => plain(&bridge::set_option(bridge, &parsed(params)?).await?),
-        _ => Err(message::worded(ErrorCode::MethodNotFound, format!("there is no method {method:?}")).into()),
+        _ => Err(message::worded(ErrorCode::MethodNotFound, format!("unknown method {method:?}")).into()),
     }
 }
 
@@ -267,7 +267,7 @@ fn opened((response, session): (impl Serialize, OpenedSession)) -> Result<Reply,
 }
 
 fn parsed<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
-    serde_json::from_value(params).map_err(|error| message::misfit(format!("the parameters do not fit: {error}")))
+    serde_json::from_value(params).map_err(|error| message::misfit(format!("invalid parameters: {error}")))
 }
 
 fn value(response: &impl Serialize) -> Result<Value, Error> {
@@ -282,8 +282,8 @@ fn value(response: &impl Serialize) -> Result<Value, Error> {
 For Zed, in settings.json:
   {\"agent_servers\": {\"agentd\": {\"type\": \"custom\", \"command\": \"agentctl\", \"args\": [\"acp\"]}}}
 
-Speaks the Agent Client Protocol (version 1) on standard input and output. The first session starts the daemon. Sessions see \
-the editor's folder as /project; files change and commands run after you approve it in the editor. When the editor closes, \
-running turns continue: `agentctl attach` follows them, `agentctl interrupts` shows what they wait for. docs/editors.md has \
-the settings of other editors.")]
+Speaks the Agent Client Protocol (version 1) on standard input and output. The first session starts the daemon. \
+Sessions see the editor's folder as /project; file changes and commands need your approval in the editor. When the \
+editor closes, running turns continue: `agentctl attach` follows them, `agentctl interrupts` shows their pending \
+questions. docs/editors.md has the settings of other editors.")]
 pub(crate) struct AcpArgs {}

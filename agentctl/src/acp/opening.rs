@@ -59,7 +59,7 @@ pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeR
         .mcp_capabilities(McpCapabilities::new().http(true).sse(true))
         .session_capabilities(sessions);
     let local = AuthMethodAgent::new(LOCAL, "This machine").description(
-        "agentd runs for you alone and needs no account; `agentctl models add` takes the key of a model's provider",
+        "agentd runs locally and needs no account; `agentctl models add` stores the key of a model's provider",
     );
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
@@ -70,7 +70,7 @@ pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeR
 /// Succeeds if the daemon can be reached; nothing else is needed.
 pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value, Trouble> {
     if request.method_id.0.as_ref() != LOCAL {
-        return Err(message::misfit(format!("there is no authentication method of that name; there is {LOCAL}")).into());
+        return Err(message::misfit(format!("unknown authentication method; the only one is {LOCAL}")).into());
     }
     bridge.daemon().await?;
     Ok(json!({}))
@@ -97,14 +97,14 @@ pub(super) async fn new(
     let project = mount::editor_folder(&folder.real, of_daemon);
     let mut notices = Vec::new();
     if project.is_none() {
-        notices.push(format!("{} is no project's folder, so the session sees no folder of yours", shown(&folder.real)));
+        notices.push(format!("{} is not a project folder, so the session sees no folder", shown(&folder.real)));
     }
     let folders = further_folders(&request.additional_directories, project.as_ref(), &mut notices);
     let daemon = bridge.daemon().await?;
     let new = NewSession { project, folders, ..NewSession::default() };
     let view = daemon.client.create_session(&new).await?;
     notices.extend(view.session.settings.folders.iter().map(|folder| {
-        let mode = if folder.writable { "writable, after asking" } else { "read-only" };
+        let mode = if folder.writable { "writable with approval" } else { "read-only" };
         format!("{} = {} ({mode})", folder.at, shown(&folder.path))
     }));
     if let Some(report) = project::look(&daemon.client, &folder.real).await
@@ -130,12 +130,12 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
             continue;
         };
         if folders.len() == MAX_FOLDERS {
-            notices.push(format!("a session sees {MAX_FOLDERS} further folders, so not {}", shown(&real)));
+            notices.push(format!("a session sees at most {MAX_FOLDERS} further folders, so not {}", shown(&real)));
             continue;
         }
         let beside = project.and_then(|project| project.path.parent());
         let Some(mount) = mount::further_folder(&real, beside, of_daemon) else {
-            notices.push(format!("{} is no project's folder, so the session does not see it", shown(&real)));
+            notices.push(format!("{} is not a project folder, so the session does not see it", shown(&real)));
             continue;
         };
         let mut others = project.into_iter().chain(&folders);
@@ -145,7 +145,7 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
         match others.find(|other| other.path.starts_with(&real)) {
             Some(inner) => {
                 let inner = shown(&inner.path);
-                notices.push(format!("{} holds {inner}, so the session does not see all of it", shown(&real)));
+                notices.push(format!("{} contains {inner}, so the session does not see all of it", shown(&real)));
             }
             None => folders.push(mount),
         }
@@ -205,7 +205,7 @@ async fn reopen(
         if !mounts.names().any(|(_, mount)| real.starts_with(mount)) {
             let (id, real) = (short_id(view.session.summary.id), shown(&real));
             notices.push(format!(
-                "this session does not see {real}; `agentctl chat --session {id} --add-dir '{real}'` adds it, if it may"
+                "this session does not see {real}; `agentctl chat --session {id} --add-dir '{real}'` adds it, if allowed"
             ));
         }
     }
@@ -326,7 +326,7 @@ impl Cursor {
 
     fn read(text: &str) -> Result<Self, Error> {
         let parts = text.split_once('-').and_then(|(at, id)| Some(Self(at.parse().ok()?, id.parse().ok()?)));
-        parts.ok_or_else(|| message::misfit("this cursor is none of session/list; leave it out for the first page"))
+        parts.ok_or_else(|| message::misfit("unknown cursor; leave it out for the first page"))
     }
 }
 

@@ -200,7 +200,7 @@ pub(super) async fn bring_servers(daemon: &Daemon, session: &OpenSession, named:
         named.iter().filter_map(|server| Some((server.clone(), wire(server)?))).unzip();
     let mut notices: Vec<String> = Vec::new();
     if known.len() < named.len() {
-        notices.push("an MCP server of the editor is reached in a way that agentd does not know".to_owned());
+        notices.push("an MCP server of the editor uses an unsupported transport".to_owned());
     }
     let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
     match daemon.client.set_session_servers(request(daemon, session, servers)).await {
@@ -275,10 +275,10 @@ fn trouble(name: &str, view: &McpServerView) -> Option<String> {
     let name = clean_line(name);
     match view.state {
         McpServerState::Down => {
-            Some(format!("the MCP server {name} of the editor is not there: {}", clean_line(&view.reason)))
+            Some(format!("the MCP server {name} of the editor is not available: {}", clean_line(&view.reason)))
         }
         McpServerState::Starting => Some(format!(
-            "the MCP server {name} of the editor has not answered yet; its tools are there from the turn after it does"
+            "the MCP server {name} of the editor has not answered yet; its tools are available from the turn after it does"
         )),
         McpServerState::Stopped | McpServerState::Running | McpServerState::Disabled => None,
     }
@@ -320,7 +320,7 @@ mod tests {
             notes: Vec::new(),
         };
         let told = trouble("fi\u{1b}[2Jles", &view(McpServerState::Down)).unwrap();
-        assert!(told.contains("files of the editor is not there: it said") && !told.contains('\u{1b}'), "{told}");
+        assert!(told.contains("files of the editor is not available: it said") && !told.contains('\u{1b}'), "{told}");
         assert!(trouble("files", &view(McpServerState::Starting)).unwrap().contains("has not answered yet"));
         assert_eq!(trouble("files", &view(McpServerState::Running)), None);
         assert_eq!(trouble("files", &view(McpServerState::Stopped)), None);

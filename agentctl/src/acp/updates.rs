@@ -59,7 +59,7 @@ impl Limits {
 }
 
 /// Separator between an aborted text and its replacement, because the protocol cannot retract text.
-const BEGINS_AGAIN: &str = "\n\n*(This broke off, and begins again.)*\n\n";
+const BEGINS_AGAIN: &str = "\n\n*(Interrupted; starting over.)*\n\n";
 
 /// Translator of the events of one session.
 #[derive(Debug)]
@@ -339,7 +339,7 @@ impl Updates {
             }
             ItemBody::Compaction(_) => {
                 self.summed_up = true;
-                self.notice(NoticeSeverity::Info, "older history was summed up")
+                self.notice(NoticeSeverity::Info, "older history was summarized")
             }
             ItemBody::Notice { text, topic: NoticeTopic::General, .. } => self.notice(NoticeSeverity::Info, text),
             ItemBody::Notice { text, topic, sources, .. } if sources.iter().any(NoticeSource::is_cut) => {
@@ -410,7 +410,7 @@ impl Updates {
             }
             StateChange::Agent { stack } => {
                 let name = stack.last().map_or("main", String::as_str);
-                self.notice(NoticeSeverity::Info, &format!("the agent {} works in the session now", clean_line(name)))
+                self.notice(NoticeSeverity::Info, &format!("the agent {} is now active", clean_line(name)))
             }
             // Titles and settings are sent by the watcher of the session.
             _ => Vec::new(),

@@ -33,12 +33,13 @@ pub(crate) const AGENTS_HELP: &str = "Examples:
   agentctl agents list --json | jq -r '.[].id'
   agentctl agents show researcher
 
-Agents are defined in agents.yaml. The main agent gives work to those that are enabled, or hands the session over to them.";
+Agents are defined in agents.yaml. The main agent delegates work to those that are enabled, or hands the session over \
+to them.";
 
 /// The subcommands of `agents`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsCommand {
-    /// List the agents
+    /// List agents
     List,
     /// Show one agent: its purpose, instructions, tools and skills
     Show {
@@ -73,8 +74,8 @@ fn list(agents: &[AgentCard], plugins: &[PluginReport]) -> anyhow::Result<()> {
             plugin.map_or_else(|| "agents.yaml".to_owned(), |plugin| format!("plugin {}", clean_line(&plugin.name)));
         [card.id.clone(), from, state(card).to_owned(), slot, clean_line(&card.description)]
     });
-    Table::with_long_end(["AGENT", "FROM", "STATE", "SLOT", "WHAT IT IS FOR"], rows)
-        .print("no agents besides the main one; agents.yaml names them")?;
+    Table::with_long_end(["AGENT", "FROM", "STATE", "SLOT", "PURPOSE"], rows)
+        .print("no agents besides the main one; agents.yaml defines them")?;
     for plugin in plugins {
         let problems = plugin.problems.iter().filter(|problem| problem.message.starts_with("the agent "));
         note_lines(problems.map(|problem| format!("plugin {}: {problem}", plugin.name)));
@@ -85,8 +86,8 @@ fn list(agents: &[AgentCard], plugins: &[PluginReport]) -> anyhow::Result<()> {
 fn find<'a>(agents: &'a [AgentCard], id: &str) -> Result<&'a AgentCard, Failure> {
     agents.iter().find(|card| card.id == id).ok_or_else(|| {
         let known: Vec<&str> = agents.iter().map(|card| card.id.as_str()).collect();
-        let failure = Failure::new(ErrorKind::NotFound, format!("there is no agent {id:?}"));
-        failure.hint(format!("there are: {}", known.join(", ")))
+        let failure = Failure::new(ErrorKind::NotFound, format!("no such agent: {id:?}"));
+        failure.hint(format!("known agents: {}", known.join(", ")))
     })
 }
 
@@ -96,14 +97,14 @@ fn show(card: &AgentCard) -> anyhow::Result<()> {
         Some(names) => names.join(", "),
         None => none.to_owned(),
     };
-    let slot = card.slot.map_or_else(|| "that of the turn".to_owned(), |slot| slot.to_string());
+    let slot = card.slot.map_or_else(|| "the turn's".to_owned(), |slot| slot.to_string());
     let steps = card.max_steps.map_or_else(|| "50".to_owned(), |steps| steps.to_string());
     let text = format!(
         "{} ({})\n{}\n\ntools:  {}\nskills: {}\nslot:   {slot}\nsteps:  {steps} as a subagent\n\n{}\n",
         card.id,
         state(card),
         card.description,
-        names(&card.tools, "all of the main agent's"),
+        names(&card.tools, "same as the main agent"),
         names(&card.skills, "any"),
         card.prompt,
     );
@@ -123,11 +124,11 @@ fn state(card: &AgentCard) -> &'static str {
   agentctl tools --json                 with descriptions and JSON schemas
   agentctl tools --json | jq -r '.[] | select(.visible | not) | \"\\(.name): \\(.why)\"'
 
-Tools marked `discovered` are not shown to models at first: @NAME in a prompt loads one, @SERVER those of an MCP server, and \
-models find them with find_tool. tools.yaml and mcp_servers.yaml set this. \
-Tools that write or execute ask first, unless the session allows them.")]
+Tools marked `discovered` are not shown to models at first: @NAME in a prompt loads one, @SERVER those of an MCP \
+server, and models find them with find_tool. Set this in tools.yaml and mcp_servers.yaml. Tools that write or execute \
+ask first, unless the session allows them.")]
 pub(crate) struct ToolsArgs {
-    /// The session: id, title, number in `sessions list`, or `last` [default: a new one]
+    /// Session: id, title, number in `sessions list`, or `last` [default: a new one]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 }
@@ -148,27 +149,27 @@ pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Re
             clean_line(&told),
         ]
     });
-    let table = Table::with_long_end(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "WHAT IT DOES"], rows);
+    let table = Table::with_long_end(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "DESCRIPTION"], rows);
     report::show(global.json, &tools, || table.print("no tools"))
 }
 
 /// Examples for the help of `skills`.
 pub(crate) const SKILLS_HELP: &str = "Examples:
   agentctl skills list
-  agentctl skills list --session 0193a5b2      with those of its project
+  agentctl skills list --session 0193a5b2      with skills of its project
   agentctl skills show pdf
   agentctl skills check ./my-skill             check it before you add it
-  agentctl skills check pdf                    check one that is there
-  agentctl skills add ~/.claude/skills/tax     copy it to your own
+  agentctl skills check pdf                    check a listed one
+  agentctl skills add ~/.claude/skills/tax     copy it to your skills
   agentctl skills list --json | jq -r '.[] | select(.usable | not) | .name'
 
-A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; skills.yaml says which are listed to models. \
-@NAME in a prompt loads one.";
+A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; skills.yaml selects which ones are listed \
+to models. @NAME in a prompt loads one.";
 
 /// The subcommands of `skills`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SkillsCommand {
-    /// List the skills
+    /// List skills
     List(SkillsPlace),
     /// Show one skill and its SKILL.md
     Show {
@@ -180,7 +181,7 @@ pub(crate) enum SkillsCommand {
     },
     /// Check a skill; the exit code is 1 if it cannot be used
     Check {
-        /// Folder of the skill, or the name of one that is listed
+        /// Folder of the skill, or the name of a listed one
         #[arg(value_name = "DIR|NAME", value_hint = clap::ValueHint::DirPath)]
         folder: PathBuf,
     },
@@ -197,7 +198,7 @@ pub(crate) enum SkillsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct SkillsPlace {
-    /// The session whose project's skills count too: id, title, number in `sessions list`, or `last`
+    /// Session whose project skills are included: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 }
@@ -228,8 +229,8 @@ pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> an
             let added = client.add_skill(&absolute(&folder)?, replace).await?;
             report::show(global.json, &added, || {
                 let (name, place) = (clean_line(&added.skill.name), clean_line(&added.folder));
-                report::lines([format!("added {name} as {place}; say @{name} to use it")])?;
-                report::lines(seen(&added).map(|form| format!("models are shown {form}")))
+                report::lines([format!("added {name} as {place}; mention @{name} to use it")])?;
+                report::lines(seen(&added).map(|form| format!("models see {form}")))
             })
         }
     }
@@ -242,8 +243,8 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
     match client.skill("", name.trim_start_matches('@')).await {
         Ok(found) => Ok(typed_path(&found.folder).display().to_string()),
         Err(error) if error.answered() == Some(ErrorKind::NotFound) => {
-            Err(Failure::usage(format!("there is no folder and no skill {name}"))
-                .hint("give the folder of a skill, or a name from `agentctl skills list`")
+            Err(Failure::usage(format!("no such folder or skill: {name}"))
+                .hint("pass the folder of a skill, or a name from `agentctl skills list`")
                 .into())
         }
         Err(error) => Err(error.into()),
@@ -277,7 +278,7 @@ fn list_skills(skills: &[SkillReport]) -> anyhow::Result<()> {
         let about = fatal.map_or_else(|| skill.description.clone(), ToString::to_string);
         [skill.name.clone(), from(found), shown.to_owned(), packages, clean_line(&about)]
     });
-    Table::with_long_end(["SKILL", "FROM", "SHOWN", "PACKAGES", "WHAT IT IS FOR"], rows)
+    Table::with_long_end(["SKILL", "FROM", "SHOWN", "PACKAGES", "PURPOSE"], rows)
         .print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")
 }
 
@@ -291,14 +292,14 @@ fn tell_skill(found: &SkillReport) -> anyhow::Result<()> {
     facts.known("license", found.license.as_deref().unwrap_or_default());
     facts.known("files", format!("{} ({} bytes)", found.files, found.bytes));
     facts.known("file types", skill.file_types.join(", "));
-    facts.known("says tools", found.allowed_tools.join(", "));
+    facts.known("tools", found.allowed_tools.join(", "));
     let installed =
         if found.installed { "installed" } else { "not installed; asked for when a command first needs them" };
     if !skill.packages.is_empty() {
         facts.line("packages", format!("{} ({installed})", skill.packages.join(", ")));
     }
     for problem in &found.problems {
-        facts.line(if problem.is_fatal { "wrong" } else { "odd" }, problem.to_string());
+        facts.line(if problem.is_fatal { "error" } else { "warning" }, problem.to_string());
     }
     facts.line("usable", if found.usable { "yes" } else { "no" });
     facts.print()
@@ -308,9 +309,9 @@ fn tell_skill(found: &SkillReport) -> anyhow::Result<()> {
 fn seen(found: &SkillReport) -> Option<&'static str> {
     match found.shown {
         SkillListing::Whole => None,
-        SkillListing::Shortened => Some("the beginning of its description: there is no room for all skills"),
-        SkillListing::Name => Some("its name alone: there is no room for all skills"),
-        SkillListing::None => Some("it only when it is mentioned"),
+        SkillListing::Shortened => Some("only the start of its description: the skill list is full"),
+        SkillListing::Name => Some("only its name: the skill list is full"),
+        SkillListing::None => Some("it only when mentioned"),
     }
 }
 

@@ -66,7 +66,7 @@ Ends with the turn, or at once if none is running. At a terminal you can answer 
 type to the running turn. Ctrl-D or `q` leaves and the turn continues; Ctrl-C twice cancels the turn. Other signals end \
 this command and leave the turn running.")]
 pub(crate) struct AttachArgs {
-    /// The session: id, title, number in `sessions list`, or `last` [default: the one in which a turn runs]
+    /// Session: id, title, number in `sessions list`, or `last` [default: the one with a running turn]
     session: Option<String>,
     /// Start after this event number [default: at the running turn]
     #[arg(long, value_name = "SEQ")]
@@ -81,7 +81,7 @@ pub(crate) struct AttachArgs {
 enum Output {
     /// The answer
     Text,
-    /// A line of JSON for each event, and one for the result of each turn
+    /// One line of JSON per event, and one for the result of each turn
     StreamJson,
 }
 
@@ -176,11 +176,11 @@ async fn running(daemon: &Daemon) -> Result<Option<SessionId>, Failure> {
   agentctl wait last --timeout 600
   agentctl wait last --json | jq -r .text
 
-Prints the answer of the last turn, also if it ended before, and exits as `run` does: 0 done, 1 failed, 6 a limit. \
-Turns that were queued are waited for, too. Exit code 124 says that --timeout is over and the turn goes on. An approval \
-that is open keeps the turn waiting.")]
+Prints the answer of the last turn, even if it has already ended, and exits as `run` does: 0 done, 1 failed, 6 a \
+limit. Also waits for queued turns. Exit code 124 means that --timeout expired and the turn is still running. A \
+pending approval keeps the turn waiting.")]
 pub(crate) struct WaitArgs {
-    /// The session: id, title, number in `sessions list`, or `last`
+    /// Session: id, title, number in `sessions list`, or `last`
     session: String,
     /// Maximum time to wait, in seconds
     #[arg(long, value_name = "SECONDS")]
@@ -194,7 +194,7 @@ pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Resu
     let result = last_result(&daemon, session);
     let limit = args.timeout.map_or(Duration::MAX, Duration::from_secs);
     let Ok(end) = timeout(limit, result).await else {
-        let way = format!("the turn goes on: agentctl attach {}", short_id(session));
+        let way = format!("the turn is still running: agentctl attach {}", short_id(session));
         report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &way)?;
         return Ok(Exit::StillRunning);
     };
@@ -281,8 +281,8 @@ fn tell(global: &Global, session: SessionId, result: &TurnResult, notes: &TurnNo
   agentctl chat --continue             resume the last session of this folder
   agentctl chat --resume               choose a session to resume
   agentctl chat -C ~/src/app:rw        with a folder that tools may change
-  agentctl chat --mode plan            look and plan, without changing anything
-  agentctl chat --model gpt-5          with a model that the server lists
+  agentctl chat --mode plan            plan without changing anything
+  agentctl chat --model gpt-5          with a model of the server
   printf 'Hello!\\n' | agentctl chat    each line is a turn
 
 /help lists the commands of the chat. Ctrl-C cancels the turn, twice quits; Ctrl-D leaves.")]
@@ -295,7 +295,7 @@ pub(crate) struct ChatArgs {
     /// Choose a session to resume
     #[arg(long = "resume", conflicts_with_all = ["session", "resume", "words"])]
     choose: bool,
-    /// Write words and newlines only, and read whole lines: for screen readers; TERM=dumb does the same
+    /// Print plain lines and read whole lines, for screen readers; same as TERM=dumb
     #[arg(long)]
     plain: bool,
     #[command(flatten)]
@@ -305,7 +305,7 @@ pub(crate) struct ChatArgs {
 /// Runs the command `agentctl chat`.
 pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     if args.plain && !look::is_plain() {
-        return Err(Failure::usage(format!("cannot start again for --plain: {}", look::become_plain()))
+        return Err(Failure::usage(format!("cannot restart for --plain: {}", look::become_plain()))
             .hint("use TERM=dumb agentctl chat")
             .into());
     }

@@ -38,8 +38,8 @@ use crate::{
   agentctl audit --tool run_bash_command --json | jq '.[] | select(.outcome == \"unknown\")'
   agentctl audit verify                       check its integrity
 
-`agentctl audit` alone is `agentctl audit list`. A call that was cut off when the daemon ended has the outcome `unknown`: \
-it may have taken effect or not."
+`agentctl audit` is short for `agentctl audit list`. A call that was interrupted by the end of the daemon has the \
+outcome `unknown`: it may or may not have taken effect."
 )]
 pub(crate) struct AuditArgs {
     #[command(subcommand)]
@@ -61,10 +61,10 @@ enum AuditCommand {
   agentctl audit verify --noted HASH   check for a line with this hash
   agentctl audit verify --json | jq -r .head.hash
 
-The exit code is 1 where the log is not intact. Keep the hash of the last line elsewhere: with --noted it \
-proves later that nothing before it was changed, even if somebody could have rewritten the whole log.")]
+The exit code is 1 if the log is not intact. Keep the hash of the last line elsewhere: with --noted it later proves \
+that nothing before it was changed, even by someone who could rewrite the whole log.")]
     Verify {
-        /// Hash of a line that must still be there
+        /// Hash of a line that must still exist
         #[arg(long, value_name = "HASH")]
         noted: Option<String>,
     },
@@ -72,10 +72,10 @@ proves later that nothing before it was changed, even if somebody could have rew
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Only this session: id, title, number in `sessions list`, or `last`
+    /// Only calls in this session: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Only this turn (ID)
+    /// Only calls in this turn (ID)
     #[arg(long, value_name = "ID")]
     turn: Option<TurnId>,
     /// Only calls of this tool
@@ -84,10 +84,10 @@ struct ListArgs {
     /// Only calls with this verdict of the rules
     #[arg(long, value_parser = one_of(&VERDICTS))]
     verdict: Option<VerdictName>,
-    /// Only calls that were denied, by a rule or a person
+    /// Only calls that were denied, by a rule or the user
     #[arg(long)]
     refused: bool,
-    /// Only since then: an age (30m, 2h, 7d), a date, or a time such as 2026-01-31T12:00:00Z
+    /// Only records since this time: an age (30m, 2h, 7d), a date, or a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Timestamp>,
     /// Number of records to show, newest last
@@ -96,9 +96,9 @@ struct ListArgs {
 }
 
 const VERDICTS: [Choice<VerdictName>; 3] = [
-    ("allow", "It may run", VerdictName::Allow),
-    ("ask", "A person decides", VerdictName::Ask),
-    ("deny", "It may not run", VerdictName::Deny),
+    ("allow", "The call may run", VerdictName::Allow),
+    ("ask", "The user decides", VerdictName::Ask),
+    ("deny", "The call may not run", VerdictName::Deny),
 ];
 
 /// Runs the command `agentctl audit`.
@@ -119,14 +119,14 @@ pub(super) fn since(text: &str) -> Result<Timestamp, String> {
         date.to_zoned(TimeZone::system()).ok().map(|then| then.timestamp())
     };
     let moment = text.parse().ok().or_else(|| day(text)).or_else(|| ago(text));
-    moment.ok_or_else(|| "give a time such as 30m, 2h, 7d, 2026-01-31 or 2026-01-31T12:00:00Z".to_owned())
+    moment.ok_or_else(|| "expected a time such as 30m, 2h, 7d, 2026-01-31 or 2026-01-31T12:00:00Z".to_owned())
 }
 
 async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
     let records = records(daemon, &args).await?;
     report::show(json, &records, || {
         let rows = records.iter().map(|record| row(record, &TimeZone::system()));
-        Table::of(HEAD, rows).print("nothing was written down that fits")
+        Table::of(HEAD, rows).print("no matching records")
     })
 }
 
@@ -224,7 +224,7 @@ fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
 fn decided_by(decision: &Decision) -> String {
     let by = match &decision.by {
         DecidedBy::Rules => "rules".to_owned(),
-        DecidedBy::Grant => "kept rule".to_owned(),
+        DecidedBy::Grant => "grant".to_owned(),
         DecidedBy::Client(name) => name.clone(),
         DecidedBy::Deadline => "deadline".to_owned(),
         DecidedBy::OnInterrupt(OnInterrupt::Wait) => "nobody".to_owned(),
@@ -267,8 +267,8 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AuditFact::ModelAsked { tool, model, max_tokens } => {
             ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
         }
-        AuditFact::GrantAdded { rule, scope, by } => ("rule kept", format!("{scope}: {rule}"), answerer(by)),
-        AuditFact::GrantRevoked { rule, scope, by } => ("rule revoked", format!("{scope}: {rule}"), answerer(by)),
+        AuditFact::GrantAdded { rule, scope, by } => ("grant added", format!("{scope}: {rule}"), answerer(by)),
+        AuditFact::GrantRevoked { rule, scope, by } => ("grant revoked", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::ModeSet { mode, by } => ("mode set", mode.to_string(), answerer(by)),
         AuditFact::ProjectTrusted { project, sha256, by } => {
             ("project trusted", format!("{project} ({sha256:.12})"), answerer(by))
@@ -288,8 +288,8 @@ fn event(fact: &AuditFact) -> [String; 5] {
         }
         AuditFact::DaemonStarted { version, pid } => ("agentd started", format!("{version}, pid {pid}"), nobody()),
         AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), nobody()),
-        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules refused", problem.clone(), nobody()),
-        AuditFact::RulesRead { sources, .. } => ("rules read", sources.join(", "), nobody()),
+        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules rejected", problem.clone(), nobody()),
+        AuditFact::RulesRead { sources, .. } => ("rules loaded", sources.join(", "), nobody()),
         AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), nobody()),
         AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), nobody()),
         AuditFact::LogTrimmed { file, through, .. } => {

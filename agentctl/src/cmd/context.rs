@@ -39,7 +39,7 @@ use crate::{
 Shows the parts of the next request, how full the context window is, and what would be cut next. \
 Token counts are estimates, calibrated by what the model's server reports. `agentctl compact` makes room.")]
 pub(crate) struct ContextArgs {
-    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    /// Session: id, title, number in `sessions list`, or `last` [default: last]
     session: Option<String>,
 }
 
@@ -71,13 +71,13 @@ pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result
 #[command(after_help = "Examples:
   agentctl compact                              the last session
   agentctl compact 0193a5b2 --strategy summarize
-  agentctl compact --undo                       the model sees all of it again
+  agentctl compact --undo                       restore the replaced history
   agentctl compact --json | jq .report.tokens_after
 
-Nothing is lost: the replaced part is stored in /conversation_history/, where tools can read it, and --undo brings it back. \
-Your own messages are kept word for word, up to a tenth of the window. Ctrl-C cancels without any change.")]
+Nothing is lost: the replaced part is stored in /conversation_history/, where tools can read it, and --undo restores \
+it. Your own messages are kept verbatim, up to a tenth of the window. Ctrl-C cancels without any change.")]
 pub(crate) struct CompactArgs {
-    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    /// Session: id, title, number in `sessions list`, or `last` [default: last]
     session: Option<String>,
     /// Strategy of the summary
     #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "undo", value_parser = one_of(&STRATEGIES))]
@@ -120,35 +120,36 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl rewind --preview            what the last turn did to files, as diffs
-  agentctl rewind                      files and talk as they were before the last turn
+  agentctl rewind                      files and conversation before the last turn
   agentctl rewind --to 3               before turn 3
   agentctl rewind --steps 2 --files    only files, before the last two turns
   agentctl rewind --to 3 --files --redo
   agentctl run 'Another way' --session \"$(agentctl rewind --to 3 --yes)\"
 
-Files come to be as they were before that turn, all turns together; a file that something else has changed since is a conflict: it \
-is shown and left alone, and the exit code is 1. The talk goes on in a copy of what came before, whose ID is printed. The session \
-itself keeps all of its history, as NAME (before the rewind to turn N): go on there to take the rewind back. Changes of turns that a \
-session has as a copy are taken back in the session that ran them. Before turn 1 the talk begins anew, with empty folders.")]
+Restores files to their state before that turn, all turns together. A file that something else has changed since is a \
+conflict: it is shown and left alone, and the exit code is 1. The conversation continues in a copy of what came \
+before, whose ID is printed. The session itself keeps all of its history, as NAME (before the rewind to turn N): \
+continue there to undo the rewind. Changes of turns that a session has as a copy are undone in the session that ran \
+them. Before turn 1 the conversation starts over, with empty folders.")]
 pub(crate) struct RewindArgs {
-    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    /// Session: id, title, number in `sessions list`, or `last` [default: last]
     session: Option<String>,
-    /// First turn to leave behind, counted from 1
+    /// First turn to undo, counted from 1
     #[arg(long, value_name = "TURN", conflicts_with = "steps")]
     to: Option<u64>,
-    /// Number of turns to leave behind [default: 1]
+    /// Number of turns to undo [default: 1]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// Only the files
+    /// Rewind only the files
     #[arg(long, conflicts_with = "talk")]
     files: bool,
-    /// Only the talk
+    /// Rewind only the conversation
     #[arg(long)]
     talk: bool,
-    /// Files and talk (the default)
+    /// Rewind files and conversation (the default)
     #[arg(long, conflicts_with_all = ["files", "talk"])]
     both: bool,
-    /// Bring back what a rewind to that turn took back of the files
+    /// Redo the file changes that a rewind to that turn undid
     #[arg(long, requires = "files")]
     redo: bool,
     /// Only show the changes
@@ -166,7 +167,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let view = daemon.client.session(&id.to_string()).await?;
     if view.live_turn.is_some() {
         return Err(Failure::usage("a turn of the session is open")
-            .hint("wait for its end, answer what it waits for, or cancel it")
+            .hint("wait for its end, answer its question, or cancel it")
             .into());
     }
     let point = args.to.map_or(RewindPoint::Steps(args.steps.unwrap_or(1)), RewindPoint::Before);
@@ -177,7 +178,7 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
     let changes = foreseen.as_ref().is_some_and(|report| !report.files.is_empty());
     if args.preview {
         let Some(report) = foreseen else {
-            return Err(Failure::usage("only files can be foreseen").hint("leave out --talk").into());
+            return Err(Failure::usage("--preview shows only changes to files").hint("leave out --talk").into());
         };
         report::show(global.json, &report, || undo::print(&report))?;
         return Ok(undo::exit(&report));
@@ -219,12 +220,12 @@ pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::
 Files are restored byte for byte, with their permissions; files that the turn created are removed. A file that has been \
 changed since is a conflict: it is reported and left alone, and the exit code is 1.")]
 pub(crate) struct UndoArgs {
-    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    /// Session: id, title, number in `sessions list`, or `last` [default: last]
     session: Option<String>,
-    /// The session that was used last
+    /// Use the last session
     #[arg(long = "continue", conflicts_with = "session")]
     resume: bool,
-    /// Turn, by number or ID [default: the last one with changes to files that are not undone]
+    /// Turn, by number or ID [default: the last one with file changes not undone yet]
     #[arg(long, value_name = "N", value_parser = undo::turn)]
     turn: Option<TurnChoice>,
     /// Redo what was undone

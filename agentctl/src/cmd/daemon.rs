@@ -68,7 +68,7 @@ pub(crate) struct StopArgs {
   agentctl status --json
   agentctl status >/dev/null || echo 'no daemon'
 
-The exit code is 3 if no daemon is running; none is started.")]
+The exit code is 3 if no daemon is running; the command does not start one.")]
 pub(crate) struct StatusArgs {}
 
 /// Runs the command `agentctl start`.
@@ -190,7 +190,7 @@ fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
 /// Describes a turn that was open when the daemon started, and its outcome.
 fn put_in_order(turn: &RecoveredTurn) -> String {
     let calls = [("finished", &turn.finished), ("never run", &turn.never_ran), ("outcome unknown", &turn.unknown)];
-    let end = if turn.goes_on { "it goes on" } else { "it was ended and can be continued" };
+    let end = if turn.goes_on { "it continues" } else { "it was interrupted and can be resumed" };
     calls
         .into_iter()
         .filter(|(_, calls)| !calls.is_empty())
@@ -205,25 +205,25 @@ const SHIPPED: &str = "built-in";
 
 /// Examples for the help of `config`.
 pub(crate) const CONFIG_HELP: &str = "Examples:
-  agentctl config show                 the values that you have set, and where
-  agentctl config show --all           all values, with what sets each
+  agentctl config show                 the values that you have set, and their sources
+  agentctl config show --all           all values and their sources
   agentctl config show --chain         the steps around each turn, in order
   agentctl config show --json | jq '.values[\"models.base.base_url\"]'
 
-Secrets are shown as •••, and long values are cut; --json has them whole. `agentd --check-config` looks for mistakes.";
+Secrets are shown as •••, and long values are cut; --json shows them in full. `agentd --check-config` finds errors.";
 
 /// The subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show the daemon's settings and what sets them, or the chain around its turns
+    /// Show the daemon's settings and their sources, or the chain around its turns
     Show {
-        /// Show the chain: what looks at each request and call, in order
+        /// Show the chain: the links that process each request and call, in order
         #[arg(long, conflicts_with = "all")]
         chain: bool,
         /// Show defaults, too
         #[arg(long)]
         all: bool,
-        /// Print JSON: all of it
+        /// Print everything as JSON
         #[arg(long)]
         json: bool,
     },
@@ -247,10 +247,10 @@ pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::R
     if chain {
         let rows =
             view.chain.into_iter().enumerate().map(|(number, (name, about))| [(number + 1).to_string(), name, about]);
-        Table::with_long_end(["#", "LINK", "WHAT IT DOES, AND WHY THERE"], rows).print("no links")?;
+        Table::with_long_end(["#", "LINK", "PURPOSE AND POSITION"], rows).print("no links")?;
         return Ok(Exit::Done);
     }
-    writeln!(anstream::stdout(), "read, weakest first: {}", clean_line(&view.sources.join(", ")))?;
+    writeln!(anstream::stdout(), "sources, weakest first: {}", clean_line(&view.sources.join(", ")))?;
     let all_settings = view.origins.len();
     let told: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != SHIPPED).collect();
     let shipped = all_settings - told.len();
@@ -280,13 +280,13 @@ pub(crate) struct ReloadArgs {}
 pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
         return Err(Failure::unreachable("no daemon is running")
-            .hint("the next one reads the configuration when it starts")
+            .hint("the daemon reads the configuration when it starts")
             .into());
     };
     let reloaded = daemon.client.reload().await?;
     let told = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });
     report::show(global.json, &told, || {
-        report::lines([format!("read again: {}", clean_line(&reloaded.config_sources.join(", ")))])?;
+        report::lines([format!("reloaded: {}", clean_line(&reloaded.config_sources.join(", ")))])?;
         note_lines(&reloaded.notes);
         Ok(())
     })
@@ -298,7 +298,7 @@ pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exi
   agentctl storage
   agentctl storage --json | jq '.parts[] | select(.part == \"journal\").bytes'
 
-`agentctl clean --dry-run` shows what can be removed; `retention` in agentd.yaml, when that happens by itself.")]
+`agentctl clean --dry-run` shows what can be removed; `retention` in agentd.yaml configures automatic cleaning.")]
 pub(crate) struct StorageArgs {}
 
 /// The arguments of `clean`.
@@ -309,7 +309,7 @@ pub(crate) struct StorageArgs {}
   agentctl clean --json | jq .parts
   agentctl sessions pin 0193a5b2            exempt a session from cleaning
 
-`retention` in agentd.yaml sets the ages. Sessions that are in use, wait for an answer or are pinned are left alone.")]
+`retention` in agentd.yaml sets the ages. Sessions that are in use, waiting for an answer or pinned are left alone.")]
 pub(crate) struct CleanArgs {
     /// Only show what would be removed
     #[arg(long)]
@@ -327,9 +327,9 @@ fn print_storage(view: &StorageView) -> anyhow::Result<()> {
         let what = what(part.part, view);
         [part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), what]
     });
-    Table::of(["PART", "SIZE", "FILES", "WHAT"], rows).print("nothing is kept yet")?;
+    Table::of(["PART", "SIZE", "FILES", "WHAT"], rows).print("no data yet")?;
     let all = view.parts.iter().map(|part| part.bytes).sum();
-    report::lines([format!("\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))])?;
+    report::lines([format!("\n{} in total; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))])?;
     for (sessions, state) in [
         (view.removed_sessions, "still to be overwritten; the journal shrinks meanwhile"),
         (view.stuck_sessions, "cannot be overwritten, as the journal is damaged; see `agentctl doctor`"),
@@ -344,16 +344,16 @@ fn print_storage(view: &StorageView) -> anyhow::Result<()> {
 fn what(part: StoragePart, view: &StorageView) -> String {
     let what = match part {
         StoragePart::Journal => {
-            return format!("what was said and done; {} of it empty", report::bytes(view.journal_spare_bytes));
+            return format!("messages and events of sessions; {} of it free", report::bytes(view.journal_spare_bytes));
         }
-        StoragePart::JournalLog => "what is still to be moved into it",
-        StoragePart::Audit => "what was asked, decided and done",
-        StoragePart::Index => "the document index; rebuilt when it is needed",
+        StoragePart::JournalLog => "changes not moved into it yet",
+        StoragePart::Audit => "decisions on calls and their outcomes",
+        StoragePart::Index => "the document index; rebuilt when needed",
         StoragePart::Workspaces => "the files of sessions",
-        StoragePart::Undo => "what files held before turns changed them",
-        StoragePart::Memories => "what is remembered in all sessions",
+        StoragePart::Undo => "contents of files before turns changed them",
+        StoragePart::Memories => "memories of all sessions",
         StoragePart::Models => "the weights of built-in models",
-        StoragePart::Skills => "the skills that came with agentd",
+        StoragePart::Skills => "the skills bundled with agentd",
         StoragePart::SkillEnvironments => "packages that skills need",
         StoragePart::Logs => "the daemon's log",
         StoragePart::Traces => "requests to models, as they were sent",

@@ -42,9 +42,11 @@ pub(crate) const DOCS_HELP: &str = "Examples:
   agentctl docs reindex                         read all of them again
   agentctl docs stats
 
-PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, letters of scans and pictures, and archives of these (ZIP, TAR). Attached text files and archives are searched like documents, those \
-of a project if --in names them. Paths are those of the session's tools; a session finds only its own documents. A document that needs a password \
-is named by a search, and `show` asks for it in a terminal. The exit code of `add` is 1 if a file could not be indexed.";
+PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, recognized text of scans and pictures, \
+and archives of these (ZIP, TAR). Attached text files and archives are searched like documents, those of a project \
+only if named by --in. Paths are those of the session's tools; a session finds only its own documents. A search names \
+documents that need a password, and `show` asks for it in a terminal. The exit code of `add` is 1 if a file could not \
+be indexed.";
 
 /// The subcommands of `docs`.
 #[derive(Debug, Subcommand)]
@@ -85,7 +87,7 @@ pub(crate) enum DocsCommand {
         #[command(flatten)]
         common: Common,
     },
-    /// Search the documents of a session; matches come with their page
+    /// Search the documents of a session; each match has its page
     Search {
         /// Words, or a "quoted phrase"
         #[arg(value_name = "QUERY", required = true, num_args = 1..)]
@@ -110,13 +112,13 @@ pub(crate) enum DocsCommand {
         #[command(flatten)]
         common: Common,
     },
-    /// Show the size of the index, over all sessions
+    /// Show the size of the index of all sessions
     Stats,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    /// Session: id, title, number in `sessions list`, or `last` [default: last]
     #[arg(long)]
     session: Option<String>,
 }
@@ -193,19 +195,19 @@ async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRa
             return Ok(reading);
         }
         if !is_attended() {
-            return Err(Failure::usage(format!("{name} opens with a password only"))
-                .hint("run this in a terminal, where it asks for the password and does not show it")
+            return Err(Failure::usage(format!("{name} requires a password"))
+                .hint("run this in a terminal to enter the password")
                 .into());
         }
         if tried > 0 {
-            note("that password does not open it");
+            note("wrong password");
         }
         let question = format!("Password of {name} (not shown): ");
         let Some(typed) = tokio::task::spawn_blocking(move || ask::hidden(&question)).await?? else { break };
         reading = daemon.client.read_document(&session, path, range, Some(&Password::new(typed))).await?;
     }
     if reading.locked {
-        return Err(Failure::usage(format!("{name} was not opened: no password was right")).into());
+        return Err(Failure::usage(format!("{name} was not opened: wrong password")).into());
     }
     Ok(reading)
 }
@@ -252,7 +254,7 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
         [clean_line(name), clean_line(format), parts, chunks, title]
     });
     Table::with_long_end(["DOCUMENT", "FORMAT", "PARTS", "CHUNKS", "TITLE"], rows)
-        .print("there is no document; agentctl files ls shows all files")?;
+        .print("no documents; agentctl files ls shows all files")?;
     let problems = documents.iter().filter_map(|state| Some((&state.name, state.problem.as_ref()?)));
     problems.for_each(|(name, problem)| note(&format!("{}: {}", clean_line(name), clean_line(problem))));
     note_lines(notes);
@@ -264,7 +266,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     let line = |(name, why): &(String, String), why_in_full: bool| {
         // Only the first sentence; the advice after it is the same for most documents.
         let why = if why_in_full { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
-        format!("{} could not be searched whole: {}", clean_line(name), clean_line(why))
+        format!("{} could not be searched completely: {}", clean_line(name), clean_line(why))
     };
     if let [one] = broken {
         return vec![line(one, true)];
@@ -272,7 +274,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     let mut lines: Vec<String> = broken.iter().take(MOST_TOLD).map(|one| line(one, false)).collect();
     if broken.len() > MOST_TOLD {
         let more = report::count(broken.len() - MOST_TOLD, "more document");
-        lines.push(format!("{more} could not be searched whole; agentctl docs list says why of each"));
+        lines.push(format!("{more} could not be searched completely; agentctl docs list shows why"));
     }
     lines
 }
@@ -309,7 +311,7 @@ fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()
         Some(_) => {}
     }
     if let Some(why) = broken {
-        note(&format!("it could not be read to its end: {}", clean_line(why)));
+        note(&format!("it could not be read completely: {}", clean_line(why)));
     }
     Ok(())
 }
@@ -326,7 +328,7 @@ fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     drop(out);
     if finds.hits.is_empty() {
         let searched = report::count(finds.searched, "document");
-        note(&format!("nothing was found in {searched}; texts of the project are searched where --in names them"));
+        note(&format!("no matches in {searched}; texts of the project are searched only if named by --in"));
     }
     note_lines(&finds.notes);
     left_out(finds).iter().for_each(|line| note(line));
@@ -338,7 +340,7 @@ fn locked_note(locked: &[String]) -> Option<String> {
     // An archive lists its file names without a password.
     let is_archive = |name: &String| name.to_ascii_lowercase().ends_with(".zip");
     let command = match (locked.iter().any(|name| !is_archive(name)), locked.iter().any(is_archive)) {
-        (true, true) => "`agentctl docs show FILE` (of an archive `FILE!/DOCUMENT`)",
+        (true, true) => "`agentctl docs show FILE` (in an archive `FILE!/DOCUMENT`)",
         (_, true) => "`agentctl docs show FILE!/DOCUMENT`",
         _ => "`agentctl docs show FILE`",
     };
@@ -349,7 +351,7 @@ fn locked_note(locked: &[String]) -> Option<String> {
     match locked {
         [] => None,
         [_] => Some(format!("{names} needs a password and was not searched; {command} asks for it")),
-        _ => Some(format!("{names} need a password and were not searched; {command} asks for that of one")),
+        _ => Some(format!("{names} need a password and were not searched; {command} asks for one")),
     }
 }
 
@@ -420,7 +422,11 @@ mod tests {
         check(DocumentFinds { not_searched: 4, ..DocumentFinds::default() }, false, "4 documents not searched");
         check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is incomplete");
         let broken = vec![("a.pdf".to_owned(), "2 of its 3 pages are pictures".to_owned())];
-        check(DocumentFinds { broken, ..DocumentFinds::default() }, false, "a.pdf could not be searched whole: 2 of");
+        check(
+            DocumentFinds { broken, ..DocumentFinds::default() },
+            false,
+            "a.pdf could not be searched completely: 2 of",
+        );
     }
 
     #[test]
@@ -441,7 +447,8 @@ mod tests {
                 |n| (format!("uploads/{n}.pdf"), "could not read the PDF: it is a scan; run OCR over it".to_owned());
             broken_lines(&(0..count).map(one).collect::<Vec<_>>())
         };
-        let full = "uploads/0.pdf could not be searched whole: could not read the PDF: it is a scan; run OCR over it";
+        let full =
+            "uploads/0.pdf could not be searched completely: could not read the PDF: it is a scan; run OCR over it";
         assert_eq!(broken(1), [full]);
         let many = broken(18);
         assert_eq!(many.len(), MOST_TOLD + 1, "{many:?}");

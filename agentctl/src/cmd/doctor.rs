@@ -110,16 +110,16 @@ fn configuration() -> ModelCheck {
         Ok(output) if output.status.success() => ok(format!("no errors ({folder})")),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            fail(said.trim(), format!("correct it, then look again with `agentd --check-config` ({folder})"))
+            fail(said.trim(), format!("correct it, then check with `agentd --check-config` ({folder})"))
         }
-        Err(error) => fail(format!("cannot run {}: {error}", program.display()), "install it again"),
+        Err(error) => fail(format!("cannot run {}: {error}", program.display()), "reinstall it"),
     }
 }
 
 fn folder_check(folder: &Path) -> ModelCheck {
     let shown = folder.display();
     let unfit = |what: &str, hint: &str| fail(format!("{shown} {what}"), hint);
-    let keep = format!("keep it to yourself: chmod 700 {shown}");
+    let keep = format!("restrict access to it: chmod 700 {shown}");
     let Ok(meta) = folder.metadata() else {
         return ok(format!("{shown} does not exist yet; it is created when needed"));
     };
@@ -130,19 +130,19 @@ fn folder_check(folder: &Path) -> ModelCheck {
         return unfit("belongs to another user", "set AGENTD_DATA_DIR to a folder of yours");
     }
     if nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK).is_err() {
-        return unfit("cannot be written", &format!("make it writable: chmod u+rwx {shown}"));
+        return unfit("is not writable", &format!("make it writable: chmod u+rwx {shown}"));
     }
     if let Err(error) = try_to_write(folder) {
         return unfit(
-            &format!("takes no write: {error}"),
+            &format!("cannot be written to: {error}"),
             "free some space on its disk; `agentctl sessions delete` works on a full disk too, and sessions can be read",
         );
     }
     if meta.mode() & 0o002 != 0 || meta.mode() & 0o020 != 0 && meta.gid() != nix::unistd::getegid().as_raw() {
-        return fail(format!("others may write to {shown}, so it is not used"), keep);
+        return fail(format!("other users can write to {shown}, so it is not used"), keep);
     }
     if meta.mode() & 0o077 != 0 {
-        return warn(format!("others may look into {shown}"), keep);
+        return warn(format!("other users can read {shown}"), keep);
     }
     ok(shown.to_string())
 }
@@ -157,15 +157,15 @@ fn try_to_write(folder: &Path) -> std::io::Result<()> {
 fn socket(path: &Path) -> ModelCheck {
     let shown = path.display();
     let Ok(meta) = path.symlink_metadata() else {
-        return fail(format!("{shown} is gone"), "the daemon makes it again in a few seconds");
+        return fail(format!("{shown} is gone"), "the daemon recreates it in a few seconds");
     };
     let folder_mode = path.parent().and_then(|folder| folder.metadata().ok()).map(|meta| meta.mode() & 0o7777);
     if meta.mode() & 0o177 != 0 {
-        return fail(format!("others may use {shown}"), format!("chmod 600 {shown}"));
+        return fail(format!("other users can use {shown}"), format!("chmod 600 {shown}"));
     }
     match folder_mode {
         Some(mode) if mode & 0o022 != 0 && mode & 0o1000 == 0 => {
-            fail(format!("others may replace {shown}"), "its folder must not be writable for others")
+            fail(format!("other users can replace {shown}"), "its folder must not be writable for others")
         }
         _ => ok(shown.to_string()),
     }
@@ -197,8 +197,8 @@ fn reached(daemon: &Daemon) -> ModelCheck {
     {
         let theirs = hello.data_dir.display();
         return warn(
-            format!("pid {} at the named socket works on {theirs}, not on {}", hello.pid, ours.display()),
-            "name no socket to reach the daemon of your own data folder",
+            format!("pid {} at the given socket uses {theirs}, not {}", hello.pid, ours.display()),
+            "do not set a socket to reach the daemon of your own data folder",
         );
     }
     let started = if daemon.started { ", started just now" } else { "" };
@@ -208,7 +208,7 @@ fn reached(daemon: &Daemon) -> ModelCheck {
     }
     warn(
         format!("{message}; agentctl is {}", env!("CARGO_PKG_VERSION")),
-        "they understand each other; `agentctl stop` makes the next command start the newer one",
+        "they are compatible; after `agentctl stop` the next command starts the newer one",
     )
 }
 
@@ -221,14 +221,14 @@ async fn sandbox(daemon: &Daemon) -> Option<ModelCheck> {
     let message = [&[report::sandbox(&state)], &*state.weaknesses].concat().join("\n");
     Some(if !state.runs {
         let hint =
-            "use a kernel with Landlock (5.13 or newer), or accept less: sandbox.mode: best_effort in agentd.yaml";
+            "use a kernel with Landlock (5.13 or newer), or less protection: sandbox.mode: best_effort in agentd.yaml";
         fail(message, hint)
     } else if state.mode == "off" {
         warn(message, "set sandbox.mode: enforce in agentd.yaml")
     } else if state.weaknesses.is_empty() {
         ok(message)
     } else {
-        warn(message, "commands run, and most is kept from them; docs/security.md says what is not")
+        warn(message, "commands run with partial isolation; docs/security.md lists the gaps")
     })
 }
 
@@ -239,10 +239,10 @@ fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
         return None;
     }
     Some(match packaged::recognition_models(data) {
-        Some(folder) => ok(format!("letters of scanned pages: the models are in {}", folder.display())),
+        Some(folder) => ok(format!("text recognition for scanned pages: the models are in {}", folder.display())),
         None => warn(
-            "letters of scanned pages cannot be recognised: the models are missing",
-            format!("bring them with `{}` if you have scans", packaged::recognition_command()),
+            "no text recognition for scanned pages: the models are missing",
+            format!("download them with `{}` if you have scans", packaged::recognition_command()),
         ),
     })
 }
@@ -260,7 +260,7 @@ async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
         return Some(ok(installed));
     }
     let hints: Vec<String> = missing.iter().filter_map(|server| server.hint.clone()).collect();
-    let message = format!("{installed}\n{} is not installed: rustup only stands in for it", names(&missing));
+    let message = format!("{installed}\n{} is not installed: there is only rustup's proxy for it", names(&missing));
     Some(warn(message, hints.join("\n")))
 }
 
@@ -308,17 +308,17 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
 /// Warns if the window size is unknown, or if the server reads less than is sent.
 fn window(slot: &SlotInfo, what: String) -> ModelCheck {
     let tokens = slot.model.context_window;
-    let say = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like";
+    let say = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW or that of the slot";
     match slot.model.window_source {
         WindowSource::Default => warn(
-            format!("{what}; nobody says how large its window is, {tokens} tokens are assumed"),
-            format!("{say}; `agentctl models test` looks whether so many are read"),
+            format!("{what}; the size of its window is unknown, {tokens} tokens are assumed"),
+            format!("{say}; `agentctl models test` checks whether it reads that many"),
         ),
         WindowSource::Cut => warn(
-            format!("{what}; its server reads only {tokens} tokens of a request, and says nothing of it"),
+            format!("{what}; its server silently truncates requests to {tokens} tokens"),
             format!(
                 "give it a larger window (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model), then `agentctl models \
-                 test`; where that is wrong, {say}"
+                 test`; if this is wrong, {say}"
             ),
         ),
         WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => ok(what),
@@ -339,7 +339,7 @@ async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
             warn(format!("{what}: the small built-in model ({})", file.display()), hint)
         }
         Weights::Missing(path) => fail(
-            format!("{what}: there are no weights at {}", path.display()),
+            format!("{what}: no weights at {}", path.display()),
             format!(
                 "download them with `{}`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
                 packaged::fetch_command()

@@ -53,39 +53,39 @@ use crate::{
   agentctl sessions export last --format atif -o trajectory.json
   agentctl sessions export last | ssh other agentctl sessions import -
 
-An archive holds the events of the session and of its subagents, its uploads/ and outputs/, and large results. The project \
-folder, grants, answers to secret questions, the environment of your shell and what is needed to undo changes stay on this \
-machine. It is a gzipped tar with SHA256SUMS inside, so that `tar` can open it, too.
+An archive contains the events of the session and of its subagents, its uploads/ and outputs/, and large results. The \
+project folder, grants, answers to secret questions, the environment of your shell and the data to undo changes stay \
+on this machine. It is a gzipped tar with SHA256SUMS inside, so `tar` can open it, too.
 
---redact masks what looks like a secret, in the forms that the audit log knows: a password that has no such form stays. \
-Files that are no text are left out then.")]
+--redact masks what looks like a secret, in the forms that the audit log knows: a password of another form stays. \
+Binary files are then left out.")]
 pub(crate) struct ExportArgs {
-    /// The session: id, title, number in `sessions list`, or `last`
+    /// Session: id, title, number in `sessions list`, or `last`
     session: String,
-    /// Form of the file
+    /// Format of the file
     #[arg(long, value_name = "FORMAT", default_value = "archive")]
     format: Format,
-    /// Mask what looks like a secret, in all texts
+    /// Mask what looks like a secret in all texts
     #[arg(long)]
     redact: bool,
     /// Write to this file instead of standard output
     #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
-    /// Print JSON about what was written
+    /// Print a summary as JSON
     #[arg(long, requires = "output")]
     json: bool,
 }
 
-/// Form of the file.
+/// Format of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// a gzipped tar that `sessions import` takes
+    /// a gzipped tar for `sessions import`
     Archive,
-    /// a text for people
+    /// a text to read
     Markdown,
     /// a line of JSON for each stored event, as in --output stream-json
     Json,
-    /// the page of `agentctl trace --html`, of all turns
+    /// the page of `agentctl trace --html`, with all turns
     Html,
     /// an Agent Trajectory Interchange Format document
     Atif,
@@ -118,7 +118,7 @@ pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<
     };
     let Some(output) = &args.output else {
         if args.format == Format::Archive && io::stdout().is_terminal() {
-            return Err(Failure::usage("an archive is no text, so it is not printed to a terminal")
+            return Err(Failure::usage("refusing to write a binary archive to a terminal")
                 .hint("write it to a file with -o FILE, or choose another --format")
                 .into());
         }
@@ -144,14 +144,14 @@ pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<
 fn tell_left_out(content: ExportedContent) {
     if content.files.left_out > 0 {
         let files = report::count(content.files.left_out, "file");
-        note(&format!("not exported: {files} (links, special files, too much, or no text)"));
+        note(&format!("not exported: {files} (links, special files, too large, or binary)"));
     }
 }
 
 /// Exports to a temporary file, which is renamed once it is complete.
 async fn to_file(stream: ExportStream, format: Format, output: &Path) -> anyhow::Result<(ExportedContent, u64)> {
     let failed = Failure::of_file("write", output);
-    let failed = |error| failed(error).hint("name a file in a folder that is there and can be written");
+    let failed = |error| failed(error).hint("name a file in an existing, writable folder");
     let mut draft = own_file::draft(output).map_err(&failed)?;
     let mut out = io::BufWriter::new(draft.as_file_mut());
     let content = write(stream, format, &mut out).await?;
@@ -268,7 +268,7 @@ impl Markdown<'_> {
                 writeln!(self.out, "**Result of {}**{failed}\n", code(&result.name))?;
                 self.fenced("", &result.text)
             }
-            ItemBody::Compaction(compaction) => self.quoted("Summary of what was before", &compaction.summary),
+            ItemBody::Compaction(compaction) => self.quoted("Summary of earlier history", &compaction.summary),
             ItemBody::Notice { topic, .. } if topic.is_for_model() => Ok(()),
             ItemBody::Notice { text, .. } => self.quoted("Notice", text),
         }
@@ -322,11 +322,11 @@ impl EventWriter for Markdown<'_> {
             EventKind::ItemCompleted { item, .. } => self.item(item),
             EventKind::Warning { message, .. } => self.quoted("Warning", message),
             EventKind::StateChanged { change: StateChange::Reset } => {
-                self.quoted("Reset", "The history before this was set aside.")
+                self.quoted("Reset", "Earlier history was cleared.")
             }
             EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
                 let words = input.iter().chain(added).map(|text| clean_line(text)).collect::<Vec<_>>().join("; ");
-                self.quoted("Taken back, no model is shown it", &words)
+                self.quoted("Withdrawn, not shown to models", &words)
             }
             EventKind::TurnEnded { result } if result.error.is_some() => {
                 let message = result.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
@@ -357,22 +357,22 @@ fn code(name: &str) -> String {
   agentctl sessions import ~/.codex/sessions/2026/01/31/rollout-….jsonl --from codex
   opencode export ses_… | agentctl sessions import - --from opencode
 
-The session keeps its id, and is refused where that is here already. It has no grants, asks before it changes anything, and \
-sees no folder: name one with `agentctl chat --session ID -C DIR`. A turn that was open is interrupted. Pinned rules are shown, \
-and used once you agree, or with --pins.
+The session keeps its id, and is rejected if that id already exists here. It has no grants, asks before it changes \
+anything, and sees no folder: set one with `agentctl chat --session ID -C DIR`. An open turn is interrupted. Pinned \
+rules are shown, and used after you agree, or with --pins.
 
 Prints the ID of the session on standard output.")]
 pub(crate) struct ImportArgs {
     /// Archive or history; `-` for standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
-    /// Program whose history it is [default: an archive of agentd]
+    /// Program that wrote the history [default: agentd, as an archive]
     #[arg(long, value_name = "PROGRAM", value_parser = one_of(&PROGRAMS))]
     from: Option<&'static str>,
-    /// Give it a new id, so that it stands beside the same session
+    /// Assign a new id, to import a session that already exists here
     #[arg(long)]
     as_new: bool,
-    /// Use the pinned rules of the archive without being asked
+    /// Use the pinned rules of the archive without asking
     #[arg(long)]
     pins: bool,
 }
@@ -388,14 +388,14 @@ const PROGRAMS: [Choice<&str>; 3] = [
 pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> anyhow::Result<Exit> {
     let report = if args.file.as_os_str() == "-" {
         if io::stdin().is_terminal() {
-            anyhow::bail!(Failure::usage("there is nothing on standard input").hint("name a FILE, or pipe one in"));
+            anyhow::bail!(Failure::usage("no input on standard input").hint("name a FILE, or pipe one in"));
         }
         let _notice = SilenceNotice::watch("the history");
         daemon.client.import(tokio::io::stdin(), args.from, args.as_new, CLIENT).await?
     } else {
         let failed = Failure::of_file("read", &args.file);
         let file = tokio::fs::File::open(&args.file).await;
-        let file = file.map_err(|error| failed(error).hint("name a file that is there"))?;
+        let file = file.map_err(|error| failed(error).hint("name an existing file"))?;
         daemon.client.import(file, args.from, args.as_new, CLIENT).await?
     };
     report::show(json, &report, || tell(&report))?;
@@ -408,7 +408,7 @@ pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> any
 /// Shows the pinned rules of an archive, and pins them if the user agrees, because models treat them as the user's own.
 async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
     let rules = report::count(report.pins.len(), "pinned rule");
-    note(&format!("the archive brings {rules}, which models would be given as yours:"));
+    note(&format!("the archive has {rules}, which models would see as yours:"));
     for (number, pin) in report.pins.iter().enumerate() {
         note(&format!("  {}. {}", number + 1, visible::line(pin)));
     }
@@ -437,7 +437,7 @@ fn tell(report: &ImportReport) -> anyhow::Result<()> {
         note(&format!("its id was {former}"));
     }
     if report.interrupted {
-        note("a turn of it was open and is interrupted");
+        note("its open turn was interrupted");
     }
     if !report.left_out.is_empty() {
         let left_out: Vec<String> = report.left_out.iter().map(|what| clean_line(what)).collect();

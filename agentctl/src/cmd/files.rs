@@ -38,7 +38,7 @@ conversation_history/, /project, /memories and /state. `put` can write only wher
 pub(crate) enum FilesCommand {
     /// List a folder
     Ls {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
         /// Folder [default: all folders of the session]
         #[arg(value_name = "PATH", default_value = ".")]
@@ -46,7 +46,7 @@ pub(crate) enum FilesCommand {
     },
     /// Print a file of the session, or copy it out
     Get {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
         /// File in the session
         #[arg(value_name = "PATH")]
@@ -54,13 +54,13 @@ pub(crate) enum FilesCommand {
         /// Write to this file instead of standard output
         #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
         output: Option<PathBuf>,
-        /// Print JSON about what was written
+        /// Print a summary as JSON
         #[arg(long, requires = "output")]
         json: bool,
     },
     /// Write a file of the session, replacing an existing one
     Put {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
         /// File in the session
         #[arg(value_name = "PATH")]
@@ -95,12 +95,12 @@ fn table(listing: &FileListing) -> anyhow::Result<()> {
             EntryKind::File => ("", size.to_string()),
             EntryKind::Folder => ("/", String::new()),
             EntryKind::Link => (" (link)", String::new()),
-            EntryKind::Other => (" (no regular file)", String::new()),
+            EntryKind::Other => (" (not a regular file)", String::new()),
         };
         let changed = modified.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string()).unwrap_or_default();
         [format!("{path}{mark}"), size, changed]
     });
-    Table::of(["PATH", "SIZE", "CHANGED"], rows).print("nothing is there")?;
+    Table::of(["PATH", "SIZE", "CHANGED"], rows).print("the folder is empty")?;
     if listing.cut {
         crate::terminal::note("some entries are left out: there are too many, or their names cannot be shown");
     }
@@ -120,7 +120,7 @@ async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exi
     })
     .await?;
     let Ok(text) = String::from_utf8(content) else {
-        return Err(Failure::usage(format!("{path} is not text, so it is not printed to a terminal"))
+        return Err(Failure::usage(format!("refusing to write the binary file {path} to a terminal"))
             .hint("write it to a file with -o FILE")
             .into());
     };
@@ -136,7 +136,7 @@ async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exi
 /// Copies to a temporary file, which is renamed once it is complete.
 async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: bool) -> anyhow::Result<Exit> {
     let failed = Failure::of_file("write", output);
-    let failed = |error| failed(error).hint("name a file in a folder that is there and can be written");
+    let failed = |error| failed(error).hint("name a file in an existing, writable folder");
     let mut draft = own_file::draft(output).map_err(&failed)?;
     let size = each_piece(&daemon.client, session, path, |piece| draft.write_all(piece)).await?;
     draft.persist(output).map_err(|error| failed(error.error))?;
@@ -147,14 +147,14 @@ async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: b
 async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
     let written = match file {
         Some(file) => {
-            let hint = "name a file that is there, or give the content on standard input";
+            let hint = "name an existing file, or pass the content on standard input";
             let failed = Failure::of_file("read", file);
             let content = tokio::fs::File::open(file).await.map_err(|error| failed(error).hint(hint))?;
             daemon.client.write_file(session, path, content).await?
         }
         None if io::stdin().is_terminal() => {
-            return Err(Failure::usage("there is nothing to put there")
-                .hint("name a FILE, or give the content on standard input")
+            return Err(Failure::usage("no content to write")
+                .hint("name a FILE, or pass the content on standard input")
                 .into());
         }
         None => {
@@ -162,5 +162,5 @@ async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, js
             daemon.client.write_file(session, path, tokio::io::stdin()).await?
         }
     };
-    report::note(json, &json!({ "path": written }), &format!("{written} is written"))
+    report::note(json, &json!({ "path": written }), &format!("wrote {written}"))
 }

@@ -38,10 +38,10 @@ use crate::{
 
 An interrupt is a turn's request for an approval or an answer. Answer with `agentctl answer ID …`.")]
 pub(crate) struct InterruptsArgs {
-    /// Show this one in full: its id, the start or the end of it, or its number in the list
+    /// Show this one in full: its id, the start or end of it, or its number in the list
     #[arg(conflicts_with = "session")]
     id: Option<String>,
-    /// Only those of this session: id, title, number in `sessions list`, or `last`
+    /// Only interrupts of this session: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
@@ -95,7 +95,7 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
             facts.each("default", default.as_deref().map(visible::line));
             let chosen = if choices.is_empty() { "" } else { ", or the number of a choice" };
             facts.line("answers", format!("TEXT    answer for the model{chosen}"));
-            facts.line("", "reject  the model learns that there is no answer");
+            facts.line("", "reject  gives the model no answer");
             facts.line("answer", format!("agentctl answer {short} TEXT|reject"));
         }
         Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
@@ -141,21 +141,21 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
   agentctl answer 0193a5b2 'The second one, please'         answer to a question
   agentctl answer 0193a5b2 2                                the number of one of its choices
 
-`agentctl interrupts ID` shows what `always` would allow; `agentctl grants revoke` takes it back. An edited call is shown \
+`agentctl interrupts ID` shows what `always` would allow; `agentctl grants revoke` removes it. An edited call is shown \
 before it runs, and refused if the rules deny it. The turn continues at once, even after a restart of the daemon.")]
 pub(crate) struct AnswerArgs {
-    /// The interrupt: its id, the start or the end of it, or its number in `agentctl interrupts`
+    /// Interrupt: its id, the start or end of it, or its number in `agentctl interrupts`
     id: String,
     /// approve, reject, always or edit; for a question, the text of the answer; leave it out for a password
     #[arg(value_name = "approve|reject|always|edit|TEXT", num_args = 0..)]
     words: Vec<String>,
-    /// Reason of a rejection, shown to the model
+    /// Reason for a rejection, shown to the model
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Make `always` permanent: for every session, until it is revoked
     #[arg(long)]
     for_good: bool,
-    /// Rule to add with `always`, one of the wider ones of `agentctl interrupts ID`
+    /// Rule to add with `always`, one of the wider ones shown by `agentctl interrupts ID`
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
     /// New arguments for `edit`, a JSON object
@@ -178,7 +178,7 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
     };
     check_place(&args, &answer, interrupt)?;
     if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
-        return Err(Failure::usage(format!("this answer does not fit: {misfit}"))
+        return Err(Failure::usage(format!("invalid answer: {misfit}"))
             .hint("see what is asked with `agentctl interrupts`")
             .into());
     }
@@ -233,9 +233,9 @@ pub(crate) fn resolve<'a>(
     }
     match fitting.as_slice() {
         [one] if !wanted.is_empty() => Ok((one.id, Some(one))),
-        [_, _, ..] => Err(Failure::usage(format!("{text:?} could mean several pending interrupts"))
+        [_, _, ..] => Err(Failure::usage(format!("{text:?} matches several pending interrupts"))
             .hint(report::name_one(fitting.iter().map(subject), NAMED))),
-        _ => Err(nothing_waits(format!("no pending interrupt is named {text:?}"))),
+        _ => Err(nothing_waits(format!("no pending interrupt matches {text:?}"))),
     }
 }
 
@@ -267,7 +267,7 @@ fn check_place(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>
         matches!(answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
     let (Some(interrupt), Some(_), true) = (interrupt, place(&args.id), approves) else { return Ok(()) };
     let (id, words) = (short_id(interrupt.id), args.words.join(" "));
-    Err(Failure::usage("an approval is given by id: what is at this place may have changed since it was listed")
+    Err(Failure::usage("an approval requires an id: the list may have changed since")
         .hint(format!("see it with `agentctl interrupts {id}`, then: agentctl answer {id} {words}")))
 }
 
@@ -276,11 +276,11 @@ fn check_place(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>
 /// # Errors
 /// If the name matches no interrupt, or several.
 pub(crate) fn waiting<'a>(text: &str, pending: &'a [Interrupt]) -> Result<&'a Interrupt, Failure> {
-    resolve(text, pending)?.1.ok_or_else(|| nothing_waits(format!("no interrupt {text} waits for an answer")))
+    resolve(text, pending)?.1.ok_or_else(|| nothing_waits(format!("no pending interrupt {text}")))
 }
 
 fn nothing_waits(message: String) -> Failure {
-    Failure::new(ErrorKind::NotFound, message).hint("`agentctl interrupts` shows what waits")
+    Failure::new(ErrorKind::NotFound, message).hint("`agentctl interrupts` lists pending ones")
 }
 
 /// Normalizes an id: lower case, without hyphens.
@@ -292,8 +292,8 @@ pub(crate) fn bare(id: &str) -> String {
 /// the answer itself.
 fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     if args.words.is_empty() {
-        let hint = "write approve, reject, always, edit or the text behind the id";
-        return Err(Failure::usage("there is no answer").hint(hint));
+        let hint = "write approve, reject, always, edit or the text after the id";
+        return Err(Failure::usage("missing answer").hint(hint));
     }
     let words = args.words.join(" ");
     let is_question = matches!(ask, Some(Ask::Question { .. }));
@@ -318,7 +318,7 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
         (args.args.is_some(), matches!(answer, Answer::Edit { .. }), "--args", "edit", " …"),
     ];
     match flags.into_iter().find(|(is_given, fits, ..)| *is_given && !fits) {
-        Some((_, _, flag, word, value)) => Err(Failure::usage(format!("{flag} belongs to {word}"))
+        Some((_, _, flag, word, value)) => Err(Failure::usage(format!("{flag} requires {word}"))
             .hint(format!("leave it out, or write `agentctl answer ID {word} {flag}{value}`"))),
         None => Ok(answer),
     }
@@ -332,8 +332,8 @@ fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
         [word] if word == "reject" => return Ok(Answer::Reject { reason: args.reason.clone() }),
         [] => {}
         _ => {
-            return Err(Failure::usage("a password is not given as an argument, where others could read it")
-                .hint("leave it out: it is asked for and not shown, or read from a pipe; `reject` refuses"));
+            return Err(Failure::usage("a password must not be an argument, where others could read it")
+                .hint("leave it out: it is prompted for, or read from a pipe; `reject` refuses"));
         }
     }
     let text = if std::io::stdin().is_terminal() {
@@ -345,7 +345,7 @@ fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
         std::io::stdin().lock().take(MOST_SECRET).read_line(&mut line).map_err(failed)?;
         Some(line.trim_end_matches(['\r', '\n']).to_owned())
     };
-    let text = text.ok_or_else(|| Failure::usage("nothing was typed; the question still waits"))?;
+    let text = text.ok_or_else(|| Failure::usage("no input; the question is still open"))?;
     Ok(Answer::Text { text })
 }
 
@@ -353,7 +353,7 @@ fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
 const MOST_SECRET: u64 = 4096;
 
 fn edited(args: Option<&str>) -> Result<Value, Failure> {
-    const FORM: &str = "give all arguments as one JSON object: --args '{\"path\": \"notes.txt\"}'";
+    const FORM: &str = "pass all arguments as one JSON object: --args '{\"path\": \"notes.txt\"}'";
     let args = args.ok_or_else(|| Failure::usage("edit needs the new arguments").hint(FORM))?;
     match serde_json::from_str(args) {
         Ok(value @ Value::Object(_)) => Ok(value),
@@ -382,7 +382,7 @@ pub(crate) enum GrantsCommand {
     List(GrantPlace),
     /// Add a grant, permanently or for one session
     Add {
-        /// The rule, as a question shows it; ` *` at its end matches all commands that start like this
+        /// Rule, as shown in a question; a trailing ` *` matches all commands that start like this
         #[arg(value_name = "RULE", required = true, num_args = 1..)]
         rule: Vec<String>,
         #[command(flatten)]
@@ -390,7 +390,7 @@ pub(crate) enum GrantsCommand {
     },
     /// Revoke a grant
     Revoke {
-        /// The rule, or its number in `grants list` with the same --session
+        /// Rule, or its number in `grants list` with the same --session
         #[arg(value_name = "RULE|N", required = true, num_args = 1..)]
         rule: Vec<String>,
         #[command(flatten)]
@@ -439,7 +439,7 @@ async fn meant_rule(daemon: &Daemon, words: &str, session: Option<String>) -> an
     let held = daemon.client.grants(session.as_deref()).await?;
     match number.checked_sub(1).and_then(|at| held.get(at)) {
         Some(HeldGrant { session_id, grant }) => Ok((grant.rule.clone(), session_id.map(|id| id.to_string()))),
-        None => Err(Failure::usage(format!("there is no rule {number}; {} kept", report::count(held.len(), "rule")))
+        None => Err(Failure::usage(format!("no rule {number}; {} in total", report::count(held.len(), "rule")))
             .hint("`agentctl grants list` shows them with their numbers")
             .into()),
     }
@@ -537,7 +537,7 @@ mod tests {
         choices   1  This
                   2  That \u{1b}[2J
         answers   TEXT    answer for the model, or the number of a choice
-                  reject  the model learns that there is no answer
+                  reject  gives the model no answer
         answer    agentctl answer 00000001 TEXT|reject
         deadline  unless answered within 0 s, it is rejected
         "#);

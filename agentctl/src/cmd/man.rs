@@ -24,7 +24,7 @@ use crate::{daemon, exit::Exit, failure::Failure, flags::Global, report, termina
   agentctl man | man -l -                               read the page of agentctl
   agentctl man --dir ~/.local/share/man/man1            one page for each command; then: man agentctl-run")]
 pub(crate) struct ManArgs {
-    /// Write one page for each command into this folder
+    /// Write one page for each command to this folder
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
 }
@@ -41,7 +41,7 @@ pub(crate) fn handle(args: ManArgs, command: clap::Command) -> anyhow::Result<Ex
         }
         Some(folder) => {
             fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(command, &folder)).map_err(|error| {
-                Failure::usage(format!("could not write the pages into {}: {error}", folder.display()))
+                Failure::usage(format!("could not write the pages to {}: {error}", folder.display()))
                     .hint("name a folder that you can write to")
             })?;
         }
@@ -59,7 +59,7 @@ pub(crate) fn handle(args: ManArgs, command: clap::Command) -> anyhow::Result<Ex
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
-    /// Ask agentctl at each completion, which also offers the IDs of sessions and interrupts
+    /// Query agentctl at each completion, which also completes the IDs of sessions and interrupts
     #[arg(long)]
     dynamic: bool,
 }
@@ -76,9 +76,9 @@ fn script(args: &CompletionsArgs, mut command: clap::Command) -> io::Result<Vec<
     let mut script = Vec::new();
     if args.dynamic {
         let shells = Shells::builtins();
-        let completer = shells
-            .completer(&args.shell.to_string())
-            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "this shell cannot complete by asking"))?;
+        let completer = shells.completer(&args.shell.to_string()).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Unsupported, "this shell does not support dynamic completion")
+        })?;
         completer.write_registration("COMPLETE", "agentctl", "agentctl", "agentctl", &mut script)?;
     } else {
         clap_complete::generate(args.shell, &mut command, "agentctl", &mut script);

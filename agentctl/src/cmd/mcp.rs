@@ -72,17 +72,17 @@ pub(crate) enum McpCommand {
         #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
         lines: u32,
     },
-    /// Log in to a server with a URL, in a browser
+    /// Log in to a remote server in a browser
     Login {
         #[command(flatten)]
         one: One,
-        /// Redirect URL on this machine, http://127.0.0.1:PORT/callback [default: a free port]
+        /// Port of the redirect URL, http://127.0.0.1:PORT/callback [default: a free port]
         #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
         port: Option<u16>,
     },
     /// Add a server to your mcp_servers.yaml
     Add(AddArgs),
-    /// Be an MCP server on standard input and output, for other agents
+    /// Run as an MCP server over stdio, for other agents
     Serve(serve::ServeArgs),
     /// Import servers from .mcp.json, claude_desktop_config.json or VS Code's mcp.json
     Import {
@@ -107,13 +107,13 @@ pub(crate) struct AddArgs {
     /// Name of the server
     #[arg(value_name = "NAME")]
     name: String,
-    /// URL of the server, for one that is not a local program
+    /// URL of the server, if it is not a local program
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     url: Option<String>,
     /// Use the older HTTP transport with server-sent events
     #[arg(long, requires = "url")]
     sse: bool,
-    /// Header of each request, such as 'Authorization: Bearer ${KEY}'; may be repeated
+    /// Header for each request, such as 'Authorization: Bearer ${KEY}'; may be repeated
     #[arg(long, value_name = "NAME: VALUE", requires = "url")]
     header: Vec<String>,
     /// Environment variable of the program; may be repeated
@@ -166,7 +166,7 @@ fn table(servers: &[McpServerView]) -> anyhow::Result<()> {
         [server.name.clone(), state, tools, server.transport.clone(), server.place.clone()]
     });
     Table::with_long_end(["SERVER", "STATE", "TOOLS", "OVER", "WHERE"], rows)
-        .print("there are no MCP servers; `agentctl mcp add` and `agentctl mcp import` add some")?;
+        .print("no MCP servers; add some with `agentctl mcp add` or `agentctl mcp import`")?;
     servers.iter().for_each(notes);
     Ok(())
 }
@@ -178,7 +178,7 @@ async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
     let took = report::millis(begun.elapsed());
     if !server.reached {
         notes(&server);
-        return Err(Failure::new(ErrorKind::Conflict, format!("{name} did not say what it offers")).into());
+        return Err(Failure::new(ErrorKind::Conflict, format!("{name} did not list its tools")).into());
     }
     let mut told = as_json(&server);
     told["took_ms"] = json!(took);
@@ -198,7 +198,7 @@ async fn logs(daemon: &Daemon, name: &str, lines: u32, json: bool) -> anyhow::Re
     let lines = daemon.client.mcp_server_logs(name, lines).await?;
     report::show(json, &json!({ "name": name, "lines": lines }), || {
         if lines.is_empty() {
-            note(&format!("{} has said nothing, and nothing has happened to it", clean_line(name)));
+            note(&format!("{} has no output and no events", clean_line(name)));
         }
         report::lines(lines.iter().map(|line| clean_line(line)))
     })
@@ -212,11 +212,11 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
         let servers = daemon::connect(global).await?.client.mcp_servers().await?;
         let is_there = |entry: &mut Entry| servers.iter().any(|server| server.name == entry.name);
         for entry in found.taken.extract_if(.., is_there) {
-            found.left.push((entry.name, "there is a server of that name already".to_owned()));
+            found.left.push((entry.name, "a server of that name already exists".to_owned()));
         }
         let mut secrets = Secrets::read(&daemon::config_dir()?).map_err(|error| unkept("read", &error))?;
         if !found.ask(&mut secrets)? {
-            note("nothing was taken");
+            note("nothing was imported");
             return Ok(Exit::Cancelled);
         }
         if !found.taken.is_empty() {
@@ -227,11 +227,11 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
     let left: Vec<Value> = found.left.iter().map(|(what, why)| json!({ "what": what, "why": why })).collect();
     let told = json!({ "taken": taken, "left": left, "asks": asks, "written": !dry_run && !taken.is_empty() });
     report::show(global.json, &told, || {
-        let verb = if dry_run { "would take" } else { "took" };
+        let verb = if dry_run { "would import" } else { "imported" };
         let names = if taken.is_empty() { "nothing".to_owned() } else { clean_line(&taken.join(", ")) };
         report::lines([format!("{verb} {names}")])?;
         note_lines(asks.iter().filter(|_| dry_run).map(|id| format!("would ask for {id}")));
-        note_lines(found.left.iter().map(|(what, why)| format!("left {what}: {why}")));
+        note_lines(found.left.iter().map(|(what, why)| format!("skipped {what}: {why}")));
         Ok(())
     })
 }
@@ -303,7 +303,7 @@ impl PersonsFile {
     fn with(&self, text: &str, entry: &Entry) -> Result<String, Failure> {
         entry::text_with(text, entry).map_err(|why| {
             Failure::usage(format!("{}: {why}", self.path.display()))
-                .hint(format!("write it there by hand:\n{}", entry.yaml("  ")))
+                .hint(format!("add it there by hand:\n{}", entry.yaml("  ")))
         })
     }
 
@@ -331,7 +331,7 @@ impl AddArgs {
     fn entry(self) -> Result<Entry, Failure> {
         let split = |text: &str, at: char, what: &str| match text.split_once(at) {
             Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
-            _ => Err(Failure::usage(format!("`{text}` is no {what}")).hint(format!("write NAME{at}VALUE"))),
+            _ => Err(Failure::usage(format!("`{text}` is not a {what}")).hint(format!("write NAME{at}VALUE"))),
         };
         let mut command = self.command.into_iter();
         Ok(Entry {
@@ -363,10 +363,10 @@ fn notes(server: &McpServerView) {
 
 fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {
     let text = match what {
-        "runs" => format!("{name} runs"),
-        "added" => format!(
-            "{name} is added, and its tools are offered when it has said which; `agentctl mcp test {name}` tries it"
-        ),
+        "runs" => format!("{name} is running"),
+        "added" => {
+            format!("added {name}; its tools are offered once it has listed them; `agentctl mcp test {name}` tests it")
+        }
         other => format!("{name} is {other}"),
     };
     report::note(json, &json!({ "status": what, "name": name }), &clean_line(&text))
@@ -391,7 +391,7 @@ async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> an
     if json {
         report::json_line(&json!({ "status": "waiting", "name": name, "address": address }))?;
     } else {
-        report::lines([format!("Open this address in a browser of this machine:\n\n  {}\n", clean_line(&address))])?;
+        report::lines([format!("Open this address in a browser on this machine:\n\n  {}\n", clean_line(&address))])?;
     }
     let path = timeout(PATIENCE, came_back(&listener, state_of(&address)))
         .await
@@ -439,9 +439,9 @@ async fn answered(stream: TcpStream, state: Option<&str>) -> Option<String> {
     let path = line.strip_prefix("GET ")?.split(' ').next()?.to_owned();
     let is_meant = path.starts_with("/callback?") && (state.is_none() || state_of(&path) == state);
     let (status, words) = if is_meant {
-        ("200 OK", "This page can be closed: agentctl says how it went.")
+        ("200 OK", "You can close this page; agentctl shows the result.")
     } else {
-        ("404 Not Found", "There is nothing here.")
+        ("404 Not Found", "Not found.")
     };
     let answer = format!(
         "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{words}",

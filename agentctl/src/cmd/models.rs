@@ -23,21 +23,21 @@ use crate::{
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   agentctl models
-  agentctl models add anthropic        name a model in models.yaml, with its key, and test it
-  agentctl models show                 what is known of the model of base, and from where
-  agentctl models test                 try what the model of base can do
+  agentctl models add anthropic        add a model to models.yaml, with its key, and test it
+  agentctl models show                 properties of the model of base, and their sources
+  agentctl models test                 test the model of base
   agentctl models --json
   agentctl models --available          what the server of base lists
   agentctl models --available --slot code --json | jq -r '.[].id'
-  MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   name a model by the environment
+  MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   set a model by environment variables
 
-A slot is a role that a model has: base, reasoning, vision, code or chat. Models are set in models.yaml, or by MODEL_* \
+A slot is the role of a model: base, reasoning, vision, code or chat. Models are set in models.yaml, or by MODEL_* \
 variables when the daemon starts. An empty slot falls back to base.")]
 pub(crate) struct ModelsArgs {
-    /// List the models that a server has, to be chosen by `/model` in the chat or `--model`
+    /// List the models of a server, for `/model` in the chat or `--model`
     #[arg(long)]
     available: bool,
-    /// The slot whose server is asked
+    /// Slot whose server is queried
     #[arg(long, value_name = "SLOT", requires = "available", default_value_t)]
     slot: Slot,
     #[command(subcommand)]
@@ -46,15 +46,15 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelsCommand {
-    /// Name a model: a provider, or a server of this machine
+    /// Add a model of a provider, or of a server on this machine
     Add(add::AddArgs),
-    /// Show what is known of a model: window, answer, pictures, prices, each with who says so
+    /// Show the properties of a model and their sources: window, answer, pictures, prices
     Show {
         /// The slot
         #[arg(value_name = "SLOT", default_value_t)]
         slot: Slot,
     },
-    /// Test a model: tools, window, cache and more, with a few requests to it
+    /// Test a model with a few requests: tools, window, cache and more
     Test(TestArgs),
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<
     let slots = daemon.client.models_looked_up().await?;
     let Some(slot) = shown else { return report::show(global.json, &slots, || table(&daemon, &slots)) };
     let shown = slots.iter().find(|info| info.slot == slot);
-    let shown = shown.ok_or_else(|| anyhow::anyhow!("the daemon knows no slot {slot}"))?;
+    let shown = shown.ok_or_else(|| anyhow::anyhow!("unknown slot {slot}"))?;
     report::show(global.json, shown, || figures(shown))
 }
 
@@ -85,7 +85,7 @@ fn available(models: &[ListedModel]) -> anyhow::Result<()> {
     });
     Table::of(["MODEL", "CONTEXT"], rows).print("no models")?;
     if models.len() == MAX_LISTED_MODELS {
-        crate::terminal::note(&format!("the first {MAX_LISTED_MODELS}; others are taken by their ids: --model =ID"));
+        crate::terminal::note(&format!("the first {MAX_LISTED_MODELS}; select others by id: --model =ID"));
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ fn figures(slot: &SlotInfo) -> anyhow::Result<()> {
     crate::terminal::note(&format!("{}{other}: {}{place}", slot.slot, clean_line(&model.id)));
     let rows =
         model.figures.iter().map(|figure| [&figure.name, &figure.source, &figure.value].map(|text| clean_line(text)));
-    Table::with_long_end(["FIGURE", "FROM", "VALUE"], rows).print("nothing is known of it")
+    Table::with_long_end(["PROPERTY", "FROM", "VALUE"], rows).print("no known properties")
 }
 
 fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
@@ -128,11 +128,11 @@ fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
   agentctl models test code
   agentctl models test --json | jq '.[] | select(.state != \"ok\")'
 
-Asks the model a few short questions and a long one, twice: whether it can be reached, calls tools, calls several at once, wants \
-its thoughts back; how large its window is, whether its server cuts long requests without a word, keeps what it computed, and \
-which fields it refuses. What was learnt of the model before is forgotten, and learnt anew.
+Sends the model a few short requests and a long one, twice. Checks whether it can be reached, calls tools, calls \
+several at once and needs its reasoning sent back; how large its window is; and whether its server silently truncates \
+long requests, caches prompts or rejects fields. Replaces what was learned about the model before.
 
-The exit code is 1 if something does not work.")]
+The exit code is 1 if a check fails.")]
 pub(crate) struct TestArgs {
     /// Slot whose model is tested
     #[arg(value_name = "SLOT", default_value_t)]

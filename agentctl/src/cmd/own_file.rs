@@ -46,7 +46,7 @@ fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     // A link is kept, and its target replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it leads to something that is no file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     if let Some(folder) = path.parent() {
         // The configuration folders may not exist yet.

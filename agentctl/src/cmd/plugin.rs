@@ -31,40 +31,40 @@ use crate::{
 
 /// Examples for the help of `plugin`.
 pub(crate) const PLUGIN_HELP: &str = "Examples:
-  agentctl plugin add ./kit                    shows what it brings, and asks
+  agentctl plugin add ./kit                    shows its contents, and asks
   agentctl plugin add https://example.org/kit.git
   agentctl plugin add ./kit --yes              for scripts
   agentctl plugin list
   agentctl plugin show kit
   agentctl plugin remove kit
 
-A plugin is a folder with a plugin.json, and skills/, agents/, commands/ and mcp.json in it. It is copied, and you agree to \
-its files as they are: if one changes by a byte, nothing of it is used. Approvals and rules hold for its parts as for your \
-own.";
+A plugin is a folder with a plugin.json, and skills/, agents/, commands/ and mcp.json in it. It is copied, and you \
+agree to its exact files: if one of them changes, nothing of it is used. Approvals and rules apply to its parts as to \
+your own.";
 
 /// The subcommands of `plugin`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// List the plugins
+    /// List plugins
     List,
-    /// Show what a plugin brings, what of it runs, and what has changed
+    /// Show what a plugin contains, what it runs, and what has changed
     Show {
-        /// Name of a plugin, or a folder that may become one
+        /// Name of a plugin, or a folder that can be added as one
         #[arg(value_name = "PLUGIN")]
         plugin: String,
     },
-    /// Add a plugin, or update one to other files, after showing what would run
+    /// Add or update a plugin, after showing what would run
     Add {
         /// Folder of the plugin, or the address of a git repository
         #[arg(value_name = "SOURCE", value_hint = clap::ValueHint::DirPath)]
         source: String,
-        /// Folder of the plugin in it, where that has several
+        /// Folder of the plugin in SOURCE, if it has several
         #[arg(long, value_name = "DIR")]
         path: Option<String>,
         #[command(flatten)]
         consent: Consent,
     },
-    /// Agree to the files of a plugin as they are now
+    /// Agree to the current files of a plugin
     Approve {
         /// Name of the plugin
         #[arg(value_name = "PLUGIN")]
@@ -72,7 +72,7 @@ pub(crate) enum PluginCommand {
         #[command(flatten)]
         consent: Consent,
     },
-    /// Remove plugins, with all that they brought
+    /// Remove plugins with all their parts
     Remove {
         /// Names of the plugins
         #[arg(value_name = "PLUGIN", required = true)]
@@ -82,7 +82,7 @@ pub(crate) enum PluginCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Consent {
-    /// Agree to what is shown without being asked
+    /// Agree without asking
     #[arg(long)]
     yes: bool,
 }
@@ -115,7 +115,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
             if found.state == PluginState::Installed
                 && client.plugin(&found.name).await?.state == PluginState::Installed
             {
-                let words = format!("{} is there already, as it is", title(&found));
+                let words = format!("{} is already installed, unchanged", title(&found));
                 return report::note(global.json, &found, &words);
             }
             agree(global, &client, &found, &folder, &named, &consent).await
@@ -123,7 +123,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
         PluginCommand::Approve { plugin, consent } => {
             let found = client.plugin(&plugin).await?;
             if found.state == PluginState::Installed {
-                return report::note(global.json, &found, &format!("{} is as you agreed to it", title(&found)));
+                return report::note(global.json, &found, &format!("{} is unchanged", title(&found)));
             }
             let folder = found.folder.to_string_lossy().into_owned();
             let source = found.source.clone();
@@ -139,7 +139,7 @@ pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::R
                         note(&format!("removed {}", title(&report)));
                         removed.push(report);
                     }
-                    None => note(&format!("there is no plugin {}: nothing was removed", clean_line(name))),
+                    None => note(&format!("no such plugin: {}; nothing was removed", clean_line(name))),
                 }
             }
             if global.json {
@@ -205,7 +205,7 @@ fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
         if plugin.state == PluginState::Changed {
             let name = clean_line(&plugin.name);
             note(&format!(
-                "files of {name} are not those that you agreed to, so nothing of it is used: agentctl plugin show {name}"
+                "files of {name} have changed since you agreed to them, so nothing of it is used: agentctl plugin show {name}"
             ));
         }
         let fatal = plugin.problems.iter().filter(|problem| problem.is_fatal);
@@ -227,7 +227,7 @@ fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
     let own = Permissions::from_mode(0o700);
     let around = tempfile::Builder::new().prefix("agentctl-plugin-").permissions(own).tempdir();
     let around = around.map_err(|error| {
-        failed(format!("{} cannot be made: {error}", std::env::temp_dir().join("agentctl-plugin").display()))
+        failed(format!("cannot create {}: {error}", std::env::temp_dir().join("agentctl-plugin").display()))
     })?;
     let folder = around.path().join(folder_name(address));
     let status = Command::new("git")
@@ -241,7 +241,7 @@ fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
         Ok(status) if status.success() => Ok((around, folder)),
         Ok(status) => Err(failed(format!("git could not fetch {} ({status})", shown(address)))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(failed("git is not installed".to_owned())),
-        Err(error) => Err(failed(format!("git cannot be run: {error}"))),
+        Err(error) => Err(failed(format!("cannot run git: {error}"))),
     }
 }
 
@@ -309,12 +309,12 @@ fn lines(report: &PluginReport) -> Vec<String> {
     }
     if !report.unsupported.is_empty() {
         let parts = report.unsupported.join(", ");
-        facts.line("not used", format!("{parts} (agentd has nothing for them; never run)"));
+        facts.line("not used", format!("{parts} (not supported by agentd; never run)"));
     }
     facts.each("changed", report.changes.iter().take(CHANGES).map(project::change));
     facts.each("changed", more(report.changes.len(), CHANGES));
     for problem in &report.problems {
-        facts.line(if problem.is_fatal { "wrong" } else { "odd" }, problem.to_string());
+        facts.line(if problem.is_fatal { "error" } else { "warning" }, problem.to_string());
     }
     facts.lines
 }
@@ -333,11 +333,11 @@ fn parts(report: &PluginReport) -> String {
 fn state(report: &PluginReport) -> String {
     match report.state {
         PluginState::New => "not added".to_owned(),
-        PluginState::Installed => "used, as you agreed to it".to_owned(),
+        PluginState::Installed => "used, unchanged since you agreed to it".to_owned(),
         PluginState::Changed => "changed since you agreed to it: nothing of it is used".to_owned(),
         PluginState::Update => match report.installed_version.as_str() {
-            "" => "takes the place of the one that is there".to_owned(),
-            version => format!("takes the place of {version}"),
+            "" => "replaces the installed one".to_owned(),
+            version => format!("replaces {version}"),
         },
     }
 }

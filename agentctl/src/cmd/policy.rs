@@ -33,7 +33,7 @@ The rules are in hitl_rules.yaml; docs/policy.md explains them.";
 /// The subcommands of `policy`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Show the verdict on a call and the rule behind it, for each part of a command
+    /// Show the verdict on a call and the rule that gave it, for each part of a command
     Explain(ExplainArgs),
     /// Show what a new rules file would change
     Test(TestArgs),
@@ -114,16 +114,16 @@ fn shown(call: &PolicyCall) -> String {
 
 Nothing is run. Without --session, the verdict is that of a new session without a project.")]
 pub(crate) struct ExplainArgs {
-    /// A tool, or a whole command line in quotes
+    /// Tool, or a whole command line in quotes
     #[arg(value_name = "TOOL|COMMAND", required_unless_present = "command", conflicts_with = "command")]
     tool: Option<String>,
-    /// Its arguments, a JSON object
+    /// Arguments of the tool, as a JSON object
     #[arg(value_name = "JSON")]
     arguments: Option<String>,
-    /// A command line for run_bash_command
+    /// Command line for run_bash_command
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<String>,
-    /// The session in which it would be called: id, title, number in `sessions list`, or `last`
+    /// Session of the call: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
@@ -161,10 +161,10 @@ fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
     facts.line("layer", layer(said.layer));
     facts.line("rule", &said.rule);
     facts.each("granted", &said.granted_by);
-    facts.each("always", said.grants.iter().map(|rule| format!("would keep: {rule}")));
-    facts.each("or", said.wider.iter().map(|rule| format!("wider, where you say so: {rule}")));
+    facts.each("always", said.grants.iter().map(|rule| format!("would add: {rule}")));
+    facts.each("or", said.wider.iter().map(|rule| format!("wider, if you choose it: {rule}")));
     if said.grants.is_empty() && matches!(said.verdict, Verdict::Ask { .. }) {
-        facts.line("always", "cannot be granted: no rule could be exact, or none may be kept for this");
+        facts.line("always", "cannot be granted: no rule would be exact, or grants are not allowed for this");
     }
     facts.print()?;
     if !said.parts.is_empty() {
@@ -188,11 +188,11 @@ fn in_words(verdict: &Verdict) -> String {
 
 fn layer(layer: Layer) -> &'static str {
     match layer {
-        Layer::Checker => "checker (what agentd knows of the tool)",
+        Layer::Checker => "checker (the tool's built-in rating)",
         Layer::Global => "global (patterns for all tools)",
-        Layer::Tool => "tool (what the rule files say of this tool)",
-        Layer::Default => "default (no rule speaks of it)",
-        Layer::Grant => "grant (a person allowed it)",
+        Layer::Tool => "tool (rules for this tool)",
+        Layer::Default => "default (no rule matches)",
+        Layer::Grant => "grant (allowed by the user)",
     }
 }
 
@@ -216,7 +216,7 @@ pub(crate) struct TestArgs {
     /// Calls to test: `TOOL {JSON}` or a command line, each as one argument
     #[arg(value_name = "CALL")]
     calls: Vec<String>,
-    /// A command line for run_bash_command
+    /// Command line for run_bash_command
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<String>,
     /// Compare every call of the audit log
@@ -225,7 +225,7 @@ pub(crate) struct TestArgs {
     /// With --audit: only calls since then (36h, 7d or a time)
     #[arg(long, value_name = "TIME", requires = "audit", value_parser = since)]
     since: Option<Timestamp>,
-    /// The session in which they would be called: id, title, number in `sessions list`, or `last`
+    /// Session of the calls: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
@@ -258,7 +258,7 @@ fn read(file: &Path) -> Result<RuleText, Failure> {
     let refuse = |problem: String| Failure::usage(format!("could not read {path}: {problem}"));
     let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
     if !meta.is_file() || meta.len() > LONGEST_FILE {
-        return Err(refuse("it is not a file of at most 1 MiB".to_owned()));
+        return Err(refuse("not a regular file of at most 1 MiB".to_owned()));
     }
     let bytes = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
@@ -294,7 +294,7 @@ fn summary(changed: u64, of: u64, balance: &[(&'static str, i64); 3]) -> String 
 
 fn print_comparisons(rules: &RuleText, compared: &[Comparison]) -> anyhow::Result<()> {
     if compared.is_empty() {
-        return report::lines([format!("{}: the rules can be used", clean_line(&rules.path))]);
+        return report::lines([format!("{}: the rules are valid", clean_line(&rules.path))]);
     }
     let rows = compared.iter().map(row);
     Table::with_long_end(["CALL", "NOW", "WITH IT", "BY"], rows).print("")?;
@@ -321,7 +321,7 @@ fn print_audit(outcome: &AuditComparison) -> anyhow::Result<()> {
     let balance = balance(outcome.changes.iter().map(|change| (&change.example, change.count)));
     report::lines([summary(changed, outcome.calls, &balance)])?;
     let skipped = report::count(outcome.skipped, "call");
-    let told = format!("{skipped} could not be judged again: the log has only a part of the call");
+    let told = format!("{skipped} could not be evaluated again: the log has only part of the call");
     report::lines((outcome.skipped > 0).then_some(told))
 }
 

@@ -28,31 +28,31 @@ use crate::{
 
 /// Examples for the help of `project`.
 pub(crate) const PROJECT_HELP: &str = "Examples:
-  agentctl project show                        what this folder brings along
+  agentctl project show                        what .agentd/ of this folder has
   agentctl project show ~/src/app
   agentctl project trust                       use it, until it changes
   agentctl project trust --hash 3f1c9a…        only if it has this hash
   agentctl project distrust ~/src/app
   agentctl project show --json | jq -r .trust
 
-A project may have .agentd/ with instructions.md, agents/*.md or agents.yaml, skills/ and commands/*.md. Nothing of it is \
-used until you trust it. Trust is in a hash over all of its files: if one changes by a byte, it is trusted no longer. Rules, \
+A project may have .agentd/ with instructions.md, agents/*.md or agents.yaml, skills/ and commands/*.md. Nothing of it \
+is used until you trust it. You trust a hash of all its files: if one of them changes, it is no longer trusted. Rules, \
 servers, models and variables of a project are never read.";
 
 /// The subcommands of `project`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectCommand {
-    /// Show what a project brings along, its hash, and what has changed since it was trusted
+    /// Show .agentd/ of a project, its hash, and what has changed since it was trusted
     Show(Folder),
     /// Trust a project as it is now
     Trust {
         #[command(flatten)]
         folder: Folder,
-        /// Hash that the project must have, as `project show` told it
+        /// Hash that the project must have, as shown by `project show`
         #[arg(long, value_name = "HASH")]
         hash: Option<String>,
     },
-    /// Trust a project no longer
+    /// Stop trusting a project
     Distrust(Folder),
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
                 let place = clean_line(&folder);
                 let nothing = format!("there is nothing to trust in {place}/{PROJECT_FOLDER}");
                 return Err(Failure::new(ErrorKind::NotFound, nothing)
-                    .hint("agentctl project show tells what is there, and what is wrong with it")
+                    .hint("agentctl project show lists its contents and problems")
                     .into());
             }
             // Without `--hash`, trust exactly the state that was just loaded.
@@ -93,7 +93,7 @@ pub(crate) async fn handle(global: &Global, command: ProjectCommand) -> anyhow::
         ProjectCommand::Distrust(Folder { folder }) => {
             let left = client.distrust_project(&absolute(&folder)?, daemon::CLIENT).await?;
             let place = clean_line(&left.path.display().to_string());
-            report::note(global.json, &left, &format!("trusted no longer: nothing of {place}/{PROJECT_FOLDER} is used"))
+            report::note(global.json, &left, &format!("no longer trusted: nothing of {place}/{PROJECT_FOLDER} is used"))
         }
     }
 }
@@ -115,7 +115,7 @@ fn tell(found: &ProjectReport) -> anyhow::Result<()> {
         facts.line("ignored", format!("{} (never read from a project)", found.ignored.join(", ")));
     }
     for problem in &found.problems {
-        facts.line(if problem.is_fatal { "wrong" } else { "odd" }, problem.to_string());
+        facts.line(if problem.is_fatal { "error" } else { "warning" }, problem.to_string());
     }
     facts.print()
 }
@@ -124,7 +124,7 @@ fn standing(found: &ProjectReport) -> String {
     let when = found.trusted_at.map(|at| report::ago(at, Timestamp::now())).unwrap_or_default();
     match found.trust {
         ProjectTrust::Empty => {
-            format!("nothing to trust: there is no {PROJECT_FOLDER}/ with anything in it that is used")
+            format!("nothing to trust: {PROJECT_FOLDER}/ is missing or has nothing to use")
         }
         ProjectTrust::Untrusted => "not trusted: nothing of it is used".to_owned(),
         ProjectTrust::Changed => format!("changed since you trusted it ({when}): nothing of it is used"),
@@ -140,24 +140,24 @@ pub(crate) const WORKTREE_HELP: &str = "Examples:
   agentctl worktree diff parser
   agentctl worktree apply parser               commit, and merge into the main tree
   agentctl worktree remove parser
-  agentctl worktree remove parser --force      with changes that are merged nowhere
+  agentctl worktree remove parser --force      with unmerged changes
 
-A worktree is named by its name, or by a session that works in it: id, title, number in `sessions list`, or `last`.";
+NAME is the name of a worktree, or a session that works in it: id, title, number in `sessions list`, or `last`.";
 
 /// The subcommands of `worktree`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorktreeCommand {
-    /// List the worktrees, with changed files and commits of each
+    /// List worktrees, with their changed files and commits
     List,
-    /// Show all changes since the newest commit that the main tree has as well
+    /// Show all changes since the last commit shared with the main tree
     Diff(WorktreeName),
-    /// Commit what is not committed, and merge the branch into what the main tree has checked out: all of it, or nothing
+    /// Commit uncommitted changes, and merge the branch into what the main tree has checked out, all or nothing
     Apply(WorktreeName),
     /// Remove a worktree and its branch
     Remove {
         #[command(flatten)]
         worktree: WorktreeName,
-        /// Remove changes that are merged nowhere, too
+        /// Also remove unmerged changes
         #[arg(long)]
         force: bool,
     },
@@ -189,10 +189,10 @@ pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -
                 let text = if io::stdout().is_terminal() { visible::lines(&diff.text) } else { diff.text.clone() };
                 io::stdout().lock().write_all(text.as_bytes())?;
                 if diff.is_cut {
-                    note("the patch is too long and lacks its end: look at it with git in the worktree's folder");
+                    note("the patch is too long and was truncated: view it with git in the worktree's folder");
                 }
                 if diff.is_lossy {
-                    note("the patch has text that is no UTF-8, so `git apply` does not take it as it is here");
+                    note("the patch has text that is not UTF-8, so `git apply` does not accept this output");
                 }
                 Ok(())
             })
@@ -210,10 +210,10 @@ pub(crate) async fn handle_worktree(global: &Global, command: WorktreeCommand) -
 
 fn told(applied: &WorktreeApplied) -> String {
     if applied.files.is_empty() {
-        return format!("the main tree has all of the worktree {} already", clean_line(&applied.name));
+        return format!("the main tree already has all changes of the worktree {}", clean_line(&applied.name));
     }
     let commit = format!("{:.12}", applied.commit);
-    let onto = if applied.onto.is_empty() { "what is checked out" } else { &applied.onto };
+    let onto = if applied.onto.is_empty() { "the current commit" } else { &applied.onto };
     let files = report::count(applied.files.len(), "file");
     format!("merged {} into {}: {files} changed, now at {commit}", clean_line(&applied.name), clean_line(onto))
 }

@@ -59,7 +59,7 @@ pub(crate) async fn play(
             }
         }
     }
-    Err(Failure::new(ErrorKind::Internal, "the replay ended without a word").into())
+    Err(Failure::new(ErrorKind::Internal, "the replay ended without a result").into())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -111,13 +111,13 @@ pub(crate) fn shown(problem: &PlayProblem) -> String {
   agentctl run --replay greeting.jsonl        play it: no model, no network
   agentctl sessions record 0193a5b2 | jq -r 'select(.fact == \"result\").tool'
 
-A recording holds all that came from outside: inputs, answers of models, results of tools, answers of people. Secrets are \
-taken out. The requests to the model are those that the session comes to under the present configuration: a replay is held to \
-them. `agentctl test` plays a folder of recordings.")]
+A recording contains all external input: prompts, model answers, tool results and user answers. Secrets are removed. \
+The requests to the model are those that the session produces with the current configuration: a replay must produce \
+the same. `agentctl test` plays a folder of recordings.")]
 pub(crate) struct RecordArgs {
-    /// The session: id, title, number in `sessions list`, or `last`
+    /// Session: id, title, number in `sessions list`, or `last`
     session: String,
-    /// File to write; standard output where absent
+    /// File to write [default: standard output]
     #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// Replace the file if it exists
@@ -128,7 +128,7 @@ pub(crate) struct RecordArgs {
 /// Runs the command `agentctl sessions record`.
 pub(crate) async fn record(daemon: &Daemon, args: RecordArgs, json: bool) -> anyhow::Result<Exit> {
     if let Some(path) = args.output.as_ref().filter(|path| !args.force && path.exists()) {
-        return Err(Failure::usage(format!("{} exists", path.display())).hint("--force replaces it").into());
+        return Err(Failure::usage(format!("{} already exists", path.display())).hint("--force replaces it").into());
     }
     let id = daemon.client.find_session(&args.session).await?.to_string();
     let text = daemon.client.record(&id).await?;
@@ -147,25 +147,26 @@ pub(crate) async fn record(daemon: &Daemon, args: RecordArgs, json: bool) -> any
   agentctl test tests/agent                  all recordings and tests of a folder
   agentctl test tests/agent greeting         those with greeting in their name
   agentctl test tests/agent --junit out.xml  a report for CI
-  agentctl test tests/agent --live --approve live tests, also where their files approve calls
-  agentctl test tests/agent --update         after an edit of a prompt: record the requests as they are now
+  agentctl test tests/agent --live --approve live tests, with the approvals in their files
+  agentctl test tests/agent --update         after a change of a prompt: record the current requests
 
-A test is a recording NAME.jsonl, a file NAME.yaml with what is expected of it, or both. No model is asked and nothing runs: tests \
-whose file says mode: live-tools or mode: live-model are skipped without --live, and what their files permit counts only with --approve or --writable. A request that differs from the recorded one fails the test and shows the \
+A test is a recording NAME.jsonl, a file NAME.yaml with expectations, or both. No model is called and no tool runs: \
+tests with mode: live-tools or mode: live-model are skipped without --live, and the permissions in their files apply \
+only with --approve or --writable. A request that differs from the recorded one fails the test and shows the \
 difference. docs/testing.md describes the files.
 
-Exit codes: 0 all passed, 1 some failed, 2 there are no tests or a file makes no sense.")]
+Exit codes: 0 all passed, 1 some failed, 2 no tests or an invalid file.")]
 pub(crate) struct TestArgs {
     /// Folder of tests, or one file
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::AnyPath)]
     folder: PathBuf,
-    /// Run the tests with one of these words in their name
+    /// Only run tests with one of these words in their name
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Write the requests as they are now into the recordings
+    /// Update the recordings with the current requests
     #[arg(long)]
     update: bool,
-    /// Run tests whose file says live-tools or live-model: tools run, or a model is asked and paid
+    /// Also run live-tools and live-model tests, which run tools or call a paid model
     #[arg(long)]
     live: bool,
     #[command(flatten)]

@@ -47,17 +47,17 @@ const EXAMPLES: &str = "Examples:
   agentctl run - < prompt.txt                       standard input is the prompt
   agentctl run 'And in UTC?' --continue             in the last session
   agentctl run --session 0193a5b2                   resume an interrupted turn
-  agentctl run 'Explain #src/main.rs:10-40'         these lines go along
+  agentctl run 'Explain #src/main.rs:10-40'         attaches these lines
   agentctl run 'Summarise it' --file report.txt     copied into uploads/
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
-  agentctl run 'Add a test' -C .:rw --mode auto    unasked, in the sandbox
+  agentctl run 'Add a test' -C .:rw --mode auto    without asking, in the sandbox
   agentctl run 'Port it to async' -C .:rw --plan   approve a plan first
   agentctl run 'And the docs' --continue --if-busy queue   after the running turn
   agentctl run 'Fix the parser' --worktree=parser --detach   on a branch of its own
   agentctl run 'Check all links' --detach          in the background
   agentctl run 'How warm is it?' --schema celsius.json | jq .degrees
   agentctl run 'Read the diff' --agent reviewer --tools read_file,grep --timeout 300
-  agentctl run 'Read the notes' --record notes.jsonl   to be played again
+  agentctl run 'Read the notes' --record notes.jsonl   to replay it later
   agentctl run --replay notes.jsonl                without model and network
   agentctl run 'Tell a story' --output lines | while read -r line; do …
   agentctl run 'List my files' --output json | jq -r .text";
@@ -87,19 +87,19 @@ pub(crate) struct RunArgs {
     /// Maximum number of model calls
     #[arg(long, value_name = "N", value_parser = steps)]
     max_steps: Option<NonZeroU32>,
-    /// File to copy into the session's uploads/ and to name in the prompt; may be repeated
+    /// File to copy into the session's uploads/ and name in the prompt; may be repeated
     #[arg(long = "file", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
-    /// Exit with code 6 if the prompt does not fit into the model's context window; without this flag, a prompt that is too
-    /// long is stored in the session's uploads/, and the model sees its beginning
+    /// Exit with code 6 if the prompt does not fit into the model's context window; without this flag, a long prompt is
+    /// stored in the session's uploads/, and the model sees its beginning
     #[arg(long)]
     whole: bool,
-    /// Begin with a plan that is approved before anything is changed [default: as configured; without a value: always]
+    /// Start with a plan that needs approval before anything is changed [default: as configured; without a value: always]
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always",
           value_parser = one_of(&WHEN_PLANNED))]
     plan: Option<Planning>,
-    /// JSON Schema (file, at most 64 KiB) that the answer must match; standard output is just the JSON document. It is checked,
-    /// and asked for once more if it does not match; then the exit code is 7
+    /// JSON Schema (file, at most 64 KiB) that the answer must match; standard output is just the JSON document. A
+    /// mismatch is retried once, then the exit code is 7
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     schema: Option<PathBuf>,
     /// Behavior if the turn needs an answer [default: ask at a terminal, deny elsewhere, wait with --detach]
@@ -111,10 +111,10 @@ pub(crate) struct RunArgs {
     /// Start the turn in the background and print its session ID; `agentctl wait ID` prints its answer
     #[arg(long)]
     detach: bool,
-    /// Title of the new session [default: its first words]
+    /// Title of the new session [default: the start of the prompt]
     #[arg(long, value_name = "TITLE", conflicts_with_all = ["session", "resume"])]
     title: Option<String>,
-    /// Delete the new session with its files at the end of this command
+    /// Delete the new session with its files when this command ends
     #[arg(long, conflicts_with_all = ["session", "resume", "detach"])]
     ephemeral: bool,
     #[command(flatten)]
@@ -126,24 +126,24 @@ pub(crate) struct RunArgs {
 
 /// Values of the option `--plan`.
 const WHEN_PLANNED: [Choice<Planning>; 3] = [
-    ("always", "Plan, whatever the prompt is", Planning::Always),
-    ("auto", "Plan a large coding task", Planning::Auto),
+    ("always", "Plan every prompt", Planning::Always),
+    ("auto", "Plan large coding tasks", Planning::Auto),
     ("never", "Do not plan", Planning::Never),
 ];
 
 /// Values of the option `--if-busy`.
 const WHEN_BUSY: [Choice<IfBusy>; 3] = [
     ("refuse", "Refuse with an error; the exit code is 75", IfBusy::Refuse),
-    ("queue", "Run the prompt after the turns before it", IfBusy::Queue),
+    ("queue", "Run the prompt after the open turns", IfBusy::Queue),
     ("steer", "Add the prompt to the running turn, and show its answer", IfBusy::Steer),
 ];
 
 /// Behaviour when a turn needs an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AtInterrupt {
-    /// Ask the person at the terminal
+    /// Ask at the terminal
     Ask,
-    /// Approve calls and give questions their default, while this command runs
+    /// Approve calls and answer questions with their default, while this command runs
     Approve,
     /// Deny it and continue the turn; the exit code is 5
     Deny,
@@ -189,7 +189,7 @@ impl AtInterrupt {
 pub(crate) enum Output {
     /// The answer
     Text,
-    /// The words of the model, each line as soon as it is whole, also those before calls of tools
+    /// The text of the model, line by line, including text before tool calls
     Lines,
     /// One JSON object at the end of the turn
     Json,
@@ -205,7 +205,7 @@ impl Output {
 }
 
 fn steps(text: &str) -> Result<NonZeroU32, String> {
-    text.parse().map_err(|_| "a turn takes a whole number of steps, at least 1".to_owned())
+    text.parse().map_err(|_| "the number of steps must be a whole number, at least 1".to_owned())
 }
 
 /// Session and turn so far, for the result of a run that fails in the client.
@@ -275,7 +275,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let place = place.with_model(&daemon, model.as_ref()).await?.titled(args.title);
     if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, place.project()) {
         let folder = shown_mounts(&place.mounts()).unwrap_or_else(|| shown_mount(mount));
-        note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
+        note(&format!("in view: {folder}; -C none shows nothing, -C .:rw makes it writable"));
     }
     // Notifies the user of project files that are ignored because the project is not trusted.
     if let Some(mount) = place.mounts_there(&daemon).await.project
@@ -360,7 +360,7 @@ async fn remove(global: &Global, session: SessionId) {
         }
     };
     let id = report::short_id(session);
-    note(&clean_line(&format!("the session is still there ({failure}): agentctl sessions delete {id}")));
+    note(&clean_line(&format!("the session was not deleted ({failure}): agentctl sessions delete {id}")));
 }
 
 /// Prints the session of a detached turn.
@@ -383,11 +383,11 @@ fn prompt(args: &RunArgs, words: Option<String>, dash: bool) -> Result<Option<Pr
     let goes_on = args.session.session.is_some() || args.session.resume;
     match prompt {
         Some(prompt) => Ok(Some(prompt)),
-        None if !args.files.is_empty() => Err(Failure::usage("there are files and no prompt")
+        None if !args.files.is_empty() => Err(Failure::usage("files without a prompt")
             .hint("say what to do with them: agentctl run 'Summarise it' --file …")),
         None if goes_on && !dash => Ok(None),
-        None => Err(Failure::usage("there is no prompt").hint(
-            "give one: agentctl run 'What time is it?', or pipe one in; `agentctl run --continue` continues a turn \
+        None => Err(Failure::usage("missing prompt").hint(
+            "pass one: agentctl run 'What time is it?', or pipe one in; `agentctl run --continue` continues a turn \
              that was interrupted",
         )),
     }

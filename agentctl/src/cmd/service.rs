@@ -96,8 +96,8 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
     let place = DaemonPlace::of(global)?;
     let program = daemon::program()?;
     if is_in_cache(&program) {
-        return Err(Failure::usage(format!("{} is in a cache, and will be gone some day", program.display()))
-            .hint("install the programs for good: uv tool install agentctl, or pipx install agentctl")
+        return Err(Failure::usage(format!("{} is in a cache, and may be deleted", program.display()))
+            .hint("install the programs permanently: uv tool install agentctl, or pipx install agentctl")
             .into());
     }
     let units = units::rendered(&program, place.named(), &units::environment_file()?)?;
@@ -160,7 +160,7 @@ fn start(changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
     } else if changed.contains(&units::SERVICE) && runs {
         control(&["restart", units::SERVICE])?;
     } else if has_new_keys && runs {
-        crate::terminal::note("the daemon that runs takes the keys with: agentctl service restart");
+        crate::terminal::note("the running daemon uses the keys after: agentctl service restart");
     }
     control(&["enable", "--now", units::SOCKET])
 }
@@ -180,17 +180,17 @@ async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
         return Ok(());
     }
     if status.running_turns > 0 {
-        return Err(Failure::usage(format!("a daemon that systemd did not start is at work (pid {})", status.pid))
+        return Err(Failure::usage(format!("a daemon not started by systemd is running (pid {})", status.pid))
             .hint("agentctl stop lets its turns finish; then install again")
             .into());
     }
     let pid = client.stop(Some(Duration::ZERO)).await?;
     if daemon::wait_gone(pid, ENDING).await.is_err() {
-        return Err(Failure::unreachable(format!("the daemon that ran was asked to stop and did not (pid {pid})"))
+        return Err(Failure::unreachable(format!("the running daemon was asked to stop and did not (pid {pid})"))
             .hint("agentctl stop; then install again")
             .into());
     }
-    crate::terminal::note("stopped the daemon that ran without the service; what waits for an answer waits on");
+    crate::terminal::note("stopped the daemon that ran without the service; pending questions stay open");
     Ok(())
 }
 
@@ -218,11 +218,7 @@ fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
     if manager.is_ok() {
         control(&["daemon-reload"])?;
     }
-    report::note(
-        global.json,
-        &json!({ "removed": true }),
-        "removed; sessions, configuration and keys are where they were",
-    )
+    report::note(global.json, &json!({ "removed": true }), "removed; sessions, configuration and keys are unchanged")
 }
 
 fn status(global: &Global) -> anyhow::Result<Exit> {
@@ -356,8 +352,8 @@ fn run(program: &str, args: &[&str]) -> Result<String, Failure> {
     let is_alone = said.contains("Failed to connect to") || said.contains("not been booted with systemd");
     Err(if is_alone {
         failure.hint(
-            "this user has no systemd here: log in by a session of its own (ssh, `machinectl shell USER@`), or set \
-             XDG_RUNTIME_DIR=/run/user/UID; in a container, `agentctl start` does without",
+            "this user has no systemd session: log in as this user (ssh, `machinectl shell USER@`), or set \
+             XDG_RUNTIME_DIR=/run/user/UID; in a container, use `agentctl start`",
         )
     } else {
         failure.hint("agentctl service status; journalctl --user -u agentd")

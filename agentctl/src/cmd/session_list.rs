@@ -43,7 +43,7 @@ const PAGE: usize = 500;
 /// Filter of sessions, as arguments.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// Only sessions whose project is this folder, or lies in it
+    /// Only sessions whose project is this folder, or inside it
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     project: Option<PathBuf>,
     /// Only sessions with this status
@@ -62,14 +62,14 @@ const STATUSES: [Choice<StatusGroup>; 5] = [
     ("running", "a turn runs", &[SessionStatus::Running]),
     ("waiting", "a turn waits for an answer", &[SessionStatus::Waiting]),
     ("idle", "no turn runs", &[SessionStatus::Idle]),
-    ("interrupted", "the last turn was cut off, and can be continued", &[SessionStatus::Interrupted]),
+    ("interrupted", "the last turn was interrupted, and can be resumed", &[SessionStatus::Interrupted]),
 ];
 
 impl Which {
     fn filter(&self, since: Option<Timestamp>) -> Result<SessionFilter, Failure> {
         // An empty variable in a script would otherwise select all sessions.
         if self.words.iter().any(|word| word.trim().is_empty()) {
-            return Err(Failure::usage("a word to look for is empty").hint("leave it out to mean all sessions"));
+            return Err(Failure::usage("empty search word").hint("leave it out to select all sessions"));
         }
         let project = self.project.as_deref().map(project::absolute).transpose()?;
         Ok(SessionFilter {
@@ -86,16 +86,16 @@ impl Which {
 #[command(after_help = "Examples:
   agentctl sessions list
   agentctl sessions list tax papers         with both words in the title
-  agentctl sessions list --project .        those of this folder
+  agentctl sessions list --project .        sessions of this folder
   agentctl sessions list --since 7d --status open
   agentctl sessions list --all              with subagents
   agentctl sessions list --json | jq -r '.[].id'
 
-Numbers in front can be given as a session only where the list is not filtered.")]
+The numbers can be used as sessions only if the list is not filtered.")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     which: Which,
-    /// Only sessions that were used since then: `36h`, `7d`, `2w`, or a date such as 2026-01-31
+    /// Only sessions used since this time: `36h`, `7d`, `2w`, or a date such as 2026-01-31
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<Timestamp>,
     /// Number of sessions to list
@@ -145,8 +145,8 @@ fn table(sessions: &[SessionSummary], limit: usize, is_whole: bool) -> anyhow::R
         (*tops <= limit).then_some([place, id, used, turns, status, title])
     });
     Table::of(["#", "ID", "USED", "TURNS", "STATUS", "TITLE"], rows).print(match is_whole {
-        true => "no sessions yet; `agentctl chat` begins one",
-        false => "no session fits; `agentctl sessions list` shows all",
+        true => "no sessions yet; `agentctl chat` starts one",
+        false => "no session matches; `agentctl sessions list` shows all",
     })
 }
 
@@ -158,12 +158,12 @@ fn table(sessions: &[SessionSummary], limit: usize, is_whole: bool) -> anyhow::R
   agentctl sessions prune --older-than 1d --project . --yes
   agentctl sessions prune --status interrupted 'quick test'
 
-Deletes sessions with their history and files, permanently. Those in which a turn runs or waits, that somebody uses, and \
-that are pinned stay.")]
+Deletes sessions with their history and files, permanently. Sessions that are running, waiting, in use or pinned are \
+kept.")]
 pub(crate) struct PruneArgs {
     #[command(flatten)]
     which: Which,
-    /// Only sessions that were not used since then: `36h`, `7d`, `2w`, or a date such as 2026-01-31
+    /// Only sessions not used since this time: `36h`, `7d`, `2w`, or a date such as 2026-01-31
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = since)]
     older_than: Timestamp,
     /// Only show what would be deleted
@@ -240,13 +240,13 @@ fn told(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit>
 /// The arguments of `sessions search`.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
-    /// Words that must all be there, "quoted words" together
+    /// Words that must all occur, or a "quoted phrase"
     #[arg(value_name = "QUERY", required = true, num_args = 1..)]
     query: Vec<String>,
     /// Only in this session: id, title, number in `sessions list`, or `last`
     #[arg(long)]
     session: Option<String>,
-    /// Number of finds to show
+    /// Number of matches to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
 }
@@ -257,12 +257,12 @@ pub(crate) async fn search(daemon: &Daemon, args: SearchArgs, json: bool) -> any
     let SearchResult { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
     if unsearched > 0 {
         note(&format!(
-            "{unsearched} events are not searched yet: the index is being built; search again later for all of it"
+            "{unsearched} events are not searched yet: the index is being built; search again later for complete results"
         ));
     }
     report::show(json, &hits, || {
         if hits.is_empty() && unsearched == 0 {
-            note("nothing was found");
+            note("no matches");
         }
         print_hits(&hits)
     })

@@ -31,9 +31,9 @@ const RESULT_COLUMNS: usize = 100;
 pub(crate) const SESSIONS_HELP: &str = "Examples:
   agentctl sessions list
   agentctl sessions list --all              with subagents
-  agentctl sessions list --since 7d tax    those with the word, of the last week
+  agentctl sessions list --since 7d tax    with this word, used in the last week
   agentctl sessions list --json | jq -r '.[].id'
-  agentctl sessions show 1                  the one that was used last
+  agentctl sessions show 1                  the last used one
   agentctl sessions show 'Tax papers'
   agentctl sessions search tax papers
   agentctl sessions search '\"the blue door\"' --session 0193a5b2
@@ -49,7 +49,7 @@ pub(crate) const SESSIONS_HELP: &str = "Examples:
   agentctl sessions prune --older-than 30d
   agentctl sessions delete 0193a5b2 --yes
 
-Sessions are named by their id, the start or the end of it, their title, their number in the list, or `last`.";
+Sessions are named by id, the start or end of it, title, number in the list, or `last`.";
 
 /// The subcommands of `sessions`.
 #[derive(Debug, Subcommand)]
@@ -58,7 +58,7 @@ pub(crate) enum SessionsCommand {
     List(session_list::ListArgs),
     /// Show one session: settings, todos, open questions and the last messages
     Show {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
         /// Number of items to show, newest last
         #[arg(long, value_name = "N", default_value_t = 20)]
@@ -68,15 +68,15 @@ pub(crate) enum SessionsCommand {
     Search(session_list::SearchArgs),
     /// Rename a session
     Rename {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
         /// New name
         #[arg(value_name = "TITLE", required = true, num_args = 1..)]
         title: Vec<String>,
     },
-    /// Exempt a session from cleaning, or pin a rule that its model is never to lose
+    /// Exempt a session from cleaning, or pin a rule that stays in the model's context
     Pin {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
         /// Rule to pin; without one the session is exempt from cleaning
         #[arg(value_name = "RULE")]
@@ -84,30 +84,30 @@ pub(crate) enum SessionsCommand {
     },
     /// Undo `pin`
     Unpin {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
-        /// Number of the rule to remove, as `sessions show` lists them
+        /// Number of the rule to remove, as listed by `sessions show`
         #[arg(value_name = "N")]
         rule: Option<usize>,
     },
     /// Clear the history: models no longer see it; files and settings stay, temp/ and the todo list are emptied
     Reset {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
     },
-    /// Make a recording of a session, to be played without a model
+    /// Record a session, to replay it without a model
     Record(replay::RecordArgs),
     /// Copy a session, to continue in another direction
     Fork(ForkArgs),
     /// Write a session to a file: an archive, Markdown or JSON
     Export(export::ExportArgs),
-    /// Take a session in, from an archive or another program's history
+    /// Import a session from an archive or another program's history
     Import(export::ImportArgs),
-    /// Delete many sessions that were not used for long
+    /// Delete sessions that were not used for a long time
     Prune(session_list::PruneArgs),
     /// Delete a session with its history and files, permanently
     Delete {
-        /// The session: id, title, number in `sessions list`, or `last`
+        /// Session: id, title, number in `sessions list`, or `last`
         session: String,
         /// Do not ask for confirmation
         #[arg(long, short)]
@@ -198,14 +198,14 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     if let Some(project) = &settings.project {
         facts.line("project", format!("{} ({})", project.path.display(), mode(project.writable)));
     } else if let Some(former) = &settings.former_project {
-        facts.line("project", format!("none here; it was {} where it comes from", former.display()));
+        facts.line("project", format!("none here; it was {} on the original machine", former.display()));
     }
     facts.each("worktree", settings.worktree.as_ref().map(project::shown_worktree));
     for folder in &settings.folders {
         let mode = mode(folder.writable);
         facts.line("folder", format!("{} ({mode}), seen as {}", folder.path.display(), folder.at));
     }
-    let until = "until another one is named (--agent main, or /agent main)";
+    let until = "until another one is set (--agent main, or /agent main)";
     facts.each("agent", settings.agent.as_ref().map(|agent| format!("{agent}, {until}")));
     facts.line("model", model(settings, slots));
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
@@ -213,9 +213,9 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     let (writing, commands) = (asks(settings.confirm_write), asks(settings.confirm_exec));
     facts.line("tools", format!("writing: {writing}, commands: {commands}"));
     if settings.trace == Some(true) {
-        facts.line("trace", "requests to models are kept: `agentctl trace --requests`");
+        facts.line("trace", "requests to models are stored: `agentctl trace --requests`");
     }
-    facts.each("pinned", settings.pinned.then_some("nothing of it is cleaned"));
+    facts.each("pinned", settings.pinned.then_some("exempt from cleaning"));
     facts.each("rule", settings.pins.iter().zip(1..).map(|(rule, number)| format!("{number}. {rule}")));
     facts.each("granted", settings.grants.iter().map(|grant| &grant.rule));
     let todos = view.session.todos.iter();
@@ -269,11 +269,9 @@ async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow
     let id = summary.id.to_string();
     if yes && is_place(session, &id) {
         let short = report::short_id(&id);
-        return Err(Failure::usage(
-            "--yes needs an id or a title: what is at this place may have changed since it was listed",
-        )
-        .hint(format!("agentctl sessions delete {short} --yes removes {}", visible::line(&summary.title)))
-        .into());
+        return Err(Failure::usage("--yes requires an id or a title: the list may have changed since")
+            .hint(format!("agentctl sessions delete {short} --yes removes {}", visible::line(&summary.title)))
+            .into());
     }
     if !yes && !confirmed(&id, &summary.title)? {
         crate::terminal::note("nothing was deleted");
@@ -316,12 +314,13 @@ The fork gets the history, settings, todo list and /state as they were after tha
 are now, without links; temp/ is empty. Both sessions share the project folder. Grants of the session and open questions \
 are not copied, and changes to files can only be undone in the session that made them.
 
---files brings uploads/ and outputs/ of the fork to that turn, as far as they are as the session left them. The project is \
-shared, so it stays as it is: what its files held then is written to outputs/at-turn-N/, for those that were changed since.
+--files restores uploads/ and outputs/ of the fork to that turn, unless something else has changed them since. The \
+project is shared and stays as it is: earlier contents of its files that were changed since are written to \
+outputs/at-turn-N/.
 
 Prints the ID of the new session on standard output.")]
 pub(crate) struct ForkArgs {
-    /// The session: id, title, number in `sessions list`, or `last`
+    /// Session: id, title, number in `sessions list`, or `last`
     session: String,
     /// Last turn to copy, counted from 1 [default: all completed turns]
     #[arg(long, value_name = "N")]
@@ -329,7 +328,7 @@ pub(crate) struct ForkArgs {
     /// Name of the new session [default: the name of the old one, followed by `(fork)`]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Bring the files of the fork to that turn
+    /// Restore the files of the fork to that turn
     #[arg(long)]
     files: bool,
 }
@@ -351,7 +350,7 @@ async fn fork(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exi
         let copied = report::count(files.files, "file");
         crate::terminal::note(&format!("forked from session {from} after turn {turn}, with {copied}"));
         if files.left_out > 0 {
-            crate::terminal::note(&format!("not copied: {} (links, special files, or too much)", files.left_out));
+            crate::terminal::note(&format!("not copied: {} (links, special files, or too large)", files.left_out));
         }
         earlier.iter().for_each(tell_earlier);
         Ok(())
@@ -360,13 +359,13 @@ async fn fork(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exi
 
 fn tell_earlier(earlier: &EarlierFiles) {
     let EarlierFiles { restored, shared, folder, left } = earlier;
-    crate::terminal::note(&format!("brought to that turn: {}", report::count(*restored, "file")));
+    crate::terminal::note(&format!("restored to that turn: {}", report::count(*restored, "file")));
     if *shared > 0 {
         let files = report::count(*shared, "file");
         crate::terminal::note(&format!(
-            "the project stays as it is now; {files} of it as of that turn: {}/",
+            "the project is unchanged; {files} of it as of that turn: {}/",
             clean_line(folder)
         ));
     }
-    note_lines(left.iter().map(|file| format!("as it is now: {file}")));
+    note_lines(left.iter().map(|file| format!("not restored: {file}")));
 }

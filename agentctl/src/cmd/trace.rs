@@ -39,22 +39,23 @@ use crate::{
   agentctl trace                               the last turn of the last session
   agentctl trace 0193a5b2 --turn 3             its third turn
   agentctl trace last --all                    every turn
-  agentctl trace --follow                      the turn that runs, part by part
-  agentctl trace --html trace.html             as a page that needs no network
+  agentctl trace --follow                      the running turn, part by part
+  agentctl trace --html trace.html             as a page that works offline
   agentctl trace --json | jq '.turns[].usage'
-  agentctl trace --requests                    requests to models that are kept
+  agentctl trace --requests                    stored requests to models
   agentctl trace --request 3                   the third as it was sent, new parts marked
   agentctl trace --turn 2 --request 1          the first of the second turn
-  agentctl trace --diff 3 4                    the difference of two
+  agentctl trace --diff 3 4                    the difference between two
 
-Shows model calls, tools, questions and subagents, with the time, tokens and money of each. All of it comes from the journal, \
-so that turns that a crash cut off have their trace, too. Times of turns of older versions are estimated.
+Shows model calls, tools, questions and subagents, with the time, tokens and cost of each. Traces are built from the \
+journal, so turns interrupted by a crash have one, too. Times of turns of older versions are estimated.
 
-Requests as they were sent are kept only where that is wanted: `agentctl run --trace`, or `trace: {requests: true}` in agentd.yaml.")]
+Requests are stored as they were sent only if enabled: `agentctl run --trace`, or `trace: {requests: true}` in \
+agentd.yaml.")]
 pub(crate) struct TraceArgs {
-    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    /// Session: id, title, number in `sessions list`, or `last` [default: last]
     session: Option<String>,
-    /// The turn: its number, from 1, or the start or end of its id [default: the last one]
+    /// Turn: its number, from 1, or the start or end of its id [default: the last one]
     #[arg(long, value_name = "N|ID", conflicts_with_all = ["all", "follow"])]
     turn: Option<String>,
     /// Show all turns
@@ -66,16 +67,16 @@ pub(crate) struct TraceArgs {
     /// Write a page with texts, arguments, results and diffs [default: of all turns]
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<PathBuf>,
-    /// List the requests to models that are kept
+    /// List the stored requests to models
     #[arg(long, conflicts_with_all = ["all", "follow", "html"])]
     requests: bool,
-    /// Show a request as it was sent, with what is new beside the one before it marked, and its answer
+    /// Show a request as it was sent, with additions to the previous one marked, and its answer
     #[arg(long, value_name = "N", conflicts_with_all = ["all", "follow", "html", "requests"])]
     request: Option<u64>,
-    /// Show the difference of two requests
+    /// Show the difference between two requests
     #[arg(long, value_names = ["N", "M"], num_args = 2, conflicts_with_all = ["all", "follow", "html", "requests", "request"])]
     diff: Vec<u64>,
-    /// Replace the file of --html if it is there
+    /// Replace the file of --html if it exists
     #[arg(long, requires = "html")]
     force: bool,
 }
@@ -158,10 +159,10 @@ fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Fa
     match found.as_slice() {
         [at] => Ok(turns.swap_remove(*at)),
         [] => Err(Failure::new(ErrorKind::NotFound, format!("the session has no turn {name:?}")).hint(format!(
-            "it has {}; --turn N names one by its number, --all shows them",
+            "it has {}; --turn N selects one by its number, --all shows them",
             report::count(last, "turn")
         ))),
-        _ => Err(Failure::usage(format!("several turns have an id with {name:?}")).hint("give more of the id")),
+        _ => Err(Failure::usage(format!("several turns match {name:?}")).hint("give more of the id")),
     }
 }
 
@@ -240,10 +241,9 @@ fn hash(text: &str) -> String {
 fn write(path: &Path, page: &str, may_replace: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         if error.kind() == io::ErrorKind::AlreadyExists {
-            return Failure::usage(format!("{} is there already", path.display())).hint("--force replaces it");
+            return Failure::usage(format!("{} already exists", path.display())).hint("--force replaces it");
         }
-        Failure::usage(format!("could not write {}: {error}", path.display()))
-            .hint("name a file in a folder that is there")
+        Failure::usage(format!("could not write {}: {error}", path.display())).hint("name a file in an existing folder")
     };
     let mut draft = own_file::draft(path).map_err(failed)?;
     draft.write_all(page.as_bytes()).map_err(failed)?;

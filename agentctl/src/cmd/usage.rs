@@ -29,19 +29,20 @@ use crate::{
 #[command(after_help = "Examples:
   agentctl usage                               the last 30 days, by model
   agentctl usage --since 7d --by day           each day of the last week
-  agentctl usage --by session                  the dearest sessions first
+  agentctl usage --by session                  the most expensive sessions first
   agentctl usage --since 2026-11-01 --until 2026-11-30
   agentctl usage --since all --json | jq .total.cost_microusd
 
-Every model call counts when it is made, at the prices of that time: those of subagents, summaries and `models test`, too. \
-Days are local days of the daemon. Sessions that were deleted still count, without their names. Prices come from models.yaml, \
-else from the catalogue, else from the server's list; what has no known price is said, and in no sum. `agentctl models show` tells the prices.")]
+Every model call is counted when it is made, at the prices of that time, including those of subagents, summaries and \
+`models test`. Days are local days of the daemon. Deleted sessions still count, without their names. Prices come from \
+models.yaml, else from the catalogue, else from the server's list; calls of unknown price are reported, but not \
+summed. `agentctl models show` shows the prices.")]
 pub(crate) struct UsageArgs {
-    /// The first day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
+    /// First day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
     /// [default: 30d; all with --until]
     #[arg(long, value_name = "WHEN", value_parser = first_day)]
     since: Option<UsageQuery>,
-    /// The last day, which is included: a date such as 2026-11-25 [default: today]
+    /// Last day, inclusive: a date such as 2026-11-25 [default: today]
     #[arg(long, value_name = "DATE", value_parser = date)]
     until: Option<Date>,
     /// Grouping of the lines
@@ -51,9 +52,9 @@ pub(crate) struct UsageArgs {
 
 const GROUPINGS: [Choice<UsageGrouping>; 4] = [
     ("model", "by the id of the model", UsageGrouping::Model),
-    ("session", "by session, those of subagents with the one that they worked for", UsageGrouping::Session),
+    ("session", "by session, including its subagents", UsageGrouping::Session),
     ("day", "by day, in the daemon's time zone", UsageGrouping::Day),
-    ("slot", "by the role that the model had", UsageGrouping::Slot),
+    ("slot", "by the slot of the model", UsageGrouping::Slot),
 ];
 
 /// Default number of days.
@@ -66,7 +67,7 @@ fn last(days: u32) -> UsageQuery {
 
 /// Parses the first day of a query.
 fn first_day(text: &str) -> Result<UsageQuery, String> {
-    let problem = || format!("{text:?} is no beginning; write 7d, 2w, today, all or a date such as 2026-11-25");
+    let problem = || format!("invalid first day {text:?}; write 7d, 2w, today, all or a date such as 2026-11-25");
     let (count, days) = match (text, text.parse(), text.strip_suffix('d'), text.strip_suffix('w')) {
         ("all", ..) => return Ok(UsageQuery::default()),
         ("today", ..) => return Ok(last(1)),
@@ -80,7 +81,7 @@ fn first_day(text: &str) -> Result<UsageQuery, String> {
 }
 
 pub(crate) fn date(text: &str) -> Result<Date, String> {
-    text.parse().map_err(|_| format!("{text:?} is no date; write one such as 2026-11-25"))
+    text.parse().map_err(|_| format!("invalid date {text:?}; write one such as 2026-11-25"))
 }
 
 /// Runs the command `agentctl usage`.
@@ -102,7 +103,7 @@ fn print(report: &UsageReport) -> anyhow::Result<()> {
     let is_summed = report.groups.len() > 1 || report.left_out > 0;
     let rows = rows.chain(is_summed.then(|| row("total".to_owned(), &report.total)));
     let head = [name, "CALLS", "INPUT", "CACHED", "WRITTEN", "OUTPUT", "COST"];
-    Table::of(head, rows).print("no model was asked in these days")?;
+    Table::of(head, rows).print("no model calls in these days")?;
     if report.groups.is_empty() {
         return Ok(());
     }
@@ -112,12 +113,12 @@ fn print(report: &UsageReport) -> anyhow::Result<()> {
     };
     terminal::note(&format!("{days}, days in {}", report.time_zone));
     if report.left_out > 0 {
-        terminal::note(&format!("{} more are only in the total", number(report.left_out)));
+        terminal::note(&format!("{} more are included only in the total", number(report.left_out)));
     }
     if report.total.unpriced_calls > 0 {
         let calls = report::count(report.total.unpriced_calls, "call");
         terminal::note(&format!(
-            "the price of {calls} is not known and in no sum; set prices of the model in models.yaml for the next ones"
+            "the price of {calls} is unknown and not in the total; set prices of the model in models.yaml for future calls"
         ));
     }
     Ok(())
@@ -126,7 +127,7 @@ fn print(report: &UsageReport) -> anyhow::Result<()> {
 fn label(group: &UsageGroup, by: UsageGrouping) -> String {
     match (by, group.session()) {
         (UsageGrouping::Session, Some(id)) => format!("{} {}", report::short_id(id), group.title).trim_end().to_owned(),
-        (UsageGrouping::Session, None) => "(deleted, or of none)".to_owned(),
+        (UsageGrouping::Session, None) => "(deleted, or no session)".to_owned(),
         _ => group.name.clone(),
     }
 }
@@ -157,10 +158,10 @@ A cron job can write it for node_exporter: agentctl stats --prometheus > /var/li
 
 Everything is counted as it is stored, and stays counted when sessions are deleted. Nothing is sent anywhere.")]
 pub(crate) struct StatsArgs {
-    /// The first day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
+    /// First day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = first_day)]
     since: UsageQuery,
-    /// The last day, which is included: a date such as 2026-11-25 [default: today]
+    /// Last day, inclusive: a date such as 2026-11-25 [default: today]
     #[arg(long, value_name = "DATE", value_parser = date)]
     until: Option<Date>,
     /// Show one line for each day
@@ -221,7 +222,7 @@ fn print_counters(total: &[Counter], usage: &UsageReport) -> anyhow::Result<()> 
             average.map(shown).unwrap_or_default(),
         ]
     });
-    Table::of(["WHAT", "NAME", "OUTCOME", "COUNT", "AVERAGE"], rows).print("nothing happened in these days")?;
+    Table::of(["WHAT", "NAME", "OUTCOME", "COUNT", "AVERAGE"], rows).print("no events in these days")?;
     let took = &usage.total;
     let share = (took.cached_tokens.saturating_mul(100)).checked_div(took.prompt_tokens).unwrap_or_default();
     let cost = money(took).map(|cost| format!(", {cost}")).unwrap_or_default();
@@ -253,7 +254,7 @@ fn print_days(days: &[DayCounters], usage: &UsageReport) -> anyhow::Result<()> {
         ]
     });
     Table::of(["DAY", "TURNS", "FAILED", "TOOLS", "FAILED", "QUESTIONS", "STARTS", "TOKENS", "COST"], rows)
-        .print("nothing happened in these days")
+        .print("no events in these days")
 }
 
 async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
@@ -265,7 +266,7 @@ async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
     for (kind, name, help) in [
         (CounterKind::Turn, "turns", "Turns that ended, by stop reason"),
         (CounterKind::Tool, "tool_calls", "Tool calls that ended, by tool and outcome"),
-        (CounterKind::Wait, "questions", "Questions to people that were answered"),
+        (CounterKind::Wait, "questions", "Answered questions to the user"),
         (CounterKind::Warning, "warnings", "Warnings, by code"),
         (CounterKind::Start, "starts", "Starts of the daemon"),
     ] {
@@ -276,16 +277,16 @@ async fn prometheus(daemon: &Daemon) -> anyhow::Result<Exit> {
             let seconds = |millis: u64| format!("{}.{:03}", millis / 1000, millis % 1000);
             let times = counters().map(|counter| (labels(counter), seconds(counter.milliseconds)));
             let name = format!("agentd_{name}_seconds_total");
-            text.family(&name, "counter", "Time of them together, in seconds", times);
+            text.family(&name, "counter", "Total time of them, in seconds", times);
         }
     }
     text.usage(&usage);
     text.gauge("agentd_start_time_seconds", "Start of the daemon, in seconds since 1970", {
         Timestamp::now().as_second() - i64::try_from(status.uptime.as_secs()).unwrap_or_default()
     });
-    text.gauge("agentd_resident_bytes", "Memory that the daemon holds", status.resident_bytes.unwrap_or_default());
-    text.gauge("agentd_running_turns", "Turns that run", status.running_turns);
-    text.gauge("agentd_waiting_turns", "Turns that wait for an answer", status.waiting_turns);
+    text.gauge("agentd_resident_bytes", "Resident memory of the daemon", status.resident_bytes.unwrap_or_default());
+    text.gauge("agentd_running_turns", "Running turns", status.running_turns);
+    text.gauge("agentd_waiting_turns", "Turns waiting for an answer", status.waiting_turns);
     let parts = storage.parts.iter().map(|part| (vec![("part", part.part.as_str())], part.bytes));
     text.family("agentd_data_bytes", "gauge", "Size of the parts of the data folder", parts);
     report::lines([text.0.trim_end()])?;
@@ -340,13 +341,13 @@ impl Exposition {
             let kinds = ["input", "cached", "output", "reasoning"].into_iter();
             kinds.zip(counts).map(move |(kind, tokens)| (vec![("model", &*group.name), ("kind", kind)], tokens))
         });
-        let help = "Tokens, by model and kind; cached and reasoning ones are in input and output";
+        let help = "Tokens, by model and kind; cached and reasoning ones are included in input and output";
         self.family("agentd_model_tokens_total", "counter", help, tokens);
         let costs = groups.iter().filter_map(|group| {
             let cost = group.usage.cost_microusd?;
             Some((vec![("model", &*group.name)], format!("{}.{:06}", cost / 1_000_000, cost % 1_000_000)))
         });
-        let help = "Money in US dollars, by model, where prices are known";
+        let help = "Money in US dollars, by model, if prices are known";
         self.family("agentd_model_cost_usd_total", "counter", help, costs);
     }
 }

@@ -415,9 +415,9 @@ impl LaunchedDaemon {
     /// Failure of the start, with the last lines of the log.
     fn failure(&self, what: &str, ended: Option<ExitStatus>) -> Failure {
         let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
-        let said = if lines.is_empty() { String::new() } else { format!("; it said:\n  {}", lines.join("\n  ")) };
+        let said = if lines.is_empty() { String::new() } else { format!("; its output:\n  {}", lines.join("\n  ")) };
         let mut failure = Failure::unreachable(format!("{what}{said}"))
-            .hint(format!("the whole log is in {}; `agentctl doctor` may find the cause", self.log.display()));
+            .hint(format!("the full log is in {}; `agentctl doctor` may find the cause", self.log.display()));
         if ended.and_then(|status| status.code()) == Some(2) {
             // The daemon uses this code for invalid usage and configuration, and so do we.
             failure.exit = Exit::Usage;

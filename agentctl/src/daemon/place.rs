@@ -179,10 +179,10 @@ pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failur
         (Some(socket), _) => format!("does not answer at {}", socket.display()),
     };
     let hint = match holder.pid {
-        Some(_) => "try again in a moment; `agentctl stop` ends it, and turns can be continued after the next start",
+        Some(_) => "try again in a moment; `agentctl stop` stops it, and turns can be resumed after the next start",
         None => "stop it where it runs, or set AGENTD_DATA_DIR to another folder",
     };
-    Failure::unreachable(format!("the daemon ({who}) holds the data folder and {what}")).hint(hint)
+    Failure::unreachable(format!("the daemon ({who}) has locked the data folder and {what}")).hint(hint)
 }
 
 /// Maximum depth below the models folder that is searched for a file.
@@ -354,7 +354,7 @@ fn misspelt(shell: &BTreeMap<String, String>, has_builtin: bool) -> Vec<ShellNot
     meant
         .filter(|(_, meant)| !shell.contains_key(meant))
         .map(|(name, meant)| {
-            let message = format!("{name} has no meaning here; did you mean {meant}?");
+            let message = format!("unknown variable {name}; did you mean {meant}?");
             ShellNote::new(&[name], message, format!("export {meant}=\"${name}\"; agentctl stop"))
         })
         .collect()
@@ -402,7 +402,7 @@ fn keys(shell: &BTreeMap<String, String>) -> Vec<ShellNote> {
     let note = |(provider, address): (&str, &str)| {
         let (key, own) = (format!("{provider}_API_KEY"), format!("{provider}_BASE_URL"));
         let address = if shell.contains_key(&own) { format!("${own}") } else { address.to_owned() };
-        let message = format!("found {key}, which agentd does not use by itself");
+        let message = format!("found {key}, which agentd does not use automatically");
         let use_it = format!("export MODEL_BASIC_BASE_URL={address} MODEL_BASIC_API_KEY=${key} MODEL_BASIC_ID=…");
         ShellNote::new(&[&key], message, format!("{use_it}; agentctl stop"))
     };

@@ -35,9 +35,9 @@ use crate::{
 
 /// Values of the summary strategy.
 pub(crate) const STRATEGIES: [Choice<CompactionStrategy>; 3] = [
-    ("auto", "As fits the window", CompactionStrategy::Auto),
+    ("auto", "Chosen by the size of the window", CompactionStrategy::Auto),
     ("compact", "In detail: paths, commands and results", CompactionStrategy::Compact),
-    ("summarize", "Short: what is needed to go on", CompactionStrategy::Summarize),
+    ("summarize", "Short: what is needed to continue", CompactionStrategy::Summarize),
 ];
 
 /// Outcome of a compaction turn.
@@ -70,7 +70,7 @@ pub(crate) async fn compact(
     let (asker, attention) = (&mut NonInteractive, Attention::Off);
     let person = turn::Person { asker, signals, keyboard, may_steer: |_| false, attention, is_guest: false };
     let result = turn::drive(&mut line, &mut watch, person).await?;
-    let result = result.ok_or_else(|| Failure::unreachable("the daemon did not tell how the compaction ended"))?;
+    let result = result.ok_or_else(|| Failure::unreachable("the daemon did not report how the compaction ended"))?;
     Ok(CompactOutcome { report: watch.report, result })
 }
 
@@ -107,14 +107,14 @@ fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
     let how = match report.strategy {
         CompactionStrategy::Auto | CompactionStrategy::Compact => "in detail",
         CompactionStrategy::Summarize => "short",
-        CompactionStrategy::Truncate => "what is known for certain",
+        CompactionStrategy::Truncate => "only certain facts",
         CompactionStrategy::Offload => "none, old results were moved to files",
     };
     let by = report.model.as_deref().map_or("without a model".to_owned(), |model| format!("by {}", clean_line(model)));
     lines.push(format!("summary    {how}, {by}"));
     lines.extend(report.path.as_deref().map(|path| format!("in full    {}", clean_line(path))));
     let kept = report.pinned.len();
-    lines.extend((kept > 0).then(|| format!("kept       your messages, word for word ({kept})")));
+    lines.extend((kept > 0).then(|| format!("kept       your messages, verbatim ({kept})")));
     let problem = report.problem.as_deref();
     lines.extend(problem.map(|problem| paint(color, WARN, &format!("! {}", clean_line(problem)))));
     lines.push(paint(color, QUIET, "undo with: agentctl compact --undo"));
@@ -136,7 +136,7 @@ pub(crate) fn tell_undone(
     report::show(json, &json!({ "session_id": session, "window": window, "undone": undone }), || {
         report::lines(&[
             format!("undone: the model sees the {messages_before} messages again, about {tokens} tokens"),
-            "they are not compacted by themselves again until they no longer fit, or are many more".to_owned(),
+            "they are compacted automatically again when they no longer fit, or are many more".to_owned(),
         ])
     })
 }

@@ -38,7 +38,7 @@ pub(crate) async fn add_pin(daemon: &Daemon, session: &str, rule: &str) -> anyho
 pub(crate) async fn remove_pin(daemon: &Daemon, session: &str, number: usize) -> anyhow::Result<String> {
     let mut pins = self::pins(daemon, session).await?;
     let Some(at) = number.checked_sub(1).filter(|at| *at < pins.len()) else {
-        let failure = Failure::usage(format!("there is no pinned rule {number}: the session has {}", pins.len()));
+        let failure = Failure::usage(format!("no pinned rule {number}: the session has {}", pins.len()));
         return Err(failure.hint("`agentctl sessions show SESSION` and /pin list them").into());
     };
     let removed = pins.remove(at);
@@ -63,7 +63,7 @@ pub(crate) async fn each_piece(
         let now = (piece.size, piece.modified);
         if *version.get_or_insert(now) != now {
             return Err(Failure::new(ErrorKind::Conflict, format!("{path} was changed while it was being read"))
-                .hint("get it again")
+                .hint("retry")
                 .into());
         }
         take(&piece.content)?;

@@ -40,7 +40,7 @@ impl RewindPoint {
             Self::Steps(steps) => (turns + 1).saturating_sub(steps),
         };
         if turn == 0 || turn > turns {
-            let message = format!("there is no such turn: the session has {turns}");
+            let message = format!("no such turn: the session has {turns}");
             return Err(Failure::usage(message).hint("turns are counted from 1; `agentctl sessions show` lists them"));
         }
         Ok(turn)

@@ -67,14 +67,14 @@ fn lines(report: &UndoReport, color: bool) -> Vec<String> {
 fn told(file: &UndoneFile, preview: bool) -> String {
     let reason = || file.reason.as_deref().map(visible::line).unwrap_or_default();
     let done = match (file.outcome, file.change) {
-        (UndoOutcome::Already, _) => return "is already as it was".to_owned(),
+        (UndoOutcome::Already, _) => return "already restored".to_owned(),
         (UndoOutcome::Conflict, _) => return format!("left alone, {}", reason()),
-        (UndoOutcome::Failed, _) => return format!("not done, {}", reason()),
-        (UndoOutcome::Done, FileChangeKind::Created) if preview => "comes back",
-        (UndoOutcome::Done, FileChangeKind::Modified) if preview => "becomes as it was",
-        (UndoOutcome::Done, FileChangeKind::Deleted) if preview => "is removed",
-        (UndoOutcome::Done, FileChangeKind::Created) => "is back",
-        (UndoOutcome::Done, FileChangeKind::Modified) => "is as it was",
+        (UndoOutcome::Failed, _) => return format!("failed, {}", reason()),
+        (UndoOutcome::Done, FileChangeKind::Created) if preview => "will be recreated",
+        (UndoOutcome::Done, FileChangeKind::Modified) if preview => "will be restored",
+        (UndoOutcome::Done, FileChangeKind::Deleted) if preview => "will be removed",
+        (UndoOutcome::Done, FileChangeKind::Created) => "recreated",
+        (UndoOutcome::Done, FileChangeKind::Modified) => "restored",
         (UndoOutcome::Done, FileChangeKind::Deleted) => "removed",
     };
     if file.reason.is_some() { format!("{done}, but {}", reason()) } else { done.to_owned() }
@@ -87,11 +87,11 @@ pub(crate) fn summary(report: &UndoReport) -> String {
     let what = match (report.redo, report.preview) {
         (false, false) => "undone",
         (false, true) => "would be undone",
-        (true, false) => "brought back",
-        (true, true) => "would be brought back",
+        (true, false) => "redone",
+        (true, true) => "would be redone",
     };
     let left = (conflicts > 0).then(|| format!("{} left alone", report::count(conflicts, "conflict")));
-    let failed = (failed > 0).then(|| format!("{failed} not possible"));
+    let failed = (failed > 0).then(|| format!("{failed} failed"));
     let done = format!("turn {}: {} {what}", report.turn, report::count(done, "path"));
     std::iter::once(done).chain(left).chain(failed).collect::<Vec<_>>().join(", ")
 }
@@ -156,9 +156,9 @@ mod tests {
     #[test]
     fn diffs_are_shown_of_what_is_foreseen_and_of_conflicts() {
         insta::assert_snapshot!(lines(&report(false), false).join("\n"), @r"
-        ✓ outputs/a.txt: is as it was
+        ✓ outputs/a.txt: restored
         ✓ outputs/b\u{1b}[2J.txt: removed
-        · outputs/c.txt: is already as it was
+        · outputs/c.txt: already restored
         ✗ outputs/d.txt: left alone, it has been changed since
             --- a/x
             +++ b/x
@@ -168,7 +168,7 @@ mod tests {
         turn 3: 2 paths undone, 1 conflict left alone
         ");
         let foreseen = lines(&report(true), false);
-        assert_eq!(foreseen[0], "✓ outputs/a.txt: becomes as it was");
+        assert_eq!(foreseen[0], "✓ outputs/a.txt: will be restored");
         assert_eq!(foreseen[1], "    --- a/x");
         assert_eq!(foreseen.last().unwrap(), "turn 3: 2 paths would be undone, 1 conflict left alone");
     }

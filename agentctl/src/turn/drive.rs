@@ -159,7 +159,7 @@ impl<L: Line> Driver<'_, L> {
                 EventKind::TurnEnded { result } => {
                     let is_ours = self.cancelled || !self.line.ends_with(result.turn_id);
                     if result.stop_reason == StopReason::Cancelled && !is_ours {
-                        renderer.note("the turn was cancelled from elsewhere")?;
+                        renderer.note("the turn was cancelled by another client")?;
                     }
                     renderer.finish(&result)?;
                     let is_last = self.line.ends_with(result.turn_id);
@@ -196,7 +196,7 @@ impl<L: Line> Driver<'_, L> {
                 // In this order, so that a busy stream starves neither Ctrl-C nor the keys.
                 biased;
                 signal = self.signals.next() => self.told_to_end(signal, renderer).await?,
-                () = or_never(self.due.map(sleep_until)) => return Err(self.left("the turn has not ended in time").into()),
+                () = or_never(self.due.map(sleep_until)) => return Err(self.left("the turn did not end in time").into()),
                 () = or_never(self.leaving.map(sleep_until)) => {
                     self.leaving = None;
                     if self.keyboard.typed(|typed| typed.take_if(LEAVE)) {
@@ -294,7 +294,7 @@ impl<L: Line> Driver<'_, L> {
     /// Cancels the turn. Leaves it if it was cancelled before or should continue.
     async fn told_to_end(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         if self.cancelled {
-            return Err(self.left("left before the turn had ended").into());
+            return Err(self.left("left before the turn ended").into());
         }
         if signal == EndSignal::Interrupt && std::mem::take(&mut self.unconfirmed) {
             renderer.note("Ctrl-C again cancels the turn; Ctrl-D or q leaves it running")?;
@@ -343,7 +343,7 @@ impl<L: Line> Driver<'_, L> {
         let Err(failure) = self.line.answer(interrupt.id, answer).await else { return Ok(true) };
         let id = short_id(interrupt.id);
         renderer.note(&match failure.kind {
-            ErrorKind::Conflict | ErrorKind::NotFound => format!("not needed any more: {failure}"),
+            ErrorKind::Conflict | ErrorKind::NotFound => format!("no longer needed: {failure}"),
             ErrorKind::InvalidInput => format!("answer refused: {failure}"),
             _ => format!("answer refused: {failure}; give it with `agentctl answer {id} …`"),
         })?;

@@ -209,7 +209,7 @@ impl SocketLine {
                 Ok(()) => return Ok(()),
                 Err(error) if !is_break(&error) => return Err(error.into()),
                 Err(_) if since.elapsed() > PATIENCE => {
-                    return Err(self.lost("the daemon went away and did not come back"));
+                    return Err(self.lost("the daemon stopped and did not come back"));
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
@@ -298,7 +298,7 @@ impl Line for SocketLine {
                 }
                 Ok(None) if self.turn.is_some() => {
                     self.source = Source::Over;
-                    return Err(self.lost("the daemon reported no end of the turn"));
+                    return Err(self.lost("the daemon did not report the end of the turn"));
                 }
                 Ok(None) => self.source = Source::Over,
                 Err(error) if is_break(&error) => {

@@ -281,7 +281,7 @@ pub enum PlayStep {
     Outcome(PlayReport),
 }
 
-choices! { PlayStep as play_event::Kind, play_event, "a step of a play" {
+choices! { PlayStep as play_event::Kind, play_event, "a step of a replay" {
     Event(event),
     Data(data),
     Outcome(report),
@@ -363,7 +363,7 @@ impl Client {
                 None => {}
             }
         }
-        Err(WireError::Missing("what came of indexing").into())
+        Err(WireError::Missing("the result of indexing").into())
     }
 
     /// Searches documents of a session, or all of them if `paths` is empty. Documents that are not indexed yet are
@@ -401,6 +401,6 @@ impl Client {
                 None => {}
             }
         }
-        Err(WireError::Missing("what was found").into())
+        Err(WireError::Missing("the search result").into())
     }
 }

@@ -254,14 +254,14 @@ impl Client {
         while let Some(piece) = pieces.message().await? {
             match piece.part {
                 Some(trace_piece::Part::Data(data)) if text.len() + data.len() <= MAX_TRACE_BYTES => text.extend(data),
-                Some(trace_piece::Part::Data(_)) => return Err(unreadable("the exchanges have more than 256 MiB")),
+                Some(trace_piece::Part::Data(_)) => return Err(unreadable("the exchanges exceed 256 MiB")),
                 Some(trace_piece::Part::Summary(v1::TraceSummary { remarks })) => {
                     return Ok(KeptExchanges { exchanges: parsed(&text)?, remarks });
                 }
                 None => {}
             }
         }
-        Err(unreadable("the daemon ended the list of exchanges too early"))
+        Err(unreadable("the daemon's list of exchanges ended early"))
     }
 }
 
@@ -270,7 +270,7 @@ fn parsed(text: &[u8]) -> Result<Vec<Exchange>, ClientError> {
     lines
         .map(serde_json::from_slice)
         .collect::<Result<_, _>>()
-        .map_err(|error| unreadable(&format!("an exchange cannot be read: {error}")))
+        .map_err(|error| unreadable(&format!("invalid exchange: {error}")))
 }
 
 fn unreadable(why: &str) -> ClientError {
@@ -336,7 +336,7 @@ impl TryFrom<v1::WatchEvent> for WatchEvent {
     type Error = WireError;
 
     fn try_from(event: v1::WatchEvent) -> Result<Self, WireError> {
-        Ok(match event.kind.ok_or(WireError::Unknown("an event of all sessions"))? {
+        Ok(match event.kind.ok_or(WireError::Unknown("a session event"))? {
             Kind::Snapshot(snapshot) => Self::Snapshot {
                 sessions: all(snapshot.sessions)?,
                 interrupts: all(snapshot.interrupts)?,
@@ -353,7 +353,7 @@ impl TryFrom<v1::WatchEvent> for WatchEvent {
             Kind::TurnEnded(over) => Self::TurnEnded {
                 session: over.session_id.parse()?,
                 turn: over.turn_id.parse()?,
-                stop_reason: newer(Wire::from_wire(over.stop_reason, "the end"), StopReason::Failed)?,
+                stop_reason: newer(Wire::from_wire(over.stop_reason, "the stop reason"), StopReason::Failed)?,
                 error: Wire::from_wire(over.error, "the error")?,
             },
             Kind::InterruptRaised(interrupt) => Self::InterruptRaised(Box::new(interrupt.try_into()?)),

@@ -169,7 +169,7 @@ impl Client {
                 PROTOCOL_VERSION,
             ),
         )
-        .with_hint("stop the daemon with `agentctl stop`; the next command starts the one that fits"))
+        .with_hint("stop the daemon with `agentctl stop`; the next command starts a matching one"))
     }
 
     /// Same as [`Client::connect`], but accepts a daemon of any version, so that it can be stopped.
@@ -187,9 +187,9 @@ impl Client {
             Ok(Ok(hello)) => Ok(Self { channel, hello }),
             Ok(Err(status)) if status.code() == tonic::Code::Unimplemented => Err(ClientError::new(
                 ClientErrorKind::OtherVersion,
-                format!("what listens at {} does not know the handshake", path.display()),
+                format!("the server at {} does not support the handshake", path.display()),
             )
-            .with_hint("it is not agentd, or one of another version: end it, or set AGENTD_SOCKET to another path")),
+            .with_hint("it is not agentd, or has another version: stop it, or set AGENTD_SOCKET to another path")),
             Ok(Err(status)) => Err(hung_up(path, status.message()).await),
             Err(_) => Err(not_a_daemon(path, "it does not answer")),
         }
@@ -256,11 +256,8 @@ async fn hung_up(path: &Path, problem: &str) -> ClientError {
 }
 
 fn not_a_daemon(path: &Path, problem: &str) -> ClientError {
-    ClientError::new(
-        ClientErrorKind::Refused,
-        format!("something listens at {} that does not speak as agentd does: {problem}", path.display()),
-    )
-    .with_hint("end it, or set AGENTD_SOCKET to another path")
+    ClientError::new(ClientErrorKind::Refused, format!("the server at {} is not agentd: {problem}", path.display()))
+        .with_hint("stop it, or set AGENTD_SOCKET to another path")
 }
 
 /// Error of a call.
@@ -356,6 +353,6 @@ impl From<WireError> for ClientError {
             ClientErrorKind::Answered(ErrorKind::Protocol),
             format!("could not read the daemon's answer: {error}"),
         )
-        .with_hint("the daemon may be of another version: stop it with `agentctl stop` and try again")
+        .with_hint("the daemon may have another version: stop it with `agentctl stop` and retry")
     }
 }

@@ -232,7 +232,7 @@ impl Client {
     pub async fn foresee(&self, id: InterruptId, args: &Value) -> Result<Ask, ClientError> {
         let request = v1::ForeseeRequest { interrupt_id: id.to_string(), args_json: args.to_string() };
         let approval = self.interrupts_client().foresee(request).await?.into_inner().approval;
-        let approval = approval.ok_or(WireError::Missing("what a call would do"))?;
+        let approval = approval.ok_or(WireError::Missing("the preview of a call"))?;
         Ok(v1::interrupt::Ask::Approval(approval).try_into()?)
     }
 

@@ -110,7 +110,7 @@ calls! {
     fn set_model(session: &str, slot: Option<Slot>, model: Option<&str>) -> SlotInfo =
         sessions_client.set_model(v1::SetModelRequest {
             session: session.to_owned(), slot: slot.to_wire(), model: model.map(str::to_owned),
-        }) needed slot "the model that was set";
+        }) needed slot "the model";
 
     /// Searches one session, or all if `session` is empty. Best hits come first.
     ///
@@ -244,7 +244,7 @@ impl Client {
     pub async fn undo_compaction(&self, session: &str) -> Result<(Window, CompactionReport), ClientError> {
         let request = v1::UndoCompactionRequest { session: session.to_owned() };
         let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
-        let undone = convert::part(answer.undone, "the compaction that was taken back")?;
+        let undone = convert::part(answer.undone, "the undone compaction")?;
         Ok((answer.window.unwrap_or_default().try_into()?, undone))
     }
 
@@ -311,15 +311,15 @@ impl Client {
 /// Error for a file of this name that is larger than [`MAX_UPLOAD_BYTES`].
 pub fn too_large(name: &str) -> ClientError {
     let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
-    ClientError::invalid(format!("{name:?} is larger than the {limit} MiB that can be uploaded"))
-        .with_hint("give the folder that holds it with -C DIR instead")
+    ClientError::invalid(format!("{name:?} exceeds the upload limit of {limit} MiB"))
+        .with_hint("pass its folder with -C DIR instead")
 }
 
 /// Rejects paths that are not UTF-8, because text on the wire is UTF-8 and they would arrive as other paths.
 pub(super) fn check_paths<'m>(mut mounts: impl Iterator<Item = &'m Mount>) -> Result<(), ClientError> {
     match mounts.find(|mount| mount.path.to_str().is_none()) {
         Some(mount) => Err(ClientError::invalid(format!("the path {} is not valid UTF-8", mount.path.display()))
-            .with_hint("rename the folder, or name it through a link")),
+            .with_hint("rename the folder, or use a symlink to it")),
         None => Ok(()),
     }
 }

@@ -236,9 +236,9 @@ impl TurnSender {
         let bytes = answer.encoded_len();
         if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
             let most = MAX_MESSAGE_BYTES >> 20;
-            let message = format!("the answer has {bytes} bytes; a message has at most {most} MiB");
+            let message = format!("the answer has {bytes} bytes; the limit of a message is {most} MiB");
             return Err(
-                ClientError::invalid(message).with_hint("answer with less, or put it into a file that the tools read")
+                ClientError::invalid(message).with_hint("shorten it, or store it in a file for the tools to read")
             );
         }
         self.send(Command::ToolAnswer(answer)).await
@@ -318,7 +318,7 @@ fn check_length(text: &str) -> Result<(), ClientError> {
         return Ok(());
     }
     let (bytes, most) = (text.len(), MAX_PROMPT_BYTES / 1024 / 1024);
-    Err(ClientError::invalid(format!("the input has {bytes} bytes; a turn takes at most {most} MiB"))
+    Err(ClientError::invalid(format!("the input has {bytes} bytes; the limit of a turn is {most} MiB"))
         .with_hint("upload it with --file PATH and let the tools read it"))
 }
 

@@ -50,13 +50,13 @@ mirrored!(
         QuotaExceeded
     ]
 );
-mirrored!(McpServerState, "how an MCP server is", [Stopped, Starting, Running, Down, Disabled]);
+mirrored!(McpServerState, "the state of an MCP server", [Stopped, Starting, Running, Down, Disabled]);
 mirrored!(VerdictName, AuditVerdict, "the verdict on a call", [Allow, Ask, Deny]);
 
 mirrored! {
     DaemonStatus as v1::StatusResponse:
         version pid resident_bytes live_sessions running_turns waiting_turns recovered socket data_dir config_sources sandbox
-        problems language_servers, uptime = uptime_ms "the time since the start"
+        problems language_servers, uptime = uptime_ms "the uptime"
 }
 mirrored! { Finding as v1::Finding: subject message hint is_failure }
 mirrored! { LanguageServer as v1::LanguageServer: name hint }
@@ -81,7 +81,7 @@ mirrored! {
     UsageReport as v1::ShowSpendingResponse: since until time_zone by groups left_out, total = total "the total"
 }
 mirrored! { UsageQuery as v1::ShowSpendingRequest: last_days since until ? by }
-mirrored! { AuditFinding as v1::AuditFinding: file line message, problem = problem "what is wrong with the log" }
+mirrored! { AuditFinding as v1::AuditFinding: file line message, problem = problem "the problem of a finding" }
 mirrored! {
     AuditReport as v1::VerifyAuditResponse:
         lines files findings more
@@ -99,7 +99,7 @@ mirrored! {
 mirrored! {
     // Without the session, whose name has to be resolved first.
     RecordQuery as v1::ListAuditRequest:
-        turn_id tool verdict refused before limit, since = since "the moment of the oldest record"
+        turn_id tool verdict refused before limit, since = since "the time of the oldest record"
         + session (|query: &RecordQuery| query.session_id.to_wire()) .. session_id: None
         => |query| Ok(RecordQuery { limit: if query.limit == 0 { DEFAULT_LIMIT } else { query.limit }, ..query })
 }
@@ -113,7 +113,7 @@ by_name! {
         Self::from_name(name).ok_or(WireError::Unknown(what))
     };
     UsageGrouping: |by| by.as_str().to_owned(), |name, what| {
-        name.parse().map_err(|_| WireError::Value { what, problem: "is not model, session, day or slot" })
+        name.parse().map_err(|_| WireError::Value { what, problem: "must be model, session, day or slot" })
     };
 }
 
@@ -194,7 +194,7 @@ mirrored!(Slot, "the model slot", [Base, Reasoning, Vision, Code, Chat]);
 mirrored!(CheckState, "the state of a check", [Ok, Warn, Fail, Skipped]);
 mirrored!(CompactionCause, "the cause of a compaction", [Critical, Overflow, Limit, Model, Person]);
 mirrored!(CompactionStrategy, "the strategy of a compaction", [Auto, Compact, Summarize, Truncate, Offload]);
-mirrored!(TokenLevel, "how full a window is", [Info, Warning, Critical]);
+mirrored!(TokenLevel, "the fill level of a window", [Info, Warning, Critical]);
 mirrored!(
     SegmentKind,
     "the kind of a segment",

@@ -46,7 +46,7 @@ choices! { EventKind as wire::Kind, wire, "an event" {
     ItemDelta { item_id offset text },
     ItemCompleted { status, item = item "the item" },
     InterruptRaised { , interrupt = interrupt "the interrupt" },
-    InterruptResolved { interrupt_id call_id, answer = answer "the answer", by = by "who answered" },
+    InterruptResolved { interrupt_id call_id, answer = answer "the answer", by = by "the answerer" },
     UsageUpdated {
         step slot model prompt delegated timing, usage = usage "the usage of a call", turn = turn "the usage of a turn"
     },

@@ -29,7 +29,7 @@ pub enum WireError {
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A kind that this version does not know. Clients skip such events.
-    #[error("{0} is of a kind that is not known here")]
+    #[error("{0} is unknown to this version")]
     Unknown(&'static str),
     /// An identifier of the wrong form.
     #[error(transparent)]
@@ -159,7 +159,7 @@ by_name! {
     PathBuf: |path| path.to_string_lossy().into_owned(), |text, _| Ok(text.into());
     serde_json::Value: ToString::to_string, json;
     Date: ToString::to_string, |text, what| {
-        text.parse().map_err(|_| WireError::Value { what, problem: "is not a day such as 2026-11-25" })
+        text.parse().map_err(|_| WireError::Value { what, problem: "is not a date such as 2026-11-25" })
     };
 }
 
@@ -197,10 +197,9 @@ impl Wire<prost_types::Timestamp> for Timestamp {
 
     fn from_wire(at: prost_types::Timestamp, what: &'static str) -> Result<Self, WireError> {
         if !(0..1_000_000_000).contains(&at.nanos) {
-            return Err(WireError::Value { what, problem: "has nanoseconds outside of a second" });
+            return Err(WireError::Value { what, problem: "has nanoseconds out of range" });
         }
-        Self::new(at.seconds, at.nanos)
-            .map_err(|_| WireError::Value { what, problem: "is a time outside of all calendars" })
+        Self::new(at.seconds, at.nanos).map_err(|_| WireError::Value { what, problem: "is a time out of range" })
     }
 }
 

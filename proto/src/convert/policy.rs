@@ -24,7 +24,7 @@ mirrored!(GrantScope, "the scope of a rule", [Session, ForGood]);
 mirrored! { RuleText as v1::RuleText: text path }
 mirrored! {
     Comparison as v1::Comparison:
-        , call = call "the call of a comparison", now = now "what holds now", then = then "what would hold"
+        , call = call "the call of a comparison", now = now "the current ruling", then = then "the new ruling"
 }
 mirrored! { AuditChange as v1::AuditChange: count, example = example "an example of a change" }
 mirrored! { AuditComparison as v1::TestAuditResponse: calls skipped changes }
@@ -194,7 +194,7 @@ impl Wire<Option<interrupt::Ask>> for Ask {
     }
 
     fn from_wire(wire: Option<interrupt::Ask>, _: &'static str) -> Result<Self, WireError> {
-        wire.ok_or(WireError::Unknown("what an interrupt asks"))?.try_into()
+        wire.ok_or(WireError::Unknown("the request of an interrupt"))?.try_into()
     }
 }
 
@@ -253,8 +253,8 @@ impl TryFrom<v1::AnsweredBy> for AnsweredBy {
             Ok(Answerer::Client) => Ok(Self::Client(by.client)),
             Ok(Answerer::Deadline) => Ok(Self::Deadline),
             Ok(Answerer::Daemon) => Ok(Self::Daemon),
-            Ok(Answerer::Unspecified) => Err(WireError::Missing("who answered")),
-            Err(_) => Err(WireError::Unknown("who answered")),
+            Ok(Answerer::Unspecified) => Err(WireError::Missing("the answerer")),
+            Err(_) => Err(WireError::Unknown("the answerer")),
         }
     }
 }

@@ -26,8 +26,8 @@ use crate::{
 mirrored!(ProjectTrust, "the trust in a project", [Empty, Untrusted, Changed, Trusted]);
 mirrored!(ProjectChangeKind, "a change of a project", [Added, Changed, Removed]);
 mirrored!(PluginState, "the state of a plugin", [New, Update, Installed, Changed]);
-mirrored!(SkillOrigin, "whose a skill is", [Person, Bundled, Project, Plugin]);
-mirrored!(SkillListing, "how a skill is listed", [None, Name, Shortened, Whole]);
+mirrored!(SkillOrigin, "the origin of a skill", [Person, Bundled, Project, Plugin]);
+mirrored!(SkillListing, "the listing of a skill", [None, Name, Shortened, Whole]);
 
 mirrored! {
     ProjectReport as v1::Project:
@@ -73,7 +73,7 @@ mirrored!(PartKind, "the kind of a document's parts", [Page, Sheet, Slide, Secti
 
 mirrored!(ExtentUnit, "the unit of an extent", [Row, Character]);
 
-mirrored!(SearchedBy, "the way of a search", [Words, Phrase, NarrowedRegex, Scan]);
+mirrored!(SearchedBy, "the method of a search", [Words, Phrase, NarrowedRegex, Scan]);
 
 mirrored! { DocumentProgress as v1::DocumentProgress: document parts total }
 mirrored! { DocumentState as v1::DocumentState: name format title parts chunks problem }

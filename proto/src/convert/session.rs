@@ -29,8 +29,8 @@ mirrored!(TodoStatus, "the status of a todo", [Pending, InProgress, Completed]);
 mirrored!(TodoPriority, "the priority of a todo", [High, Medium, Low]);
 mirrored!(SessionMode, "the mode of a session", [Ask, AcceptEdits, Plan, Auto]);
 mirrored!(EntryKind, "the kind of a file", [File, Folder, Link, Other]);
-mirrored!(SearchKind, "the kind of a find", [Person, Model, Call, Result, Notice]);
-mirrored!(UndoOutcome, "what came of an undone file", [Done, Already, Conflict, Failed]);
+mirrored!(SearchKind, "the kind of a match", [Person, Model, Call, Result, Notice]);
+mirrored!(UndoOutcome, "the outcome of an undone file", [Done, Already, Conflict, Failed]);
 
 mirrored! { PruneReport as v1::PruneSessionsResponse: count bytes kept sessions problems }
 mirrored! { Parent as v1::Parent: session agent .. tools: Vec::new() }
@@ -45,7 +45,7 @@ mirrored! {
 mirrored! { Todo as v1::Todo: id content status ? priority }
 mirrored! {
     SessionSummary as v1::SessionSummary:
-        id title turns last_seq status parent project folders worktree, created_at = created_at "the birth of a session",
+        id title turns last_seq status parent project folders worktree, created_at = created_at "the creation time of a session",
         updated_at = updated_at "the last use of a session", usage = usage "the usage of a session"
 }
 mirrored! { SessionSettings as v1::SessionSettings }
@@ -63,20 +63,20 @@ mirrored! {
     ForkReply as v1::ForkSessionResponse:
         turn earlier, session = session "the new session"
         @ files: FilesCopied {
-            , files = files_copied "the files", bytes = bytes_copied "their size", left_out = files_left_out "those left out"
+            , files = files_copied "the files", bytes = bytes_copied "the size of the files", left_out = files_left_out "the skipped files"
         }
 }
 mirrored! {
     ExportedContent as v1::ExportSummary:
-        events @ files: FilesCopied { files, bytes = file_bytes "their size", left_out = files_left_out "those left out" }
+        events @ files: FilesCopied { files, bytes = file_bytes "the size of the files", left_out = files_left_out "the skipped files" }
 }
 mirrored! {
     ImportReport as v1::ImportResponse:
         session_id title former_id turns events subagents interrupted left_out pins
-        @ files: FilesCopied { files, bytes = file_bytes "their size" .. left_out: 0 }
+        @ files: FilesCopied { files, bytes = file_bytes "the size of the files" .. left_out: 0 }
 }
 mirrored! {
-    SessionFilter as v1::SessionFilter: project statuses words, since = since "the first use of sessions"
+    SessionFilter as v1::SessionFilter: project statuses words, since = since "the time of the filter"
 }
 mirrored! { EarlierFiles as v1::EarlierFiles: restored shared folder left }
 mirrored! { FileListing as v1::ListFilesResponse: entries cut }
@@ -86,7 +86,7 @@ mirrored! { FileEntry as v1::FileEntry: path kind size, modified = modified "the
 mirrored! { FilePiece as v1::ReadFileResponse: content size, modified = modified "the time of a file" }
 mirrored! { SearchResult as v1::SearchResponse: hits unsearched }
 mirrored! {
-    SearchHit as v1::SearchHit: session_id title seq kind excerpt marks, at = at "the time of a find"
+    SearchHit as v1::SearchHit: session_id title seq kind excerpt marks, at = at "the time of a match"
         => |hit| Ok(SearchHit { marks: places(&hit.excerpt, hit.marks), ..hit })
 }
 mirrored! { UndoReport as v1::UndoReport: turn_id turn redo preview files }

@@ -21,7 +21,7 @@ use crate::v1::{
 
 mirrored!(
     StopReason,
-    "the reason of a turn's end",
+    "the stop reason",
     [
         Completed,
         Cancelled,
@@ -39,8 +39,8 @@ mirrored!(
         Loop
     ]
 );
-mirrored!(OnInterrupt, "what happens at an interrupt", [Wait, Approve, Deny, Fail]);
-mirrored!(IfBusy, "what happens while a turn runs", [Refuse, Queue, Steer]);
+mirrored!(OnInterrupt, "the handling of interrupts", [Wait, Approve, Deny, Fail]);
+mirrored!(IfBusy, "the handling of a busy session", [Refuse, Queue, Steer]);
 
 mirrored! { ClientToolCall as ToolRequested: call_id name arguments }
 mirrored! { Denial as v1::Denial: call_id tool reason }
@@ -57,7 +57,7 @@ mirrored! {
 
 by_name! {
     Planning: |planning| planning.as_str().to_owned(), |name, what| {
-        name.parse().map_err(|_| WireError::Value { what, problem: "is auto, always or never" })
+        name.parse().map_err(|_| WireError::Value { what, problem: "must be auto, always or never" })
     };
 }
 
@@ -119,9 +119,9 @@ impl TryFrom<turn_request::Start> for StartTurn {
             slot: Wire::from_wire(start.slot, "the model slot")?,
             max_steps: (start.max_steps > 0).then_some(start.max_steps),
             planning: Wire::from_wire(start.planning, "planning")?,
-            on_interrupt: or_default(start.on_interrupt, "what happens at an interrupt")?,
+            on_interrupt: or_default(start.on_interrupt, "the handling of interrupts")?,
             while_connected: start.while_connected,
-            if_busy: or_default(start.if_busy, "what happens while a turn runs")?,
+            if_busy: or_default(start.if_busy, "the handling of a busy session")?,
             client: start.client,
             environment: ClientEnvironment::unjudged(start.environment),
             attached: Vec::new(),

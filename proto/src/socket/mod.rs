@@ -36,7 +36,7 @@ pub enum SocketError {
     #[error("a daemon is already listening at {}", .0.display())]
     Live(PathBuf),
     /// There is a file that is not a socket.
-    #[error("{} is there and is not a socket", .0.display())]
+    #[error("{} exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
     /// No daemon listens at this path.
     #[error("no daemon is listening at {}", .0.display())]
@@ -81,13 +81,13 @@ impl SocketError {
             Self::NotAbsolute { .. } => "set AGENTD_SOCKET to a path that begins with /",
             Self::TooLong { .. } => "set AGENTD_SOCKET to a shorter path, such as one below /tmp",
             Self::UnsafeFolder { .. } => {
-                "set AGENTD_SOCKET to a path in a folder of your own that no other user can write to (chmod 700)"
+                "set AGENTD_SOCKET to a path in a folder of your own that only you can write to (chmod 700)"
             }
-            Self::Live { .. } => "use the daemon that runs, or stop it with `agentctl stop`",
+            Self::Live { .. } => "use the running daemon, or stop it with `agentctl stop`",
             Self::NotASocket { .. } => "move it away, or set AGENTD_SOCKET to another path",
             Self::NobodyThere { .. } => "start it with `agentctl start`",
             Self::Foreign { .. } => "set AGENTD_SOCKET to a path of your own",
-            Self::Io { .. } => "see that the folder is there, is yours and can be written, or set AGENTD_SOCKET",
+            Self::Io { .. } => "check that the folder exists, belongs to you and is writable, or set AGENTD_SOCKET",
         }
     }
 }

@@ -122,7 +122,7 @@ pub async fn connect(path: &Path) -> Result<Io, SocketError> {
         io::ErrorKind::ConnectionRefused => SocketError::NobodyThere(path.clone()),
         _ => SocketError::io("connect to", &path)(error),
     })?;
-    match Io::identify(stream).map_err(SocketError::io("find out who listens at", &path))? {
+    match Io::identify(stream).map_err(SocketError::io("identify the server at", &path))? {
         Some(io) if io.peer().uid == geteuid().as_raw() => Ok(io),
         _ => Err(SocketError::Foreign(path)),
     }
@@ -174,9 +174,9 @@ async fn next_of_owner(listener: &Listener) -> Io {
         };
         match accepted {
             Ok(Some(io)) if io.peer().uid == owner => return io,
-            Ok(Some(io)) => tracing::warn!(peer = ?io.peer(), "dropped a connection of another user"),
-            Ok(None) => tracing::warn!("dropped a connection of an unknown user"),
-            Err(error) => tracing::warn!(%error, "dropped a connection of unknown user"),
+            Ok(Some(io)) => tracing::warn!(peer = ?io.peer(), "rejected a connection from another user"),
+            Ok(None) => tracing::warn!("rejected a connection from an unknown user"),
+            Err(error) => tracing::warn!(%error, "rejected a connection from an unknown user"),
         }
     }
 }
@@ -212,7 +212,7 @@ impl SocketFile {
         // A socket cannot be opened, but `O_PATH` gives a handle on its inode.
         let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let inode =
-            open(path, handle, Mode::empty()).map_err(|errno| SocketError::io("look at", path)(errno.into()))?;
+            open(path, handle, Mode::empty()).map_err(|errno| SocketError::io("inspect", path)(errno.into()))?;
         Ok(Self { inode: inode.into(), path: path.to_owned() })
     }
 
@@ -265,8 +265,12 @@ pub fn adopt(fd: OwnedFd) -> Result<(Incoming, Option<PathBuf>), SocketError> {
 /// Creates the folder if it is missing, and checks that no other user can write to it. Others may be able to read a
 /// folder that the user chose, but the socket's own mode keeps them out.
 fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(SocketError::io("make the folder", folder))?;
-    let look = SocketError::io("look at the folder", folder);
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(SocketError::io("create the folder", folder))?;
+    let look = SocketError::io("inspect the folder", folder);
     let (link, found) =
         fs::symlink_metadata(folder).and_then(|link| Ok((link, fs::metadata(folder)?))).map_err(look)?;
     let us = geteuid().as_raw();
@@ -286,7 +290,7 @@ fn prepare_folder(folder: &Path) -> Result<(), SocketError> {
 async fn remove_dead(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(SocketError::io("look at", path)(error)),
+        Err(error) => return Err(SocketError::io("inspect", path)(error)),
         Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path.to_owned())),
         Ok(_) => {}
     }
@@ -296,7 +300,7 @@ async fn remove_dead(path: &Path) -> Result<(), SocketError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // A daemon with a full queue is alive.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(SocketError::Live(path.to_owned())),
-        Err(error) => Err(SocketError::io("find out who listens at", path)(error)),
+        Err(error) => Err(SocketError::io("probe", path)(error)),
     }
 }
 

@@ -162,8 +162,8 @@ fn nonsense_is_refused_with_its_reason() {
         assert!(error.to_string().contains(expected), "{error} lacks {expected:?}");
     };
     let slot = Start { slot: 77, ..Start::default() };
-    check(StartTurn::try_from(slot).unwrap_err(), "the model slot is of a kind that is not known");
-    check(Answer::try_from(v1::Answer { answer: None }).unwrap_err(), "an answer is of a kind");
+    check(StartTurn::try_from(slot).unwrap_err(), "the model slot is unknown to this version");
+    check(Answer::try_from(v1::Answer { answer: None }).unwrap_err(), "an answer is unknown to");
     let edit = v1::answer::Answer::Edit(v1::answer::Edit { args_json: "{".into() });
     check(Answer::try_from(v1::Answer { answer: Some(edit) }).unwrap_err(), "arguments of an answer is not valid JSON");
     let project = Some(v1::Mount { path: "relative".into(), writable: false });

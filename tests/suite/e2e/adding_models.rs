@@ -27,7 +27,7 @@ fn asked_for_model(daemon: &TempDaemon, server: &ModelServer) -> (Terminal, Stri
     let url = server.base_url();
     let args = ["models", "add", "openai", "--base-url", &url, "--no-test"];
     let mut terminal = Terminal::around(daemon, "exec \"$@\"", &args);
-    terminal.answers("key of OpenAI (it is not shown): ", "sk-typed-secret\r");
+    terminal.answers("key of OpenAI (not shown): ", "sk-typed-secret\r");
     let list = terminal.sees("model, by number or id [first]: ");
     (terminal, list)
 }
@@ -39,7 +39,7 @@ async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
     let (mut terminal, list) = asked_for_model(&daemon, &server);
     assert!(list.contains("second") && !list.contains("sk-typed"), "{list}");
     terminal.says("2");
-    has_all(&terminal.ends(), &["base has second"]);
+    has_all(&terminal.ends(), &["base is now second"]);
     let text = read(&daemon, "models.yaml");
     assert!(text.starts_with(&format!("{MINE}base:\n")), "{text}");
     assert!(!text.contains("sk-typed") && text.contains("keys/base.key"), "{text}");
@@ -75,7 +75,7 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
         daemon.agentctl_with(args, input.as_bytes()).await
     };
     // Without a provider, the possible ones are listed.
-    add(&[], "").await.exits(2).says(&["which provider?"]);
+    add(&[], "").await.exits(2).says(&["missing provider"]);
     add(&["nobody"], "").await.exits(2).says(&["anthropic, openai"]);
     add(&["mistral", "--base-url", &url], "").await.exits(2).says(&["MISTRAL_API_KEY"]);
     // Nothing listens at this address.

@@ -243,7 +243,11 @@ async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_i
     assert!(listed["documents"][0]["problem"].as_str().unwrap().contains(WHY), "{listed}");
     world.docs(&["show", "uploads/partly.pdf"]).await.exits(0).says(&[WHY, "make recognition"]);
     for query in ["vermilion", "zebra"] {
-        world.docs(&["search", query]).await.exits(0).says(&["uploads/partly.pdf could not be searched whole", WHY]);
+        world
+            .docs(&["search", query])
+            .await
+            .exits(0)
+            .says(&["uploads/partly.pdf could not be searched completely", WHY]);
         let found = world.docs(&["search", query, "--json"]).await.exits(0).json();
         holds(&found, json!({"complete": false, "searched": 1}));
         assert!(found["broken"][0]["why"].as_str().unwrap().contains(WHY), "{found}");

@@ -215,7 +215,7 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
         let preview = terminal.sees("Undo turn 1? y/n");
         // The field appears once the user has had time to read the question.
         terminal.sees(" > ");
-        has_all(&preview, &["outputs/a.txt: is removed", "/state/plan.md: is removed", "-dig"]);
+        has_all(&preview, &["outputs/a.txt: will be removed", "/state/plan.md: will be removed", "-dig"]);
         terminal.presses(answer);
         terminal.sees_last(if stays { "nothing was undone" } else { "turn 1: 2 paths undone" });
         assert_eq!(written.exists(), stays);

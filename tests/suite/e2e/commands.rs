@@ -171,7 +171,7 @@ async fn what_a_session_did_is_shown_and_copied() {
     terminal.says("/cost");
     let cost = terminal.prompt();
     lines(&cost, &["last turn", " in", " out", "2 steps", "session", " in", "2 turns"]);
-    terminal.hears("/skills", "WHAT IT IS FOR");
+    terminal.hears("/skills", "PURPOSE");
     terminal.says("/copy");
     // `The *last* answer?`
     terminal.sees("\u{1b}]52;c;VGhlICpsYXN0KiBhbnN3ZXI/\u{7}");

@@ -402,7 +402,7 @@ async fn where_no_model_sums_up_what_is_certain_stands_and_the_person_is_told() 
         &output.stdout,
         &["compacted  20 to ", "without a model", "! no model summarised it", "out of order", "--undo"],
     );
-    assert!(output.stdout.contains("kept       your messages, word for word ("), "{}", output.stdout);
+    assert!(output.stdout.contains("kept       your messages, verbatim ("), "{}", output.stdout);
     let (_, _, result) = say(&world.client().await, SessionChoice::Existing(session), "Go on").await;
     assert_eq!(result.stop_reason, StopReason::Completed);
     has_all(&all_words(world.model.requests().last().unwrap()), &["- Always be brief.", "Piece of work 0"]);

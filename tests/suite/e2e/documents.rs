@@ -87,7 +87,7 @@ async fn scans_are_read_and_cited_once_their_models_are_there() {
     let scan = fixture("scan.pdf");
     world.agentctl(["docs", "add", &scan]).await;
     world.agentctl(["docs", "show", "uploads/scan.pdf"]).await.says(&["make recognition"]);
-    world.agentctl(["doctor"]).await.shows(&["letters of scanned pages cannot be recognised"]);
+    world.agentctl(["doctor"]).await.shows(&["no text recognition for scanned pages"]);
 
     let models = world.data().join("models");
     fs::create_dir_all(&models).unwrap();
@@ -98,7 +98,7 @@ async fn scans_are_read_and_cited_once_their_models_are_there() {
     assert!(shown.stdout.contains("lighthouse at the northern pier"), "{}", shown.stdout);
     searches_and_cites(&world, "uploads/scan.pdf", "mooring fees");
     world.ok(["run", "--file", &scan, "What does it say?"]).await.shows(&["scan.pdf p. 1 (recognised)"]);
-    world.agentctl(["doctor"]).await.shows(&["letters of scanned pages: the models are in"]);
+    world.agentctl(["doctor"]).await.shows(&["text recognition for scanned pages: the models are in"]);
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     assert_eq!(keys(&found["hits"][0]), ["citation", "document", "marks", "place", "score", "snippet"]);
     assert_eq!((found["hits"][0]["citation"].as_str(), found["searched"].as_u64()), (Some("cjk.pdf p. 1"), Some(1)));
     world.docs(&["search", "zebra"]).await.exits(0).says(&[
-        "nothing was found in 2 documents",
+        "no matches in 2 documents",
         "uploads/password.pdf needs a password and was not searched; `agentctl docs show FILE` asks for it",
     ]);
     let found = world.docs(&["search", "zebra", "--json"]).await.exits(0).json();
@@ -222,8 +222,8 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     world.model.reply(Reply::text("Hello."));
     let other = &world.ok(["run", "Hello", "--output", "json"]).await.session();
     let none = world.docs(&["list", "--session", other]).await.exits(0);
-    assert!(format!("{}{}", none.stdout, none.stderr).contains("there is no document"), "{}", none.stdout);
-    world.docs(&["search", "plan", "--session", other]).await.exits(0).says(&["nothing was found in 0 documents"]);
+    assert!(format!("{}{}", none.stdout, none.stderr).contains("no documents; agentctl files ls"), "{}", none.stdout);
+    world.docs(&["search", "plan", "--session", other]).await.exits(0).says(&["no matches in 0 documents"]);
 }
 
 #[tokio::test]
@@ -242,7 +242,7 @@ async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
             found.stdout
         );
     }
-    world.docs(&["search", "azure"]).await.exits(0).says(&["nothing was found in 1 document;", "--in names them"]);
+    world.docs(&["search", "azure"]).await.exits(0).says(&["no matches in 1 document;", "only if named by --in"]);
     world.model.respond_with(|request| {
         let told = tool_texts(request);
         if told.is_empty() {

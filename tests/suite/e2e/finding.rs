@@ -252,7 +252,7 @@ async fn a_named_socket_is_that_socket() {
     let socket = socket.to_str().unwrap();
     let status = other.desk(&["--socket", socket, "status", "--json"]).await.exits(0).json();
     assert_eq!(status["pid"], pid);
-    other.desk(&["--socket", socket, "doctor"]).await.shows(&["name no socket"]);
+    other.desk(&["--socket", socket, "doctor"]).await.shows(&["do not set a socket"]);
     // With another socket, the daemon is not found.
     let elsewhere = one.runtime().join("elsewhere.sock");
     one.desk(&["--socket", elsewhere.to_str().unwrap(), "status"]).await.exits(3);

@@ -244,7 +244,7 @@ async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
     world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
     has_all(&world.last_request(), &["outputs/at-turn-1/ holds the earlier content of their files"]);
     let output = world.ok(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await;
-    output.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
+    output.says(&["restored to that turn", "the project is unchanged", "not restored: outputs/mine.md"]);
     // Without this option, the files are as they are now.
     let now = world.fork(&origin, &["--at-turn", "1"]).await;
     assert_eq!(world.content_of(&now, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));

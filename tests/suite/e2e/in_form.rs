@@ -87,7 +87,7 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
     refused(Some(b""), &["not valid JSON"]).await;
     refused(Some(b"{\"type\": "), &["not valid JSON"]).await;
     refused(Some(b"[]"), &["not a JSON object"]).await;
-    refused(Some(b"\xff\xfe{}"), &["no UTF-8"]).await;
+    refused(Some(b"\xff\xfe{}"), &["not UTF-8"]).await;
     refused(Some(br#"{"type": "objekt"}"#), &["invalid JSON Schema", "/type"]).await;
     refused(Some(br#"{"$ref": "https://example.com/a.json"}"#), &["https://example.com/a.json", "not fetched"]).await;
     refused(Some(format!(r#"{{"title": "{}"}}"#, "x".repeat(65_536)).as_bytes()), &["65536"]).await;

@@ -121,7 +121,7 @@ async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let told = async {
             while let Some(line) = lines.next_line().await.unwrap() {
-                if line.contains(&format!("reading {what}")) && line.contains("standard input") {
+                if line.contains(&format!("waiting for {what}")) && line.contains("standard input") {
                     break;
                 }
             }

@@ -96,7 +96,7 @@ async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
         assert!(warnings(&output, "window_cut").is_empty(), "{kind}: {}", output.stdout);
     }
     assert_eq!(world.json(["models"]).await[0]["model"]["window_source"], "default");
-    world.ok(["doctor"]).await.shows(&["nobody says how large its window is, 32768 tokens"]);
+    world.ok(["doctor"]).await.shows(&["the size of its window is unknown, 32768 tokens"]);
 }
 
 /// A capable model on a well-behaved server.

@@ -41,7 +41,7 @@ async fn password_stays_private(LockedFile { fixture: name, path, words, found: 
         holds(interrupt, json!({"kind": "question", "secret": true}));
         assert!(interrupt["context"].as_str().unwrap().contains(again), "{interrupt}");
         let id = interrupt["id"].as_str().unwrap();
-        world.agentctl(["answer", id, password]).await.exits(2).says(&["not given as an argument"]);
+        world.agentctl(["answer", id, password]).await.exits(2).says(&["must not be an argument"]);
         world.agentctl_with(["answer", id], format!("{password}\n")).await.exits(0);
         let (resolved, _) = running.event("interrupt_resolved").await;
         assert!(!resolved.to_string().contains(password) && resolved.to_string().contains("(not shown)"), "{resolved}");
@@ -91,7 +91,7 @@ async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     let output = world.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
     output.says(&["opens with a password only", "save it without a password"]);
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/password.xlsx"]);
-    for (typed, answer) in [("vermilion-0", "that password does not open it"), ("secret", "first")] {
+    for (typed, answer) in [("vermilion-0", "wrong password"), ("secret", "first")] {
         terminal.answers("Password of uploads/password.xlsx (not shown): ", &format!("{typed}\r"));
         let shown = terminal.sees(answer);
         assert!(!shown.contains(typed), "{shown}");

@@ -83,7 +83,7 @@ async fn a_model_is_chosen_in_scripts_and_kept() {
 
     let output = world.agentctl(["run", "Hi", "--model", "lab/secnd-large"]).await.exits(2);
     output.says(&["lists no model \"lab/secnd-large\"", "did you mean lab/second-large?", "=lab/secnd-large"]);
-    world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["could mean several models"]);
+    world.agentctl(["run", "Hi", "--model", "lab/"]).await.exits(2).says(&["matches several models"]);
     assert_eq!(asked(&world).len(), 4, "nothing was begun");
 
     // A script lists them, one per line.

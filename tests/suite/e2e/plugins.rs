@@ -99,7 +99,7 @@ async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
         "skills/tax/scripts/sum.sh",
         "cook: Cooks meals. (read_file, grep)",
         "/ship",
-        "hooks (agentd has nothing for them; never run)",
+        "hooks (not supported by agentd; never run)",
         "needs your consent",
         "--yes",
     ]);
@@ -120,13 +120,13 @@ async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
     holds(&skills, json!({"origin": "plugin", "plugin": "kit"}));
 
     let folder = kit(&world.daemon, "1.0");
-    plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is there already, as it is"]);
+    plugin(&world, &["add", &folder]).await.exits(0).says(&["kit 1.0 is already installed, unchanged"]);
     assert_eq!(copies(&world).len(), 2, "one copy and the list: {:?}", copies(&world));
     plugin(&world, &["remove", "kit"]).await.exits(0).says(&["removed kit 1.0"]);
     nothing_is_used(&world).await;
     assert_eq!(copies(&world), ["installed.json"]);
     assert!(!world.data().join("plugin_data/kit").exists());
-    plugin(&world, &["remove", "kit"]).await.exits(0).says(&["there is no plugin kit"]);
+    plugin(&world, &["remove", "kit"]).await.exits(0).says(&["no such plugin: kit"]);
     world.daemon.restart().await;
     nothing_is_used(&world).await;
     assert_eq!(audited(&world).await, ["plugin_added", "plugin_removed"]);
@@ -163,7 +163,7 @@ async fn another_version_takes_its_place_and_the_difference_is_shown() {
     world.write("kit/plugin.json", json!({"name": "kit", "version": "2.0"}).to_string());
     fs::remove_file(Path::new(&folder).join("commands/ship.md")).unwrap();
     let refused = plugin(&world, &["add", &folder]).await.exits(2);
-    refused.says(&["takes the place of 1.0", "~ plugin.json", "~ skills/tax/SKILL.md", "- commands/ship.md"]);
+    refused.says(&["replaces 1.0", "~ plugin.json", "~ skills/tax/SKILL.md", "- commands/ship.md"]);
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0).says(&["added kit 2.0: 1 skill, 1 agent, 1 server"]);
     assert_eq!(copies(&world).len(), 2, "{:?}", copies(&world));
     world.model.respond_with(|_| Reply::text("Good."));

@@ -49,7 +49,7 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
     assert_eq!(parts, [("ls", "allow"), ("make test", "allow"), ("deploy now", "ask"), ("git -C x push", "deny")]);
 
     let output = world.ok(["policy", "explain", "--", "git", "commit", "-m", "a; b"]).await;
-    for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would keep: run_bash_command: git commit"] {
+    for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would add: run_bash_command: git commit"] {
         assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
     }
     // Quoted as in the README and after `--`, it is the same.

@@ -33,7 +33,7 @@ async fn sessions_are_filtered_and_removed_together() {
     assert_eq!(world.titles(&["--since", "2099-01-01"]).await, [""; 0]);
     assert_eq!(world.titles(&["--status", "idle"]).await.len(), 3);
     assert_eq!(world.titles(&["--status", "open"]).await, [""; 0]);
-    world.ok(["sessions", "list", "zebra"]).await.says(&["no session fits"]);
+    world.ok(["sessions", "list", "zebra"]).await.says(&["no session matches"]);
     world.agentctl(["sessions", "list", "--status", "asleep"]).await.exits(2);
     world.agentctl(["sessions", "list", "--since", "soon"]).await.exits(2);
 

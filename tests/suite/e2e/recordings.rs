@@ -171,7 +171,7 @@ async fn a_live_test_gets_no_more_than_the_command_line_permits() {
     symlink(&file, folder.join("far.jsonl")).unwrap();
     world.write("tests/far.yaml", "{}\n");
     let output = world.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
-    output.says(&["recording leads out of the folder of the test"]);
+    output.says(&["recording is outside of the folder of the test"]);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn files_that_are_no_tests_are_refused_with_the_reason() {
         world.agentctl(["test", path.to_str().unwrap()]).await
     };
     world.write("tests/.hidden.jsonl", "x");
-    world.agentctl(["test", &folder]).await.exits(2).says(&["there is no test in"]);
+    world.agentctl(["test", &folder]).await.exits(2).says(&["no tests in"]);
     tried("bad.yaml", "expct: {}\n").await.exits(2).says(&["expct"]);
     let recordings = [
         ("empty.jsonl", "", "the recording is empty"),

@@ -54,7 +54,7 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
         parts.iter().find(|known| known["part"] == part).unwrap()["bytes"].as_u64().unwrap()
     };
     assert!(bytes("journal") > 0 && bytes("audit") > 0 && bytes("workspaces") > 0, "{storage}");
-    world.ok(["storage"]).await.shows(&["workspaces", "in all", "free on the disk"]);
+    world.ok(["storage"]).await.shows(&["workspaces", "in total", "free on the disk"]);
 
     old_enough(&world, 1).await;
     assert!(report.exists(), "a trial removes nothing");

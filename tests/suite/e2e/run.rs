@@ -113,7 +113,7 @@ async fn what_is_piped_in_is_appended_to_the_prompt() {
     let inputs: Vec<String> =
         world.model.requests().iter().map(|request| request.last_user().trim_end().to_owned()).collect();
     assert_eq!(inputs, ["Sort these:\n\nb\na", "all of it", "all of it, too"]);
-    world.agentctl(["run"]).await.exits(2).says(&["there is no prompt", "hint:"]);
+    world.agentctl(["run"]).await.exits(2).says(&["missing prompt", "hint:"]);
 }
 
 #[tokio::test]
@@ -346,7 +346,7 @@ async fn what_runs_in_the_background_is_waited_for() {
     // A run that is stopped before it listens reports that the daemon is gone.
     until_true("it listens", || world.followers() > before).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
-    world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
+    world.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["still running"]);
     world.ok(["stop", "--within", "0"]).await;
     let ended = waiting.output(Vec::new()).await;
     assert_eq!(ended.code, Some(75), "{}\n{}", ended.stdout, ended.stderr);

@@ -26,7 +26,7 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     assert_eq!((found.as_array().unwrap().len(), &found[0]["session_id"]), (1, &json!(id)));
     assert_eq!(keys(&found[0]), ["at", "excerpt", "kind", "marks", "seq", "session_id", "title"]);
     daemon.ok(["sessions", "search", "ada", "--session", &id[..30]]).await.shows(&["person", "Hello, Ada."]);
-    daemon.ok(["sessions", "search", "nobody"]).await.says(&["nothing was found"]);
+    daemon.ok(["sessions", "search", "nobody"]).await.says(&["no matches"]);
     daemon.agentctl(["sessions", "search", "*"]).await.exits(2).says(&["hint:"]);
 
     daemon.ok(["sessions", "reset", id]).await;
@@ -68,7 +68,11 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
     let row = listed.lines().find(|line| line.contains("Paint the barn")).unwrap().to_owned();
     assert!(row.starts_with("3 ") && row.contains(&end(&ids[0])) && !row.contains(&ids[0]), "{listed}");
     for place in ["1", "last"] {
-        daemon.agentctl(["sessions", "delete", place, "--yes"]).await.exits(2).says(&["--yes needs an id or a title"]);
+        daemon
+            .agentctl(["sessions", "delete", place, "--yes"])
+            .await
+            .exits(2)
+            .says(&["--yes requires an id or a title"]);
     }
     daemon.ok(["sessions", "delete", "Paint the barn", "--yes"]).await;
     daemon.agentctl(["sessions", "show", &ids[0]]).await.exits(2);

@@ -76,7 +76,7 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
     world.model.reply(command.clone()).reply(Reply::text("It is done."));
     terminal.says_for("Do it", "edit");
     terminal.presses("e");
-    let again = terminal.sees("this is what would run now");
+    let again = terminal.sees("this would run now");
     assert!(!again.contains("echo edited"), "{again}");
     terminal.sees_all(&["$ echo edited > outputs/a", "yes, once"]);
     terminal.presses_for("y", "$ (edited) echo edited > outputs/a");

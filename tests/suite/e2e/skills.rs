@@ -128,7 +128,7 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     world.ok(["skills", "check", "tax"]).await.shows(&["config/skills/tax"]);
     let unknown = world.agentctl(["skills", "check", "nothing"]).await;
     assert!(
-        unknown.code == Some(2) && unknown.stderr.contains("hint: give the folder of a skill"),
+        unknown.code == Some(2) && unknown.stderr.contains("hint: pass the folder of a skill"),
         "{}",
         unknown.stderr
     );
@@ -182,7 +182,7 @@ async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
         let front = format!("---\nname: b{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
         world.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
     }
-    world.ok(["skills", "add", &from, "--replace"]).await.shows(&["models are shown"]);
+    world.ok(["skills", "add", &from, "--replace"]).await.shows(&["models see"]);
     let json = world.json(["skills", "add", &from, "--replace"]).await;
     assert!(["name", "shortened"].contains(&json["shown"].as_str().unwrap()), "{json}");
 }

@@ -54,7 +54,7 @@ async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_ar
     let found = world.agentctl(["sessions", "search", "database", "--json"]).await.stdout;
     assert!(!found.contains("wipe"), "{found}");
     let exported = world.ok(["sessions", "export", &session, "--format", "markdown"]).await.stdout;
-    let mark = "> **Taken back, no model is shown it**\n> wipe the database; and drop the tables";
+    let mark = "> **Withdrawn, not shown to models**\n> wipe the database; and drop the tables";
     assert!(exported.contains(mark), "{exported}");
     world.model.default_reply(Reply::text("Fine."));
     world.ok(["run", "second thing", "--session", &session]).await;

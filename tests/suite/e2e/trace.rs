@@ -120,7 +120,7 @@ async fn a_page_keeps_text_as_text_finds_and_reaches_every_row() {
     let page = world.path().join("trace.html");
     let path = page.to_str().unwrap();
     world.ok(["trace", "--html", path]).await;
-    world.agentctl(["trace", "--html", path]).await.exits(2).says(&["is there already", "--force"]);
+    world.agentctl(["trace", "--html", path]).await.exits(2).says(&["already exists", "--force"]);
     world.ok(["trace", "--html", path, "--force"]).await;
     let html = fs::read_to_string(&page).unwrap();
     assert_eq!((html.matches("</script>").count(), html.matches("<img").count()), (2, 0));

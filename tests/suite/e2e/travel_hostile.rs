@@ -102,7 +102,7 @@ async fn nothing_of_an_archive_runs_and_no_permission_comes_with_it() {
         "if_busy": "queue", "client": "agentctl"});
     let queued = json!({"turn_id": TurnId::generate(), "start": start});
     forgery.event(json!({"type": "state_changed", "change": {"state": "queue", "length": 1, "added": queued}}));
-    forgery.import(&world).await.exits(0).says(&["is interrupted"]);
+    forgery.import(&world).await.exits(0).says(&["its open turn was interrupted"]);
     let id = forgery.id.to_string();
     for _ in 0..2 {
         let shown = world.json(["sessions", "show", &id]).await;

@@ -141,7 +141,7 @@ async fn what_reaches_further_takes_a_second_key() {
     terminal.presses_for(&format!("{ERASE} \rtouch b"), "the command is empty");
     assert_eq!((world.questions().await.len(), kept_rules(&world).await), (1, json!([])));
     terminal.presses("\r");
-    terminal.sees_all(&["answered with other arguments", "you changed it", "y yes"]);
+    terminal.sees_all(&["answered with other arguments", "you edited it", "y yes"]);
     terminal.presses_last("y", "Touched.");
     // A rule for this session is only stored after Enter.
     world.model.reply(run("touch c")).reply(says("Kept."));

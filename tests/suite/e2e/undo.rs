@@ -55,7 +55,10 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
     world.daemon.crash().await;
 
     let preview = world.ok(["undo", "--preview"]).await.stdout;
-    has_all(&preview, &["/project/edited.txt: comes back", "+old words", "/project/moved.txt: is removed", "turn 1: "]);
+    has_all(
+        &preview,
+        &["/project/edited.txt: will be recreated", "+old words", "/project/moved.txt: will be removed", "turn 1: "],
+    );
     assert!(world.path().join("project/made/x").exists(), "a preview changes nothing");
 
     let report = world.json(["undo"]).await;
@@ -159,7 +162,7 @@ async fn the_chat_shows_and_asks_first() {
     world
         .agentctl_with(["chat", "--continue", "-C", &world.mount()], b"/undo\n/quit\n".to_vec())
         .await
-        .shows(&["/project/moved.txt: is removed"])
+        .shows(&["/project/moved.txt: will be removed"])
         .says(&["nothing was undone"]);
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
 }
@@ -357,7 +360,7 @@ async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
         world.agentctl(args).await
     };
     let preview = undo(&["--preview"]).await.exits(0).stdout;
-    has_all(&preview, &["/state/plan.md: becomes as it was", "-sow", "+dig"]);
+    has_all(&preview, &["/state/plan.md: will be restored", "-sow", "+dig"]);
     assert_eq!(plan().await.stdout, "sow\n", "a preview changes nothing");
     let report = undo(&["--json"]).await.exits(0).json();
     assert_eq!((outcomes(&report), &report["turn"]), (vec![("/state/plan.md", "done")], &json!(2)));

@@ -60,7 +60,7 @@ fn told(report: &Value) -> Vec<(String, u64, u64, Option<u64>)> {
 #[tokio::test]
 async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of_session_and_daemon() {
     let mut world = world().await;
-    world.ok(["usage"]).await.says(&["no model was asked"]);
+    world.ok(["usage"]).await.says(&["no model calls"]);
 
     // Two calls of the session and one of its subagent, which are also in the turn's result.
     let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();

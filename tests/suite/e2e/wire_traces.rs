@@ -214,7 +214,7 @@ async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
         let one = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
         assert_eq!(one["request"]["body"], world.model.requests()[number - 1].sent());
     }
-    world.ok(["trace", "--request", "2"]).await.shows(&["its end is not known"]);
+    world.ok(["trace", "--request", "2"]).await.shows(&["its outcome is unknown"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -308,7 +308,7 @@ async fn what_is_new_is_marked_and_nothing_steers_the_terminal() {
     let second = world.ok(["trace", "--request", "2"]).await.stdout;
     let marked = |words: &str| second.lines().find(|line| line.contains(words)).map(|line| line.chars().next());
     assert_eq!((marked("And now?"), marked("second line")), (Some(Some('+')), Some(Some('|'))), "{second}");
-    assert!(second.contains("+ is new beside request 1") && second.contains("answer · whole 200"), "{second}");
+    assert!(second.contains("+ is new since request 1") && second.contains("answer · whole 200"), "{second}");
     let diff = world.ok(["trace", "--diff", "1", "2"]).await.stdout;
     assert!(diff.starts_with("--- request 1\n+++ request 2\n@@") && diff.contains("And now?"), "{diff}");
     assert!(diff.lines().any(|line| line.starts_with('+')), "{diff}");

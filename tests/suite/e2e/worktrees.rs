@@ -109,7 +109,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
             &args,
         )
         .await;
-    output.exits(0).says(&["worktree two (branch agentd/two)", "2 files with changes that are not committed"]);
+    output.exits(0).says(&["worktree two (branch agentd/two)", "2 files with uncommitted changes"]);
     assert!(told[0].contains("beta") && !told[0].contains("mine") && told[0].contains("/project"), "{told:?}");
     assert!(told[1].contains(" M a.txt"), "{told:?}");
     assert_eq!(world.main_file("a.txt"), "one\ntwo\nthree\n", "the main tree is as it was");
@@ -136,7 +136,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
     assert_eq!(left.lines().map(str::trim).collect::<Vec<_>>(), ["M b.txt", "?? new-of-mine.txt"]);
     assert!(world.worktrees().await.iter().all(|one| one["is_merged"] == true));
     // The second time, there is nothing left to do.
-    world.worktree(&["apply", "two"]).await.exits(0).says(&["has all of the worktree two already"]);
+    world.worktree(&["apply", "two"]).await.exits(0).says(&["already has all changes of the worktree two"]);
 
     for name in ["one", "two"] {
         world.worktree(&["remove", name]).await.exits(0);

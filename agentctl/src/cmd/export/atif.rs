@@ -182,7 +182,7 @@ impl EventWriter for Atif<'_> {
             EventKind::ItemCompleted { item, .. } => self.item(&event.at.to_string(), item)?,
             EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
                 let words: Vec<&str> = input.iter().chain(added).map(String::as_str).collect();
-                let text = format!("The person took this back, no model is shown it: {}", words.join("\n"));
+                let text = format!("Withdrawn by the user, not shown to models: {}", words.join("\n"));
                 self.other("system", &event.at.to_string(), &text)?;
             }
             EventKind::UsageUpdated { usage, delegated: false, .. } => {

@@ -103,7 +103,7 @@ pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
         key.trim_matches(['"', '\'']).to_owned()
     };
     if children().filter(is_child).any(|line| name_of(&line) == entry.name) {
-        return Err(format!("there is a server `{}` already", entry.name));
+        return Err(format!("a server `{}` already exists", entry.name));
     }
     new.push_str(&entry.yaml(&indent));
     new.push_str(&body.concat());

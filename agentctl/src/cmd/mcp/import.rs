@@ -32,7 +32,7 @@ pub(super) struct FoundServers {
 pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
     let wrong = |why: String| {
         Failure::usage(format!("{}: {why}", file.display()))
-            .hint("it should be .mcp.json, claude_desktop_config.json or VS Code's mcp.json")
+            .hint("expected .mcp.json, claude_desktop_config.json or VS Code's mcp.json")
     };
     // Editors allow comments and trailing commas in their JSON.
     let mut plain = text.to_owned();
@@ -60,7 +60,7 @@ impl FoundServers {
         let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();
         let fit = Some(fit.trim_start_matches(['-', '_', '.'])).filter(|fit| !fit.is_empty()).unwrap_or("server");
         if server.get("disabled").and_then(Value::as_bool) == Some(true) {
-            return self.leave(name, "it is disabled there");
+            return self.leave(name, "it is disabled");
         }
         let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
         let pairs = |key: &str| -> Vec<(String, String)> {
@@ -81,7 +81,7 @@ impl FoundServers {
             sse: mode == "sse",
         };
         if entry.command.is_none() && entry.url.is_none() {
-            return self.leave(name, "it has neither a command nor an address");
+            return self.leave(name, "it has neither a command nor a URL");
         }
         if entry.command.is_some() {
             entry.url = None;
@@ -93,10 +93,10 @@ impl FoundServers {
             self.leave(&format!("{name}.{key}"), "agentd has no such setting");
         }
         if self.taken.iter().any(|other| other.name == fit) {
-            return self.leave(name, &format!("another is called `{fit}`"));
+            return self.leave(name, &format!("another server is called `{fit}`"));
         }
         if fit != name {
-            self.leave(&format!("the name `{name}`"), &format!("here it is `{fit}`"));
+            self.leave(&format!("the name `{name}`"), &format!("imported as `{fit}`"));
         }
         self.taken.push(entry);
     }
@@ -156,7 +156,7 @@ fn translate(entry: &mut Entry, workspace: &Path) -> Result<(), String> {
             .replace("${/}", "/");
         for known_there_only in ["${workspaceFolder", "${file", "${relativeFile", "${config:", "${command:"] {
             if text.contains(known_there_only) {
-                return Err(format!("`{known_there_only}…}}` is known to the editor alone"));
+                return Err(format!("`{known_there_only}…}}` is known only to the editor"));
             }
         }
     }
@@ -225,12 +225,12 @@ impl FoundServers {
         let mut answers = BTreeMap::new();
         for id in self.asks() {
             let answer = match self.inputs.get(&id) {
-                None => Err(format!("it wants `{MARK}{id}}}`, which is not among the `inputs` of the file")),
+                None => Err(format!("it needs `{MARK}{id}}}`, which is not among the `inputs` of the file")),
                 Some(input) => match input.objection(&id) {
                     Some(why) => Err(why),
                     None if !present => Err(format!(
-                        "it wants `{id}`, and there is nobody here to ask; import it at a terminal, or write it into \
-                         mcp_servers.yaml with a variable such as `${{{}}}` in that place",
+                        "it needs `{id}`, and there is no terminal to ask; import it in a terminal, or add it to \
+                         mcp_servers.yaml with a variable such as `${{{}}}` in its place",
                         variable(&id)
                     )),
                     None => {
@@ -238,7 +238,7 @@ impl FoundServers {
                         let servers: Vec<&str> = self.taken.iter().filter(wants).map(|entry| &*entry.name).collect();
                         let Some(answer) = input.answer(&id, &servers.join(", "))? else { return Ok(false) };
                         match answer {
-                            None => Err(format!("it wants `{id}`, which was left empty")),
+                            None => Err(format!("it needs `{id}`, which was left empty")),
                             Some(value) if input.is_password => {
                                 Ok(format!("${{{}}}", secrets.keep(&variable(&id), &value)))
                             }
@@ -290,8 +290,8 @@ impl Input {
         match self.kind.as_str() {
             "promptString" => None,
             "pickString" if !self.options.is_empty() => None,
-            "command" => Some(format!("it wants `{id}`, which only a command of the editor knows")),
-            _ => Some(format!("it wants `{id}`, an input that cannot be asked for")),
+            "command" => Some(format!("it needs `{id}`, which only a command of the editor knows")),
+            _ => Some(format!("it needs `{id}`, an unsupported kind of input")),
         }
     }
 
@@ -311,7 +311,7 @@ impl Input {
             if let Some((_, value)) = picked.or_else(|| ask::numbered(&said, &self.options)) {
                 return Ok(Some(Some(value.clone())));
             }
-            crate::terminal::note(&clean_line(&format!("`{said}` is none of them")));
+            crate::terminal::note(&clean_line(&format!("`{said}` is not one of them")));
         }
     }
 
@@ -322,7 +322,7 @@ impl Input {
             options.map(|(number, (words, _))| format!("  {number}  {}\n", clean_line(words))).collect();
         question += &clean_line(&format!("{what}, for {servers}"));
         match &self.default {
-            _ if self.is_password => question += " (it is not shown)",
+            _ if self.is_password => question += " (not shown)",
             Some(default) => question += &format!(" [{}]", clean_line(default)),
             None => {}
         }
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(found.taken[0].args, ["-y", "server", "5"]);
         assert_eq!(found.taken[0].env, [("KEY".to_owned(), "${KEY:-none}".to_owned())]);
         assert_eq!((found.taken[1].sse, found.taken[2].sse), (false, true));
-        assert_eq!(found.left, [("the name `My Notes`".to_owned(), "here it is `My-Notes`".to_owned())]);
+        assert_eq!(found.left, [("the name `My Notes`".to_owned(), "imported as `My-Notes`".to_owned())]);
     }
 
     #[test]

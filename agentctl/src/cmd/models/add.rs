@@ -33,7 +33,7 @@ const MAX_KEY: u64 = 16 * 1024;
 /// The arguments of `models add`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl models add                     choose a provider, or a server that was found on this machine
+  agentctl models add                     choose a provider, or a server found on this machine
   agentctl models add anthropic           asks for the key, which is not shown
   agentctl models add ollama --id qwen3 --slot code
   agentctl models add --base-url http://10.0.0.5:8000/v1
@@ -41,8 +41,8 @@ const MAX_KEY: u64 = 16 * 1024;
 
 Providers: anthropic, openai, gemini, deepseek, mistral, openrouter, groq; servers: ollama, llama.cpp, lm-studio, vllm.
 
-The key goes into keys/ beside models.yaml, in a file that only you can read. The daemon reads the new configuration at once, \
-and the model is tested. If the server is asked for its models and cannot list them, nothing is changed.")]
+The key is stored in keys/ beside models.yaml, in a file that only you can read. The daemon loads the new \
+configuration at once, and the model is tested. If the server has to list its models and cannot, nothing is changed.")]
 pub(crate) struct AddArgs {
     /// Provider, or kind of server
     #[arg(value_name = "PROVIDER")]
@@ -53,16 +53,16 @@ pub(crate) struct AddArgs {
     /// Address of the server, up to and including /v1
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// Wire of the server, where it is not chat completions
+    /// Wire protocol of the server, if it is not chat completions
     #[arg(long, value_name = "WIRE")]
     wire: Option<String>,
-    /// Id of the model [default: chosen from those that the server lists]
+    /// Id of the model [default: chosen from the server's list]
     #[arg(long, value_name = "MODEL")]
     id: Option<String>,
     /// Read the key from standard input
     #[arg(long)]
     key_stdin: bool,
-    /// Replace what models.yaml says of the slot
+    /// Replace the slot in models.yaml
     #[arg(long)]
     replace: bool,
     /// Do not test the model
@@ -109,7 +109,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
         return Err(error);
     }
     own.forget_before();
-    crate::terminal::note(&format!("{} has {}", args.slot, clean_line(entry.id.as_deref().unwrap_or_default())));
+    crate::terminal::note(&format!("{} is now {}", args.slot, clean_line(entry.id.as_deref().unwrap_or_default())));
     if args.no_test {
         return Ok(Exit::Done);
     }
@@ -139,14 +139,14 @@ async fn prove(
     let slots = daemon.client.models().await?;
     let in_force = slots.iter().find(|info| info.slot == args.slot).and_then(|info| info.model.base_url.clone());
     if in_force.as_deref().and_then(origin) != origin(&entry.base_url) {
-        return Err(Failure::usage("the daemon has another model in this slot, whatever models.yaml says")
-            .hint("MODEL_* variables of the daemon's environment stand above the file: start it without them")
+        return Err(Failure::usage("the daemon uses another model in this slot than models.yaml")
+            .hint("MODEL_* variables of the daemon's environment override the file: start it without them")
             .into());
     }
     if entry.id.is_none() {
         let listed = daemon.client.listed_models(args.slot).await.inspect_err(|_| {
             if key.is_some() {
-                crate::terminal::note("is the key right? with --id MODEL the list is not asked for");
+                crate::terminal::note("check the key; with --id MODEL the list is not requested");
             }
         })?;
         entry.id = Some(pick(&listed, suggested, present)?);
@@ -166,8 +166,8 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
     if let Some(name) = &args.provider {
         let known = || ALL.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
         let provider = named(name).ok_or_else(|| {
-            Failure::usage(format!("no provider {name:?} is known"))
-                .hint(format!("known are {}; any other server is named by --base-url", known()))
+            Failure::usage(format!("unknown provider {name:?}"))
+                .hint(format!("known providers: {}; for any other server use --base-url", known()))
         })?;
         return Ok(Some(provider));
     }
@@ -175,7 +175,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
         return Ok(Some(&ELSEWHERE));
     }
     if !present {
-        return Err(Failure::usage("which provider?").hint("agentctl models add anthropic; --help lists them").into());
+        return Err(Failure::usage("missing provider").hint("agentctl models add anthropic; --help lists them").into());
     }
     let found = local_servers::listening().await;
     let found: Vec<&'static Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();
@@ -195,7 +195,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static
         let Some(said) = ask::line("number or name: ")? else { return Ok(None) };
         match ask::numbered(&said, &offered).copied().or_else(|| named(&said)) {
             Some(provider) => return Ok(Some(provider)),
-            None => crate::terminal::note(&clean_line(&format!("`{said}` is none of them"))),
+            None => crate::terminal::note(&clean_line(&format!("`{said}` is not one of them"))),
         }
     }
 }
@@ -210,13 +210,13 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
     }
     let Some(variable) = chosen.variable else { return Ok(Some(String::new())) };
     let of_shell = std::env::var(variable).ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
-    let wanting = || Failure::usage(format!("{} wants a key", chosen.title));
+    let wanting = || Failure::usage(format!("{} requires a key", chosen.title));
     if !present {
-        let hint = format!("set {variable}, or hand it over with --key-stdin");
+        let hint = format!("set {variable}, or pass it with --key-stdin");
         return Ok(Some(of_shell.ok_or_else(|| wanting().hint(hint))?));
     }
-    let or_else = if of_shell.is_some() { format!(", Enter takes ${variable}") } else { String::new() };
-    let typed = ask::hidden(&format!("key of {} (it is not shown{or_else}): ", chosen.title))?;
+    let or_else = if of_shell.is_some() { format!(", Enter uses ${variable}") } else { String::new() };
+    let typed = ask::hidden(&format!("key of {} (not shown{or_else}): ", chosen.title))?;
     let Some(typed) = typed else { return Ok(None) };
     let typed = Some(typed.trim().to_owned()).filter(|key| !key.is_empty());
     Ok(Some(typed.or(of_shell).ok_or_else(wanting)?))
@@ -225,7 +225,7 @@ fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Opt
 /// Chooses one of the listed models.
 fn pick(listed: &[ListedModel], suggested: Option<&str>, present: bool) -> anyhow::Result<String> {
     let Some(first) = listed.first() else {
-        return Err(Failure::usage("the server lists no model").hint("load one there, or name it with --id").into());
+        return Err(Failure::usage("the server lists no models").hint("load one there, or name it with --id").into());
     };
     let suggested = suggested.filter(|id| listed.iter().any(|model| model.id == *id)).unwrap_or(&first.id);
     if !present || listed.len() == 1 {

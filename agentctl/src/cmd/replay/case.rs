@@ -41,10 +41,10 @@ pub(super) struct TestCase {
 /// Permissions of the command line. What the file of a test asks for counts only with them: it may be a stranger's.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(super) struct LivePermissions {
-    /// Let live tests whose file says approve: true run calls that need an approval
+    /// Let live tests with approve: true run calls that need an approval
     #[arg(long, requires = "live")]
     approve: bool,
-    /// Let live tests whose file says writable: true change their project
+    /// Let live tests with writable: true change their project
     #[arg(long, requires = "live")]
     writable: bool,
 }
@@ -80,8 +80,8 @@ impl TestCase {
         let LivePermissions { approve, writable } = permitted;
         let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];
         if let Some((key, ..)) = asks.iter().find(|(_, asks, is_permitted)| self.is_live() && *asks && !is_permitted) {
-            return Err(Failure::usage(format!("the file of the test {} says {key}: true", self.name))
-                .hint(format!("read it and its recording; --{key} permits that")));
+            return Err(Failure::usage(format!("the file of the test {} sets {key}: true", self.name))
+                .hint(format!("review it and its recording; --{key} permits that")));
         }
         let project = match &self.file.project {
             Some(path) => fs::canonicalize(path).map_err(|error| {
@@ -92,8 +92,8 @@ impl TestCase {
                 .map_err(|error| Failure::usage(format!("could not find the current folder: {error}")))?,
         };
         if self.is_live() && self.file.project.is_some() && !lies_within(&project, &self.base) {
-            return Err(Failure::usage(format!("the project of the test {} lies outside of the tests", self.name))
-                .hint("name the folder that holds both, and the test: agentctl test DIR NAME --live"));
+            return Err(Failure::usage(format!("the project of the test {} is outside of the tests", self.name))
+                .hint("name the folder that contains both, and the test: agentctl test DIR NAME --live"));
         }
         let TestFile { mode, writable, approve, .. } = self.file;
         let update = update && !self.is_live();
@@ -125,7 +125,7 @@ pub(super) fn find(folder: &Path, words: &[String]) -> Result<Vec<TestCase>, Fai
     let is_meant = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     let cases: Vec<TestCase> = cases.into_values().filter(|case| is_meant(&case.name)).collect();
     if cases.is_empty() {
-        return Err(Failure::usage(format!("there is no test in {}", folder.display()))
+        return Err(Failure::usage(format!("no tests in {}", folder.display()))
             .hint("a test is a recording: agentctl sessions record last -o NAME.jsonl"));
     }
     Ok(cases)
@@ -159,7 +159,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
             }
             if files.len() > MOST {
                 return Err(Failure::usage(format!("{} has more than {MOST} files", folder.display()))
-                    .hint("name a folder that has tests alone"));
+                    .hint("name a folder with only tests"));
             }
         }
     }
@@ -176,7 +176,7 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     let refuse = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let length = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
     if length > LARGEST {
-        return Err(refuse(format!("it has {length} bytes; {LARGEST} are read")));
+        return Err(refuse(format!("it has {length} bytes; the limit is {LARGEST}")));
     }
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let mut file: TestFile = serde_saphyr::from_str(&text)
@@ -186,7 +186,7 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     let is_named_below = file.recording.as_ref().is_none_or(is_below);
     let recording = file.recording.take().map_or_else(|| path.with_extension("jsonl"), beside);
     if !is_named_below || recording.exists() && !lies_within(&recording, base) {
-        return Err(refuse("recording leads out of the folder of the test".to_owned()).hint("name a file in it"));
+        return Err(refuse("recording is outside of the folder of the test".to_owned()).hint("name a file in it"));
     }
     // Rejects an invalid pattern early, because it could never be checked.
     file.expect.pattern().map_err(refuse)?;
@@ -290,17 +290,17 @@ impl PlayedTurns {
 impl Expectations {
     fn pattern(&self) -> Result<Option<Regex>, String> {
         let pattern = self.text.matches.as_deref().map(Regex::new).transpose();
-        pattern.map_err(|error| format!("expect.text.matches is no regular expression: {error}"))
+        pattern.map_err(|error| format!("expect.text.matches is not a valid regular expression: {error}"))
     }
 
     /// Unmet expectations, one sentence each.
     pub(super) fn failures(&self, played: &PlayedTurns) -> anyhow::Result<Vec<String>> {
         let mut failures = Vec::new();
-        let Some(last) = &played.last else { return Ok(vec!["no turn came to an end".to_owned()]) };
+        let Some(last) = &played.last else { return Ok(vec!["no turn ended".to_owned()]) };
         let end = serde_json::to_value(last.stop_reason)?;
         let end = end.as_str().unwrap_or_default();
         if let Some(expected) = self.end.as_ref().filter(|expected| *expected != end) {
-            failures.push(format!("expected end: {expected}, and it is {end}"));
+            failures.push(format!("expected the end {expected}, got {end}"));
         }
         self.text_failures(&last.text, &mut failures)?;
         self.tool_failures(played, &mut failures);
@@ -330,23 +330,23 @@ impl Expectations {
         let (calls, all) = (played.called.len(), listed(&played.called));
         let was_called = |tool: &&String| played.called.contains(*tool);
         let missing = called.iter().filter(|tool| !was_called(tool));
-        failures.extend(missing.map(|tool| format!("expected a call of {tool}; called were: {all}")));
+        failures.extend(missing.map(|tool| format!("expected a call of {tool}; called: {all}")));
         failures.extend(not_called.iter().filter(was_called).map(|tool| format!("expected no call of {tool}")));
         let most = at_most.filter(|most| calls > *most);
-        failures.extend(most.map(|most| format!("expected at most {most} calls; there are {calls}: {all}")));
+        failures.extend(most.map(|most| format!("expected at most {most} calls, got {calls}: {all}")));
         if *no_failures && !played.failed.is_empty() {
             failures.push(format!("expected no failed call; failed: {}", listed(&played.failed)));
         }
         let asked = self.asked.as_ref().filter(|asked| **asked != played.asked);
         let were = listed(&played.asked);
-        failures.extend(asked.map(|asked| format!("expected to be asked about {}; asked was: {were}", listed(asked))));
+        failures.extend(asked.map(|asked| format!("expected to be asked about {}; asked: {were}", listed(asked))));
     }
 
     fn file_failures(&self, played: &PlayedTurns, failures: &mut Vec<String>) {
         let FileExpectations { changed, not_changed } = &self.files;
         let is_changed = |path: &&String| played.changed.contains(*path);
         let (missing, all) = (changed.iter().filter(|path| !is_changed(path)), listed(&played.changed));
-        failures.extend(missing.map(|path| format!("expected a change of {path}; changed were: {all}")));
+        failures.extend(missing.map(|path| format!("expected a change of {path}; changed: {all}")));
         failures.extend(not_changed.iter().filter(is_changed).map(|path| format!("expected no change of {path}")));
     }
 
@@ -354,18 +354,18 @@ impl Expectations {
         let CostExpectations { max_steps, max_tokens, max_usd } = self.cost;
         let (steps, tokens) = (played.steps, played.usage.tokens());
         let most = max_steps.filter(|most| steps > *most);
-        failures.extend(most.map(|most| format!("expected at most {most} steps; there are {steps}")));
+        failures.extend(most.map(|most| format!("expected at most {most} steps, got {steps}")));
         let most = max_tokens.filter(|most| tokens > *most);
-        failures.extend(most.map(|most| format!("expected at most {most} tokens; there are {tokens}")));
+        failures.extend(most.map(|most| format!("expected at most {most} tokens, got {tokens}")));
         let Some(most) = max_usd else { return };
         match played.usage.cost_microusd.filter(|_| played.usage.unpriced_calls == 0) {
             // Micro-dollars are far below the precision limit of a float.
             #[expect(clippy::cast_precision_loss, reason = "money for a comparison, far below 2^52")]
             Some(cost) if cost as f64 / 1e6 > most => {
-                failures.push(format!("expected at most ${most}; it costs ${}", cost as f64 / 1e6));
+                failures.push(format!("expected at most ${most}, got ${}", cost as f64 / 1e6));
             }
             Some(_) => {}
-            None => failures.push(format!("expected at most ${most}; the price of its model calls is not known")),
+            None => failures.push(format!("expected at most ${most}; the price of its model calls is unknown")),
         }
     }
 }

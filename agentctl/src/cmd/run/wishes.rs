@@ -39,18 +39,18 @@ use crate::{
 /// Wishes that hold for the turn alone.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TurnWishes {
-    /// Agent that works in this turn and in later ones of the session, which no model leaves; `main` ends that [default: the
+    /// Agent of this and later turns of the session, which models cannot change; `main` resets it [default: the
     /// session's, else main]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Only tools that this turn may use, separated by commas, or `none`
+    /// Tools that this turn may use, separated by commas, or `none`
     #[arg(long, value_name = "NAMES")]
     tools: Option<String>,
-    /// More instructions for this turn: a text, or `@FILE`
+    /// Additional instructions for this turn: a text, or `@FILE`
     #[arg(long, value_name = "TEXT")]
     append_system: Option<String>,
-    /// Maximum time that the turn may work, in seconds, without the time that it waits for answers, and that standard input may
-    /// take to end before it; then the exit code is 6
+    /// Time limit of the turn in seconds, without the time it waits for answers; also of reading standard input before
+    /// it. If exceeded, the exit code is 6
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<NonZeroU64>,
 }
@@ -89,8 +89,8 @@ fn instructions(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
     if size > MAX_TURN_INSTRUCTIONS as u64 {
-        let words = format!("{path} has {size} bytes; instructions have at most {MAX_TURN_INSTRUCTIONS}");
-        return Err(Failure::usage(words).hint("hand a long text over with --file"));
+        let words = format!("{path} has {size} bytes; the limit of instructions is {MAX_TURN_INSTRUCTIONS}");
+        return Err(Failure::usage(words).hint("pass a long text with --file"));
     }
     fs::read_to_string(path).map_err(|error| {
         Failure::usage(format!("cannot read the instructions in {path}: {error}")).hint("name a text file")
@@ -110,7 +110,7 @@ pub(super) async fn mentioned(
     let mounts = if found.is_empty() { Mounts::default() } else { place.mounts_there(daemon).await };
     let bundle = Bundle::collect(found, &mounts, source);
     let missing = mentions::missing(words, here);
-    let missing = missing.iter().map(|path| format!("#{path} names no file; it is only text"));
+    let missing = missing.iter().map(|path| format!("#{path} is not a file; it stays text"));
     note_lines(bundle.notes.iter().cloned().chain(missing));
     bundle
 }
@@ -130,7 +130,7 @@ pub(crate) fn read_schema(path: &Path) -> Result<AnswerSchema, Failure> {
         return Err(Failure::usage(format!("the schema {shown} has more than {MAX_ANSWER_SCHEMA} bytes"))
             .hint("leave descriptions and examples out, or ask for the answer in parts"));
     }
-    let no_text = |_| Failure::usage(format!("the schema {shown} is no UTF-8")).hint("save it as UTF-8");
+    let no_text = |_| Failure::usage(format!("the schema {shown} is not UTF-8")).hint("save it as UTF-8");
     let text = String::from_utf8(text).map_err(no_text)?;
     AnswerSchema::parse(text.trim_start_matches('\u{feff}'))
         .map_err(|problem| Failure::usage(format!("{shown}: {}", problem.message)).hint(problem.hint))
@@ -139,20 +139,21 @@ pub(crate) fn read_schema(path: &Path) -> Result<AnswerSchema, Failure> {
 /// Recordings of turns.
 #[derive(Debug, Args)]
 pub(super) struct RecordingChoice {
-    /// Write a recording of the session to this file at the end of the turn, to be played with --replay
+    /// Write a recording of the session to this file at the end of the turn, for --replay
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["replay", "detach", "ephemeral"])]
     pub(super) record: Option<PathBuf>,
-    /// Play a recording: no model is asked, nothing runs, nothing is kept; a request that differs from the recorded one ends it
+    /// Play a recording without calling models, running tools or storing anything; ends at a request that differs from
+    /// the recorded one
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
           conflicts_with_all = ["words", "session", "resume", "files", "detach", "title", "ephemeral", "schema"])]
     pub(super) replay: Option<PathBuf>,
-    /// With --replay: run the tools, and play the answers of the model
+    /// With --replay: run the tools, and play model answers
     #[arg(long, requires = "replay")]
     live_tools: bool,
-    /// With --replay: ask the configured model, and play the results of the tools
+    /// With --replay: call the configured model, and play tool results
     #[arg(long, requires = "replay", conflicts_with = "live_tools")]
     live_model: bool,
-    /// With --replay: write the requests as they are now into the recording
+    /// With --replay: update the recording with the current requests
     #[arg(long, requires = "replay", conflicts_with_all = ["live_tools", "live_model"])]
     update: bool,
 }
@@ -198,7 +199,7 @@ pub(super) async fn play(
         return Ok(Exit::Failed);
     }
     if choice.update {
-        note(&format!("{} has the requests as they are now", path.display()));
+        note(&format!("{} has the current requests", path.display()));
     }
     Ok(last.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
 }
@@ -223,8 +224,8 @@ pub(super) async fn record(daemon: &Daemon, session: SessionId, path: &Path) -> 
 pub(super) fn check(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
-        let words = format!("there is no folder {}", folder.display());
-        return Err(Failure::usage(words).hint("make it, or name another file"));
+        let words = format!("no such folder: {}", folder.display());
+        return Err(Failure::usage(words).hint("create it, or name another file"));
     }
     if path.is_dir() {
         return Err(Failure::usage(format!("{} is a folder", path.display())).hint("name a file in it"));

@@ -49,7 +49,7 @@ impl UnitState {
     /// Description of the state for people.
     pub(super) fn words(self) -> &'static str {
         match self {
-            Self::Absent => "not there",
+            Self::Absent => "missing",
             Self::Written => "unchanged",
             Self::Changed => "changed by hand",
             Self::Foreign => "not written by agentctl",
@@ -108,7 +108,7 @@ fn folders() -> Result<String, Failure> {
 fn program_path(program: &Path) -> Result<String, Failure> {
     let path = escaped_path(program)?;
     if path.contains(['"', '\'', '\\']) {
-        return Err(Failure::usage(format!("systemd runs no program at {}", program.display()))
+        return Err(Failure::usage(format!("systemd cannot run a program at {}", program.display()))
             .hint("install the programs in a folder whose name has no quotes and no backslashes"));
     }
     Ok(path)
@@ -118,8 +118,8 @@ fn program_path(program: &Path) -> Result<String, Failure> {
 fn escaped_path(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
     let text = text.ok_or_else(|| {
-        Failure::usage(format!("{} cannot stand in a unit", path.display()))
-            .hint("a path in a unit has no control characters, and is UTF-8")
+        Failure::usage(format!("{} cannot be used in a unit", path.display()))
+            .hint("a path in a unit must be UTF-8 without control characters")
     })?;
     Ok(text.replace('%', "%%"))
 }
@@ -164,7 +164,7 @@ impl UnitFile {
         }
         let path = folder.join(self.name);
         Err(Failure::usage(format!("{} is {}", path.display(), state.words()))
-            .hint("--force does it all the same; own settings are kept in a drop-in: systemctl --user edit agentd"))
+            .hint("--force overrides this; put your own settings in a drop-in: systemctl --user edit agentd"))
     }
 
     /// Writes the unit and its copy. Returns true if the unit changed.

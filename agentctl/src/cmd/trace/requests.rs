@@ -42,7 +42,7 @@ impl KeptRequests<'_> {
         let told = json!({ "session_id": self.session, "requests": exchanges, "remarks": remarks });
         report::show(self.json, &told, || {
             let rows = exchanges.iter().map(|exchange| row(exchange, self.session));
-            Table::of(HEAD, rows).print("no requests of this turn are kept")
+            Table::of(HEAD, rows).print("no stored requests of this turn")
         })
     }
 
@@ -118,8 +118,8 @@ impl KeptRequests<'_> {
         let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
         at.and_then(|at| of_turn.get(at)).map(|exchange| exchange.number).ok_or_else(|| {
             let kept = report::count(of_turn.len(), "request");
-            Failure::new(ErrorKind::NotFound, format!("there is no request {number} of this turn"))
-                .hint(format!("{kept} of it are kept; `agentctl trace --requests` lists those of all turns"))
+            Failure::new(ErrorKind::NotFound, format!("this turn has no request {number}"))
+                .hint(format!("{kept} stored for it; `agentctl trace --requests` lists those of all turns"))
         })
     }
 
@@ -127,7 +127,7 @@ impl KeptRequests<'_> {
         let KeptExchanges { mut exchanges, remarks } =
             self.client.exchanges(&self.session.to_string(), &[number]).await?;
         let exchange = exchanges.pop().ok_or_else(|| {
-            Failure::new(ErrorKind::NotFound, format!("request {number} is not one of this session"))
+            Failure::new(ErrorKind::NotFound, format!("this session has no request {number}"))
                 .hint("`agentctl trace --requests` lists them")
         })?;
         Ok((exchange, remarks))
@@ -193,7 +193,7 @@ fn row(exchange: &Exchange, session: SessionId) -> [String; 9] {
 
 fn heading(exchange: &Exchange, before: Option<&Exchange>, session: SessionId, color: bool) -> Vec<String> {
     let (request, source) = (&exchange.request, &exchange.source);
-    let to = if request.url.is_empty() { "in the daemon's process" } else { &request.url };
+    let to = if request.url.is_empty() { "in the daemon process" } else { &request.url };
     let (number, who) = (exchange.number, asker(exchange, session));
     let title = format!("request {number} · {who} · step {} · attempt {}", source.step, request.attempt);
     let mut lines = vec![
@@ -206,13 +206,13 @@ fn heading(exchange: &Exchange, before: Option<&Exchange>, session: SessionId, c
     lines.push(paint(color, QUIET, &ids.join(" · ")));
     lines.extend(headers(&request.headers, color));
     if request.is_cut {
-        lines.push("the body was too long to be kept whole".to_owned());
+        lines.push("the body was too long and is truncated".to_owned());
     } else if request.body.is_none() {
-        lines.push("the body cannot be read: what it repeats of earlier requests is gone".to_owned());
+        lines.push("the body cannot be read: the earlier requests that it refers to are gone".to_owned());
     }
     lines.push(match before {
-        Some(before) => format!("+ is new beside request {}", before.number),
-        None => "there is no request before it: all of it is new".to_owned(),
+        Some(before) => format!("+ is new since request {}", before.number),
+        None => "no previous request: everything is new".to_owned(),
     });
     lines
 }
@@ -224,7 +224,7 @@ fn headers(headers: &[(String, String)], color: bool) -> Vec<String> {
 
 fn answer(exchange: &Exchange, color: bool) -> Vec<String> {
     let Some(answer) = &exchange.answer else {
-        return vec![String::new(), paint(color, STRONG, "no answer: its end is not known")];
+        return vec![String::new(), paint(color, STRONG, "no answer: its outcome is unknown")];
     };
     let facts = [
         Some(outcome(Some(answer))),
@@ -241,7 +241,7 @@ fn answer(exchange: &Exchange, color: bool) -> Vec<String> {
     let body = answer.body.as_deref().unwrap_or_default();
     lines.extend(shown(body).lines().map(str::to_owned));
     if answer.is_cut {
-        lines.push("the rest of the answer was too long to be kept".to_owned());
+        lines.push("the answer was too long and is truncated".to_owned());
     }
     lines
 }

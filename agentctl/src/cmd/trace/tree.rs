@@ -254,7 +254,7 @@ impl Label {
             Answer::Approve => "approved".to_owned(),
             Answer::Reject { reason: Some(reason) } => format!("rejected: {}", prose(reason)),
             Answer::Reject { reason: None } => "rejected".to_owned(),
-            Answer::Always { .. } | Answer::Keep { .. } => "approved, and kept as a rule".to_owned(),
+            Answer::Always { .. } | Answer::Keep { .. } => "approved, and added as a grant".to_owned(),
             Answer::Edit { .. } => "approved with other arguments".to_owned(),
             Answer::Text { text } => prose(text),
         };
@@ -271,7 +271,7 @@ impl Label {
 /// Label of a turn: its number, its outcome, and the agent and model.
 fn of_turn(turn: &TurnTrace) -> Label {
     let reason = turn.outcome.as_ref().map(|end| end.reason);
-    let end = reason.map_or_else(|| "not over".to_owned(), |reason| report::word(reason).replace('_', " "));
+    let end = reason.map_or_else(|| "not ended".to_owned(), |reason| report::word(reason).replace('_', " "));
     let mut rest = vec![seen(&turn.agent)];
     rest.extend(turn.slot.map(Slot::as_str).map(str::to_owned));
     rest.push(seen(&turn.model));

@@ -23,7 +23,7 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
         editor.update("agent_message_chunk").await;
         let second = editor.begin_prompt(&session, "Go faster").await;
         let refused = editor.answer_to(second).await;
-        assert!(refused["error"]["message"].as_str().unwrap().contains("runs already"), "{refused:#}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("already running"), "{refused:#}");
         if by_id {
             editor.notify("$/cancel_request", json!({"requestId": 999})).await;
             editor.notify("$/cancel_request", json!({"requestId": id})).await;
@@ -174,7 +174,7 @@ async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
     world.daemon.crash().await;
     assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
     let words = editor.words("agent_message_chunk");
-    assert!(words.ends_with("*(This broke off, and begins again.)*\n\nI went on."), "{words}");
+    assert!(words.ends_with("*(Interrupted; starting over.)*\n\nI went on."), "{words}");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ async fn a_server_of_the_editor_is_used_and_ends_with_the_session() {
     let session = editor.session_with(&world, &[fake("talks", "talks"), broken, fake("tools", "ok")]).await;
     for name in ["talks", "web"] {
         let notice = editor.update("notice").await["title"].as_str().unwrap().to_owned();
-        assert!(notice.contains(&format!("{name} of the editor is not there")), "{notice}");
+        assert!(notice.contains(&format!("{name} of the editor is not available")), "{notice}");
         assert!(!notice.contains("s3cret"), "{notice}");
     }
     calls(&world, tool(&world, &session).await);
@@ -67,7 +67,7 @@ async fn without_notices_a_broken_server_is_told_of_with_the_first_turn() {
     world.model.reply(Reply::text("Hello."));
     editor.prompt(&session, "Hi").await;
     let words = editor.words("agent_message_chunk");
-    assert!(words.contains("tools of the editor is not there") && words.ends_with("Hello."), "{words}");
+    assert!(words.contains("tools of the editor is not available") && words.ends_with("Hello."), "{words}");
 }
 
 #[tokio::test]

@@ -199,7 +199,7 @@ async fn a_home_is_no_project() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;
     let new = editor.gives("session/new", json!({"cwd": world.path(), "mcpServers": []})).await;
-    assert!(editor.update("notice").await["title"].as_str().unwrap().contains("no project"));
+    assert!(editor.update("notice").await["title"].as_str().unwrap().contains("not a project folder"));
     let view = world.client().await.session(new["sessionId"].as_str().unwrap()).await.unwrap();
     assert_eq!(view.session.settings.project, None);
 }

@@ -69,7 +69,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     world.write("config/mcp_servers.yaml", mine);
     let fake = fake();
     let add = ["mcp", "add", "new", "--env", "A=b", "--", "python3", fake.to_str().unwrap(), "ok"];
-    world.ok(add).await.says(&["new is added"]);
+    world.ok(add).await.says(&["added new"]);
     let text = fs::read_to_string(&path).unwrap();
     for kept in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
         assert!(text.contains(kept), "{kept:?} is missing in {text}");
@@ -77,7 +77,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     let tested = world.json(["mcp", "test", "new"]).await;
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
     // A duplicate, an invalid name and invalid values change nothing.
-    world.agentctl(add).await.exits(2).says(&["there is a server `new` already"]);
+    world.agentctl(add).await.exits(2).says(&["a server `new` already exists"]);
     world.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["cannot be the name"]);
     world.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["begins with http"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), text);

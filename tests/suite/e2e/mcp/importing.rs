@@ -50,16 +50,16 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
     let args = ["mcp", "import", file.to_str().unwrap()];
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended with $?; stty -a", &args);
     terminal.answers("Database, for github, remote [notes]: ", "a ${b}\r");
-    terminal.sees("GitHub Personal Access Token, for github, remote (it is not shown): ");
+    terminal.sees("GitHub Personal Access Token, for github, remote (not shown): ");
     // A typo is corrected with backspace, and nothing of it is echoed.
     terminal.presses(&format!("{SECRET}é\u{7f}\r"));
     let before = terminal.sees("1  eu-west");
     assert!(!before.contains("ghp_"), "{before}");
     terminal.answers("Region, for github [eu-west]: ", "3\r");
-    terminal.sees_all(&["`3` is none of them", "[eu-west]: "]);
+    terminal.sees_all(&["`3` is not one of them", "[eu-west]: "]);
     terminal.presses("2\r");
     let rest = terminal.ends();
-    has_all(&rest, &["took github, root, remote", "left forgets", "left picks", "ended with 0", " echo "]);
+    has_all(&rest, &["imported github, root, remote", "skipped forgets", "skipped picks", "ended with 0", " echo "]);
     assert!(!rest.contains("ghp_"), "{rest}");
 
     let written = fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap();
@@ -96,10 +96,10 @@ async fn who_leaves_the_questions_has_changed_nothing() {
     let args = ["mcp", "import", file.to_str().unwrap()];
     let mut terminal = Terminal::around(&world.daemon, "\"$@\"; echo ended with $?; stty -a", &args);
     terminal.answers("[notes]: ", "\r");
-    terminal.answers("(it is not shown): ", "ghp_half");
+    terminal.answers("(not shown): ", "ghp_half");
     terminal.control('c');
     let rest = terminal.ends();
-    has_all(&rest, &["nothing was taken", "ended with 130", " echo "]);
+    has_all(&rest, &["nothing was imported", "ended with 130", " echo "]);
     assert!(!rest.contains("ghp_"), "{rest}");
     assert_eq!(fs::read_to_string(world.config().join("mcp_servers.yaml")).unwrap(), "# mine\n");
     assert!(!world.config().join("mcp_secrets.env").exists());
@@ -119,7 +119,7 @@ async fn where_nobody_can_be_asked_the_other_servers_are_taken() {
     let left = left(&imported);
     assert_eq!(left.iter().map(|(what, _)| *what).collect::<Vec<_>>(), ["forgets", "github", "picks", "remote"]);
     assert!(left[0].1.contains("not among the `inputs`") && left[2].1.contains("a command of the editor"), "{left:#?}");
-    assert!(left[1].1.contains("import it at a terminal") && left[1].1.contains("${INPUT_"), "{left:#?}");
+    assert!(left[1].1.contains("import it in a terminal") && left[1].1.contains("${INPUT_"), "{left:#?}");
     assert!(!world.config().join("mcp_secrets.env").exists());
     world.all_are_gone().await;
 }

@@ -74,7 +74,7 @@ pub(crate) struct ServeArgs {
     /// Folder that new sessions see as /project, read-only unless it ends in :rw; callers may name a folder below it
     #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     project: Option<MountArg>,
-    /// Person who approves: the one at the calling agent, or at agentctl
+    /// Approver: the user of the calling agent, or of agentctl
     #[arg(long, value_name = "WHO", default_value = "person")]
     approvals: Approvals,
     /// Which sessions callers can resume, search and list
@@ -112,8 +112,8 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
             // The client disconnected before initialization, which is not an error.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(Exit::Done),
             Err(error) => {
-                let words = format!("what came on standard input is not how an MCP client begins: {error}");
-                let hint = "this command is for other agents to start; for a person there is `agentctl chat`";
+                let words = format!("standard input does not start like an MCP client: {error}");
+                let hint = "this command is started by other agents; to chat, use `agentctl chat`";
                 return Err(Failure::usage(words).hint(hint).into());
             }
         },
@@ -180,7 +180,7 @@ impl AgentServer {
                 let args = tools::read(&name, arguments)?;
                 Ok(shown::sessions(&self.daemon().await?, &self.reach, &args).await?.into())
             }
-            other => Err(Failure::usage(format!("there is no tool {other}")).into()),
+            other => Err(Failure::usage(format!("unknown tool {other}")).into()),
         }
     }
 
@@ -224,7 +224,7 @@ impl ServerHandler for AgentServer {
     ) -> Result<CallToolResponse, ErrorData> {
         if self.get_tool(&request.name).is_none() {
             let name = report::cut(&clean_line(&request.name), LONGEST_NAME);
-            return Err(ErrorData::invalid_params(format!("there is no tool {name:?}"), None));
+            return Err(ErrorData::invalid_params(format!("unknown tool {name:?}"), None));
         }
         let outcome = self.call(request, &context).await;
         Ok(outcome.unwrap_or_else(|error| shown::failed(&error).into()))
@@ -323,7 +323,7 @@ impl Renderer for Progress {
             }
             EventKind::ItemStarted { .. } => self.tail.clear(),
             EventKind::ItemDelta { text, .. } => self.text(text),
-            EventKind::InterruptRaised { .. } => self.tell("waits for a person".to_owned()),
+            EventKind::InterruptRaised { .. } => self.tell("waits for the user".to_owned()),
             EventKind::Warning { message, .. } => self.tell(clean_line(message)),
             EventKind::TurnEnded { result } if result.turn_id == self.turn => self.result = Some((**result).clone()),
             _ => {}
@@ -361,8 +361,8 @@ async fn send_progress(
                 None => return std::future::pending().await,
             },
             _ = beat.tick() => match begun.elapsed().as_secs() {
-                0 => "the turn begins".to_owned(),
-                seconds => format!("at work for {seconds} s"),
+                0 => "the turn starts".to_owned(),
+                seconds => format!("working for {seconds} s"),
             },
         };
         number = number.saturating_add(1);

@@ -32,11 +32,11 @@ const LONGEST: usize = 10_000;
 /// Clients that may approve: the caller's person, or `agentctl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Approvals {
-    /// You, in a form that the MCP client shows; where it can show none, you by `agentctl answer`
+    /// You, in a form shown by the MCP client, or by `agentctl answer` if it has no forms
     Person,
-    /// You, by `agentctl answer` and in no other way
+    /// You, only by `agentctl answer`
     Agentctl,
-    /// The calling agent itself, by its tool `answer`; no person needs to know
+    /// The calling agent itself, with the tool `answer`; you are not asked
     Caller,
 }
 
@@ -149,7 +149,7 @@ fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
         "type": "object",
         "properties": {
             "choice": { "type": "string", "title": "Answer", "enum": choices },
-            "other": { "type": "string", "title": "Other answer", "description": "In place of the choice" },
+            "other": { "type": "string", "title": "Other answer", "description": "Instead of a choice" },
         },
     });
     is_plain.then(|| form_of(&message, &schema)).flatten()
@@ -194,7 +194,7 @@ fn approval_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
             "decision": {
                 "type": "string",
                 "title": "Decision",
-                "description": "approve: it runs, once. reject: it does not run",
+                "description": "approve: run it once. reject: do not run it",
                 "enum": ["approve", "reject"],
             },
             "reason": { "type": "string", "title": "Reason", "description": "Reason for a rejection, shown to the model" },

@@ -61,7 +61,7 @@ pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
         })).collect::<Vec<_>>(),
     });
     if is_cut {
-        shown["note"] = json!(format!("the text is cut here; `agentctl sessions show {session}` has all of it"));
+        shown["note"] = json!(format!("truncated; `agentctl sessions show {session}` shows the full text"));
     }
     if let Some(error) = &result.error {
         shown["error"] = json!({
@@ -73,7 +73,7 @@ pub(super) fn ended(session: SessionId, result: &TurnResult) -> CallToolResult {
         StopReason::Failed | StopReason::Interrupted | StopReason::Suspended | StopReason::NoAnswer
     );
     if failed {
-        shown["note"] = json!("ask again with this session_id and without a prompt to continue the turn");
+        shown["note"] = json!("call ask with this session_id and no prompt to continue the turn");
         return CallToolResult::structured_error(shown);
     }
     CallToolResult::structured(shown)
@@ -203,8 +203,8 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search)
     let name = session.to_string();
     let whole = json!({ "query": args.query, "paths": args.paths });
     if let Some(why) = refused(client, &name, "search_documents", &whole).await? {
-        return Err(Failure::new(ErrorKind::Rejected, format!("the rules do not let this be searched: {why}"))
-            .hint("`agentctl policy explain` says which rule it was")
+        return Err(Failure::new(ErrorKind::Rejected, format!("search denied by the rules: {why}"))
+            .hint("`agentctl policy explain` shows the rule")
             .into());
     }
     let limit = args.limit.unwrap_or(FINDS).clamp(1, MOST_FINDS);
@@ -234,7 +234,7 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &tools::Search)
         .map(|(document, why)| json!({ "document": line(document), "why": line(why) }));
     let mut notes: Vec<String> = finds.notes.iter().map(|note| line(note)).collect();
     if !unread.is_empty() {
-        notes.push("finds in files that the rules do not let be read without asking are left out".to_owned());
+        notes.push("matches in files that need approval to read are omitted".to_owned());
     }
     Ok(CallToolResult::structured(json!({
         "session_id": session,
@@ -304,9 +304,9 @@ pub(super) async fn top(client: &Client, interrupt: &Interrupt) -> anyhow::Resul
 /// Which sessions callers get at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sessions {
-    /// Those that were begun through this server since it was started
+    /// Sessions started through this server since it started
     Own,
-    /// All of yours, each with its folder and what you allowed in it: the caller may there what the session may
+    /// All of your sessions, with their folders and grants: the caller can do what the session can
     All,
 }
 
@@ -368,12 +368,12 @@ impl Reach {
         let mut fitting = own.into_iter().filter(|id| bare(&id.to_string()).starts_with(&wanted));
         match (fitting.next(), fitting.next()) {
             (Some(one), None) if !wanted.is_empty() => Ok(one),
-            (Some(_), Some(_)) => Err(Failure::usage("more than one session has an id that starts like this")
-                .hint("write more of the session_id; list_sessions shows all")
+            (Some(_), Some(_)) => Err(Failure::usage("this session_id matches several sessions")
+                .hint("use more of the session_id; list_sessions shows all")
                 .into()),
             _ => Err(Failure::new(ErrorKind::NotFound, "no session of this caller has this session_id")
                 .hint(
-                    "list_sessions shows the sessions started through this server; the user can give it all sessions \
+                    "list_sessions shows the sessions started through this server; the user can allow all sessions \
                      with `agentctl mcp serve --sessions all`",
                 )
                 .into()),

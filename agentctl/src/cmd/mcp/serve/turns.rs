@@ -41,9 +41,9 @@ const LONGEST_WAIT: u64 = 600;
 /// Time limit for sending a cancellation to the daemon.
 const CANCEL: Duration = Duration::from_secs(2);
 
-const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and use the tool answer";
+const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and call the tool answer";
 const STILL_WAITS: &str = "no answer yet; the turn waits, also across a restart";
-const NO_ANSWER: &str = "the person gave no answer; the turn waits";
+const NO_ANSWER: &str = "the user gave no answer; the turn waits";
 
 /// Reason to stop following a turn.
 enum Rest {
@@ -60,8 +60,8 @@ impl AgentServer {
     ) -> anyhow::Result<CallToolResponse> {
         let folder = self.folder(args.folder.as_deref())?;
         if args.prompt.as_ref().map_or(args.session_id.is_none(), |prompt| prompt.trim().is_empty()) {
-            return Err(Failure::usage("there is no prompt")
-                .hint("give a task, or the session_id of a turn that was interrupted")
+            return Err(Failure::usage("missing prompt")
+                .hint("pass a task, or the session_id of an interrupted turn")
                 .into());
         }
         let daemon = self.daemon().await?;
@@ -107,15 +107,15 @@ impl AgentServer {
         };
         if named.trim().is_empty() {
             return Err(Failure::usage("the session_id is empty")
-                .hint("leave it out for a new session; list_sessions shows those that there are")
+                .hint("omit it for a new session; list_sessions shows existing ones")
                 .into());
         }
         let session = self.reach.session(&daemon.client, &named).await?;
         let Some(folder) = folder else { return Ok(SessionChoice::Existing(session.to_string())) };
         // The folder stays set, so it must not change in a session that the user also works in.
         if !self.reach.has_begun(session) {
-            return Err(Failure::usage("this session was not begun here, so that its folder stays as it is")
-                .hint("leave the folder out, or leave the session_id out to begin a session with it")
+            return Err(Failure::usage("this session was not started here, so its folder cannot be set")
+                .hint("omit the folder, or omit the session_id to start a session with it")
                 .into());
         }
         Ok(SessionTarget::Known(session)
@@ -193,7 +193,7 @@ impl AgentServer {
     ) -> anyhow::Result<CallToolResponse> {
         let client = caller(context);
         if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
-            return Err(Failure::usage(format!("this answer does not fit: {misfit}")).into());
+            return Err(Failure::usage(format!("invalid answer: {misfit}")).into());
         }
         daemon.client.answer(id, &answer, &client).await?;
         let others = daemon.client.interrupts(Some(&at.session.to_string())).await?;
@@ -233,9 +233,8 @@ impl AgentServer {
         // A secret must not pass through a model, so a user has to type it elsewhere.
         let is_secret = interrupt.is_some_and(|interrupt| interrupt.ask.is_secret());
         if is_secret && matches!(args.decision, Decision::Approve | Decision::Edit | Decision::Text) {
-            let hint =
-                format!("run `agentctl answer {}` in a terminal, which does not show what is typed", args.interrupt_id);
-            return Err(Failure::usage("a password is answered by a person only").hint(hint));
+            let hint = format!("run `agentctl answer {}` in a terminal, where the input is hidden", args.interrupt_id);
+            return Err(Failure::usage("only the user can enter a password").hint(hint));
         }
         let may_approve = self.approvals == Approvals::Caller;
         // A question of an MCP server can grant something, like an approval, so no model may answer it.
@@ -247,11 +246,11 @@ impl AgentServer {
             Decision::Text if interrupt.is_none() => return Err(unknown(&args.interrupt_id)),
             Decision::Text if may_approve || is_question => {
                 let text = args.text.clone();
-                Answer::Text { text: text.ok_or_else(|| Failure::usage("the decision text needs the field text"))? }
+                Answer::Text { text: text.ok_or_else(|| Failure::usage("the decision text requires the field text"))? }
             }
             Decision::Edit if may_approve || is_question => {
                 let edited = args.args.clone();
-                let edited = edited.ok_or_else(|| Failure::usage("the decision edit needs the field args"))?;
+                let edited = edited.ok_or_else(|| Failure::usage("the decision edit requires the field args"))?;
                 Answer::Edit { args: edited.into() }
             }
             Decision::Approve if may_approve || is_question => Answer::Approve,
@@ -329,7 +328,7 @@ impl AgentServer {
     fn folder(&self, named: Option<&str>) -> Result<Option<Mount>, Failure> {
         let Some(named) = named else { return Ok(None) };
         let Some(base) = &self.project else {
-            return Err(Failure::usage("this server was started without a folder, so that none can be named")
+            return Err(Failure::usage("this server was started without a folder, so none can be set")
                 .hint("the user can start it with `agentctl mcp serve -C DIR`"));
         };
         let path = fs::canonicalize(base.path.join(named)).ok();
@@ -337,8 +336,8 @@ impl AgentServer {
         match path {
             Some(path) => Ok(Some(Mount { path, writable: base.writable })),
             // The same message in all cases, so that it does not reveal which other paths exist.
-            None => Err(Failure::usage(format!("there is no folder {named} at or below {}", base.path.display()))
-                .hint("leave it out for the folder that this server was started with")),
+            None => Err(Failure::usage(format!("no folder {named} at or below {}", base.path.display()))
+                .hint("omit it to use the folder of this server")),
         }
     }
 }
@@ -373,7 +372,7 @@ async fn until_it_rests(
         let view = daemon.client.session(&session).await?;
         if view.live_turn.is_none() && view.session.summary.last_seq <= progress.seen {
             return Err(Failure::new(ErrorKind::NotFound, "the end of the turn was not reported")
-                .hint(format!("ask again with the session_id {session}"))
+                .hint(format!("call ask with the session_id {session}"))
                 .into());
         }
         line = SocketLine::attach(daemon, at.session, progress.seen).await?;
@@ -381,18 +380,17 @@ async fn until_it_rests(
 }
 
 fn unknown(id: &str) -> Failure {
-    Failure::new(ErrorKind::NotFound, format!("nothing waits for an answer to {id}"))
-        .hint("list_sessions shows what waits; call ask with the session_id to resume one")
+    Failure::new(ErrorKind::NotFound, format!("no pending interrupt {id}"))
+        .hint("list_sessions shows pending ones; call ask with the session_id to resume one")
 }
 
 /// Failure for an approval that the caller may not give.
 fn for_a_person(id: &str) -> Failure {
-    Failure::new(ErrorKind::Rejected, "only a person can give this, not the agent that asks")
-        .hint(format!(
-            "show the person what is asked; they approve it with `agentctl answer {id} approve`, or give the words that an MCP \
+    Failure::new(ErrorKind::Rejected, "only the user can approve this, not the calling agent").hint(format!(
+        "show the user the request; they approve it with `agentctl answer {id} approve`, or with the text that an MCP \
              server asks for in place of `approve`; then call answer with the \
              decision wait to see how the turn continues. You may reject it."
-        ))
+    ))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@
   };
   const answered = (asked) => {
     if (!asked.answer) return "no answer";
-    const by = asked.by === undefined ? "" : typeof asked.by === "object" ? " by " + asked.by.client : " by " + (asked.by === "deadline" ? "nobody in time" : "the daemon");
+    const by = asked.by === undefined ? "" : typeof asked.by === "object" ? " by " + asked.by.client : " by " + (asked.by === "deadline" ? "the deadline" : "the daemon");
     const text = asked.answer.text !== undefined ? ": " + asked.answer.text : asked.answer.reason ? ": " + asked.answer.reason : "";
     return asked.answer.answer + by + text;
   };
@@ -76,7 +76,7 @@
   const label = ({ kind, it }) => {
     switch (kind) {
       case "turn": {
-        const end = it.outcome ? words(it.outcome.reason) : "not over";
+        const end = it.outcome ? words(it.outcome.reason) : "not ended";
         const waited = it.waited_ms ? ", waited " + span(it.waited_ms) : "";
         return ["turn " + it.number, it.agent, end + waited + (it.model ? " · " + it.model : "")];
       }

@@ -35,7 +35,7 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
     {
         let mut arguments = decision;
         arguments["interrupt_id"] = json!(id);
-        has_all(&caller.fails("answer", arguments).await, &["only a person can give this", "agentctl answer"]);
+        has_all(&caller.fails("answer", arguments).await, &["only the user can approve this", "agentctl answer"]);
     }
     let waits = json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 0});
     assert_eq!(caller.gives("answer", waits).await["interrupts"][0]["id"], id);
@@ -146,7 +146,7 @@ async fn what_an_mcp_server_asks_is_for_a_person_to_answer() {
         } else {
             for answer in [text, json!({"interrupt_id": id, "decision": "approve"})] {
                 let refused = caller.fails("answer", answer).await;
-                assert!(refused.contains("only a person can give this"), "{approvals}: {refused}");
+                assert!(refused.contains("only the user can approve this"), "{approvals}: {refused}");
             }
             world.ok(["answer", id, words]).await;
             caller.gives("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await
@@ -165,7 +165,7 @@ async fn forms_are_not_shown_where_approvals_are_for_agentctl() {
     let id = &waiting["interrupts"][0]["id"];
     has_all(
         &caller.fails("answer", json!({"interrupt_id": id, "decision": "approve"})).await,
-        &["only a person can give this"],
+        &["only the user can approve this"],
     );
     assert_eq!(caller.heard.questions.lock().unwrap().len(), 0);
     let rejected = caller.gives("answer", json!({"interrupt_id": id, "decision": "reject", "reason": "not now"})).await;

@@ -88,7 +88,7 @@ async fn nothing_on_standard_input_is_an_end_and_not_a_failure() {
     let odd = world
         .daemon
         .agentctl_with(["mcp", "serve"], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
-    let odd = odd.await.exits(2).says(&["not how an MCP client begins", "hint"]);
+    let odd = odd.await.exits(2).says(&["does not start like an MCP client", "hint"]);
     assert_eq!(odd.stdout, "");
 }
 
@@ -108,7 +108,7 @@ async fn a_daemon_that_dies_is_started_again_and_the_turn_can_be_continued() {
     assert_eq!(ended.is_error, Some(true));
     let ended = ended.structured_content.unwrap();
     assert_eq!((&ended["stop_reason"], &ended["session_id"]), (&json!("interrupted"), &session), "{ended:#}");
-    assert!(ended["note"].as_str().unwrap().contains("without a prompt"), "{ended:#}");
+    assert!(ended["note"].as_str().unwrap().contains("no prompt"), "{ended:#}");
     world.model.reply(Reply::text("At last."));
     let rest = caller.gives("ask", json!({"session_id": session})).await;
     holds(&rest, json!({"stop_reason": "completed", "text": "At last."}));

@@ -44,14 +44,14 @@ async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
     world.ok(["reload"]).await;
     let found = caller.gives("search_documents", search.clone()).await;
     assert_eq!(found["hits"], json!([]), "{found:#}");
-    assert!(found["notes"].to_string().contains("left out"), "{found:#}");
+    assert!(found["notes"].to_string().contains("omitted"), "{found:#}");
 
     world.write(
         "config/hitl_rules.yaml",
         "tools: {search_documents: {patterns: {critical: [report]}, actions: {critical: deny}}}",
     );
     world.ok(["reload"]).await;
-    has_all(&caller.fails("search_documents", search).await, &["the rules do not let this be searched"]);
+    has_all(&caller.fails("search_documents", search).await, &["search denied by the rules"]);
 }
 
 #[tokio::test]
@@ -69,8 +69,5 @@ async fn agents_see_the_folder_that_the_server_was_given_and_those_below_it() {
     let read = async |arguments: Value| caller.gives("ask", arguments).await["text"].to_string();
     assert!(read(json!({"prompt": "Read it"})).await.contains("in the folder"));
     assert!(read(json!({"prompt": "Read it", "folder": "inner"})).await.contains("in the inner folder"));
-    has_all(
-        &caller.fails("ask", json!({"prompt": "Read it", "folder": "../other"})).await,
-        &["there is no folder ../other"],
-    );
+    has_all(&caller.fails("ask", json!({"prompt": "Read it", "folder": "../other"})).await, &["no folder ../other"]);
 }

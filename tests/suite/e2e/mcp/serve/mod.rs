@@ -212,7 +212,7 @@ async fn an_agent_of_the_newer_era_is_answered_like_any_other() {
     let caller = Caller::newer(&world, &[], Agent::default()).await;
     let info = caller.service.peer().peer_info().unwrap();
     assert_eq!(info.server_info.as_ref().unwrap().name, "agentd");
-    assert!(info.instructions.as_ref().unwrap().contains("use `answer`"), "{info:#?}");
+    assert!(info.instructions.as_ref().unwrap().contains("call `answer`"), "{info:#?}");
     assert_eq!(caller.service.list_all_tools().await.unwrap().len(), 4);
     world.model.reply(Reply::text("Blue."));
     let first = caller.gives("ask", json!({"prompt": "Which colour has the sky?"})).await;
@@ -241,7 +241,7 @@ async fn an_agent_that_wants_to_hears_how_far_it_is() {
     assert!(heard.iter().all(|progress| progress.progress_token == token), "{heard:#?}");
     assert!(heard.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{heard:#?}");
     let told = |words: &str| heard.iter().any(|progress| progress.message.as_deref().unwrap_or("").contains(words));
-    assert!(told("the turn begins") && told("word0"), "{heard:#?}");
+    assert!(told("the turn starts") && told("word0"), "{heard:#?}");
 }
 
 #[tokio::test]
@@ -262,8 +262,8 @@ async fn callers_that_make_no_sense_are_told_and_cost_nothing() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
     for (tool, arguments, said) in [
-        ("ask", json!({}), "there is no prompt"),
-        ("ask", json!({"prompt": "  "}), "there is no prompt"),
+        ("ask", json!({}), "missing prompt"),
+        ("ask", json!({"prompt": "  "}), "missing prompt"),
         ("ask", json!({"prompt": ["x"]}), "expected a string"),
         ("ask", json!({"prompt": "x", "promt": "y"}), "unknown field `promt`"),
         ("ask", json!({"prompt": "x", "on_interrupt": "approve"}), "unknown variant `approve`"),
@@ -272,7 +272,7 @@ async fn callers_that_make_no_sense_are_told_and_cost_nothing() {
         ("ask", json!({"prompt": "x", "folder": "/"}), "started without a folder"),
         ("ask", json!({"prompt": "x".repeat(9 << 20)}), "at most 8 MiB"),
         ("answer", json!({"interrupt_id": "ffff", "decision": "approve"}), "no pending interrupt"),
-        ("answer", json!({"interrupt_id": world_id(), "decision": "wait"}), "nothing waits"),
+        ("answer", json!({"interrupt_id": world_id(), "decision": "wait"}), "no pending interrupt"),
         ("search_documents", json!({"session_id": "ffff", "query": "x"}), "no session of this caller"),
         ("list_sessions", json!({"limit": "many"}), "invalid type"),
     ] {
@@ -297,7 +297,7 @@ async fn lines_that_are_no_protocol_are_passed_over() {
         raw.send(line).await;
     }
     let unknown = raw.request(1, "tools/call", json!({"name": "delete\u{1b}", "arguments": {}})).await;
-    assert!(unknown["error"]["message"].as_str().unwrap().contains("there is no tool"), "{unknown:#}");
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("unknown tool"), "{unknown:#}");
     let nothing = raw.request(2, "nothing/of/it", json!({})).await;
     assert_eq!(nothing["error"]["code"], -32601, "{nothing:#}");
     world.model.reply(Reply::text("still here"));

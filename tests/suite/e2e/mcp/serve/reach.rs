@@ -82,7 +82,7 @@ async fn the_folder_of_a_persons_session_stays_what_it_was() {
 
     let caller = Caller::start(&world, &["-C", &given, "--sessions", "all"]).await;
     let with_folder = json!({"prompt": "And now?", "session_id": session, "folder": "inner"});
-    has_all(&caller.fails("ask", with_folder).await, &["was not begun here"]);
+    has_all(&caller.fails("ask", with_folder).await, &["was not started here"]);
     assert_eq!(caller.gives("ask", json!({"prompt": "And now?", "session_id": session})).await["text"], "Here.");
     let shown = world.ok(["sessions", "show", session, "--json"]).await.stdout;
     assert!(!shown.contains("given"), "{shown}");
