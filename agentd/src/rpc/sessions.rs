@@ -87,7 +87,7 @@ service! { Sessions:
 
     async fn prune(&self, request: v1::PruneSessionsRequest) -> v1::PruneSessionsResponse {
         let filter: SessionFilter = request.filter.unwrap_or_default().try_into()?;
-        let unused_since: Option<Timestamp> = Wire::from_wire(request.unused_since, "the last use of sessions")?;
+        let unused_since: Option<Timestamp> = Wire::from_wire(request.unused_since, "the last use of the sessions")?;
         let unused_since = unused_since.ok_or_else(|| {
             Refusal::invalid("missing time since which sessions are unused").with_hint("set a time, such as now")
         })?;
@@ -95,7 +95,7 @@ service! { Sessions:
     }
 
     async fn configure(&self, request: v1::ConfigureSessionRequest) -> v1::ConfigureSessionResponse {
-        let settings = request.settings.ok_or(WireError::Missing("what to configure"))?.try_into()?;
+        let settings = request.settings.ok_or(WireError::Missing("the settings"))?.try_into()?;
         let session = self.session(&request.session).await?;
         match request.only_these_folders {
             true => session.configure_with_folders(settings).await?,
