@@ -120,7 +120,7 @@ async fn each_session_has_a_process_of_its_own_and_others_have_none() {
 
     let third = Session::new(&world).await;
     let told = third.call(&world, &tool, OnInterrupt::Approve).await;
-    assert!(told.contains("not there") && !told.contains("acted"), "{told}");
+    assert!(told.contains("is gone") && !told.contains("acted"), "{told}");
     assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
     world.ok(["mcp", "list"]).await.says(&["no MCP servers"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
