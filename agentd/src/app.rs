@@ -112,13 +112,13 @@ pub async fn run(
         }
         () = footprint::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
         () = retention::follow(Arc::clone(&parts.retention), engine.activity()) => {
-            return Err(Failure::broken("the search for unused files has ended"));
+            return Err(Failure::broken("the retention task ended"));
         }
-        () = audit::keep_noted(audit, store) => return Err(Failure::broken("the audit log is not followed any more")),
+        () = audit::keep_noted(audit, store) => return Err(Failure::broken("the audit task ended")),
         () = presence.keep() => return Err(Failure::broken("the socket is no longer watched")),
         () = feed_watchdog(&supervisor, engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => {
-            let failure = Failure::broken("the server ended by itself");
+            let failure = Failure::broken("the server ended unexpectedly");
             return Err(match ended {
                 Ok(Ok(())) => failure,
                 Ok(Err(error)) => failure.with_source(error),
@@ -129,11 +129,11 @@ pub async fn run(
     supervisor.stopping(
         drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_TRACES + CLOSING_AUDIT + CLOSING_JOURNAL,
     );
-    tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
+    tracing::info!(deadline = ?drain, "stopping; running turns may finish until the deadline");
     tokio::select! {
         () = finish(Arc::clone(&parts), server, closing, presence, exporters, drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
-            .with_hint("the turns that were running can be continued after the next start")),
+            .with_hint("interrupted turns can be resumed after the next start")),
     }
 }
 
@@ -165,21 +165,21 @@ async fn look_for_lost(health: Arc<Health>) {
 /// Finishes removals that an earlier run left incomplete. Runs in the background, as there may be many files.
 async fn finish_removals(engine: Engine) {
     if let Err(error) = engine.settle_worktrees().await {
-        tracing::warn!(hint = error.hint(), "worktrees are as the last run left them: {error}");
+        tracing::warn!(hint = error.hint(), "could not settle the worktrees of the last run: {error}");
     }
     if let Err(error) = engine.finish_removals().await {
-        tracing::warn!(hint = error.hint(), "files of deleted sessions are still there: {error}");
+        tracing::warn!(hint = error.hint(), "could not remove the files of deleted sessions: {error}");
     }
 }
 
 /// Settles imports and turns that an earlier run left unfinished.
 async fn recover(engine: &Engine) -> Result<(), Failure> {
     if let Err(error) = engine.settle_imports().await {
-        tracing::warn!(hint = error.hint(), "what an import has left behind is still there: {error}");
+        tracing::warn!(hint = error.hint(), "could not clean up an interrupted import: {error}");
     }
     let recovered = engine.recover().await.map_err(|error| {
         let hint = error.hint().unwrap_or("is the disk full, or the data folder read-only?").to_owned();
-        Failure::broken("could not settle the turns of the last run").with_source(error).with_hint(hint)
+        Failure::broken("could not recover the turns of the last run").with_source(error).with_hint(hint)
     })?;
     for turn in recovered {
         tracing::warn!(
@@ -188,7 +188,7 @@ async fn recover(engine: &Engine) -> Result<(), Failure> {
             finished = turn.finished.len(),
             never_ran = turn.never_ran.len(),
             unknown = turn.unknown.len(),
-            "a turn was running when the daemon last ended"
+            "a turn was running when the daemon last stopped"
         );
     }
     Ok(())
@@ -253,8 +253,8 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
         ticks.tick().await;
         match timeout(period, engine.probe()).await {
             Ok(Ok(())) => supervisor.alive(),
-            Ok(Err(error)) => tracing::error!("the journal does not answer: {}", with_causes(&error)),
-            Err(_) => tracing::error!(?period, "the journal has not answered in time"),
+            Ok(Err(error)) => tracing::error!("the journal does not respond: {}", with_causes(&error)),
+            Err(_) => tracing::error!(?period, "the journal did not respond in time"),
         }
     }
 }
@@ -285,20 +285,20 @@ async fn finish(
     .await
     .is_err()
     {
-        tracing::warn!("MCP or language servers took too long to end and are killed");
+        tracing::warn!("MCP or language servers took too long to exit and are killed");
     }
     if timeout(CLOSING_INDEX, parts.library.close()).await.is_err() {
         tracing::warn!("the index of documents took too long to close; missing parts are indexed again when needed");
     }
     if timeout(CLOSING_TRACES, parts.exchanges.flush()).await.is_err() {
-        tracing::warn!("some requests to models took too long to be written, and are missing in traces");
+        tracing::warn!("some model requests took too long to write and are missing from traces");
     }
     if timeout(CLOSING_AUDIT, audit::close(&parts.audit, &parts.store, &*parts.clock)).await.is_err() {
         tracing::error!("the audit log took too long to close; the next start repairs it");
     }
     match timeout(CLOSING_JOURNAL, parts.store.close()).await {
         Ok(Ok(())) => tracing::info!("stopped"),
-        Ok(Err(error)) => tracing::error!("the journal was not closed well: {}", with_causes(&error)),
+        Ok(Err(error)) => tracing::error!("the journal was not closed cleanly: {}", with_causes(&error)),
         Err(_) => tracing::error!("the journal took too long to close; the next start repairs it"),
     }
     presence.remove();

@@ -50,7 +50,7 @@ pub async fn open(
     let opened = tokio::task::spawn_blocking(move || AuditLog::open(settings)).await;
     let opened = opened.map_err(|error| Failure::broken("could not open the audit log").with_source(error))?;
     let log = opened.map_err(|error| {
-        let hint = error.hint().unwrap_or("look at audit.jsonl in the data folder").to_owned();
+        let hint = error.hint().unwrap_or("check audit.jsonl in the data folder").to_owned();
         Failure::broken(error.to_string()).with_hint(hint)
     })?;
     Ok(Arc::new(log))
@@ -72,7 +72,7 @@ pub fn rules_read(rules: &RuleSettings) -> AuditFact {
 /// The head of the log as stored in the journal, or `None` if it cannot be read.
 pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
     store.audit_head().await.unwrap_or_else(|error| {
-        tracing::warn!("the journal does not say how far the audit log was: {error}");
+        tracing::warn!("could not read the last audit position from the journal: {error}");
         None
     })
 }
@@ -91,7 +91,7 @@ async fn note(store: &SqliteStore, known: &mut Option<AuditHead>, head: Option<A
     let Some(head) = head.filter(|head| known.as_ref() != Some(head)) else { return };
     match store.note_audit_head(head.clone()).await {
         Ok(()) => *known = Some(head),
-        Err(error) => tracing::debug!("could not store the head of the audit log: {error}"),
+        Err(error) => tracing::debug!("could not store the audit position: {error}"),
     }
 }
 
@@ -135,12 +135,12 @@ pub(crate) async fn start(
         let sent = telemetry.as_ref().filter(|telemetry| telemetry.signal(signal).is_some());
         let Some(telemetry) = sent.cloned() else {
             if let Err(error) = position_file(&data, signal).forget() {
-                tracing::warn!("an old position of telemetry cannot be removed: {error}");
+                tracing::warn!("could not remove an old telemetry position: {error}");
             }
             continue;
         };
         export::anchor(signal, &store, &data).await;
-        tracing::info!(signal = signal.as_str(), content = telemetry.content, "turns are sent to a collector");
+        tracing::info!(signal = signal.as_str(), content = telemetry.content, "exporting turns to a collector");
         let (store, data, activity) = (Arc::clone(&store), data.clone(), activity.clone());
         exporters.spawn(async move {
             if let Err(error) = export::follow(signal, &telemetry, store, &data, activity).await {

@@ -99,10 +99,10 @@ impl DaemonControl {
         }
         match &outcome {
             Ok(reloaded) => {
-                tracing::info!(sources = ?reloaded.config_sources, "the configuration was read again");
+                tracing::info!(sources = ?reloaded.config_sources, "reloaded the configuration");
                 reloaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
             }
-            Err(failure) => tracing::error!("the configuration was not changed: {}", with_causes(failure)),
+            Err(failure) => tracing::error!("could not reload the configuration: {}", with_causes(failure)),
         }
         outcome
     }
@@ -116,7 +116,7 @@ impl DaemonControl {
     /// Reloads the configuration at the request of a client. An invalid configuration changes nothing.
     pub(crate) async fn reload(&self) -> Result<ReloadOutcome, Refusal> {
         self.follow(true).await.map_err(|failure| {
-            let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
+            let hint = failure.hint().unwrap_or("the running configuration stays active").to_owned();
             Refusal::from(failure).with_hint(hint)
         })
     }
@@ -133,7 +133,7 @@ impl DaemonControl {
     pub(crate) fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
         agentd_audit::read::each(&self.recipe.paths.data, see).map_err(|error| {
             Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))
-                .with_hint("`agentctl audit verify` says what is wrong with it")
+                .with_hint("`agentctl audit verify` shows what is wrong")
         })
     }
 
@@ -164,7 +164,7 @@ impl DaemonControl {
         if states(&installed) != before
             && let Err(failure) = self.follow(false).await
         {
-            tracing::warn!("a plugin has changed, and the configuration cannot be read: {failure}");
+            tracing::warn!("a plugin changed, but the configuration could not be read: {failure}");
         }
         let skills = self.parts.skills.reports(None).await;
         Ok(installed.iter().map(|plugin| self.checked(plugin.report.clone(), &skills)).collect())
@@ -188,7 +188,7 @@ impl DaemonControl {
         // With an invalid configuration, the plugin would be added but never loaded.
         tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
             let message = format!("nothing was added: {}", with_causes(&failure));
-            Refusal::new(ErrorKind::Configuration, message).with_hint("mend the configuration first")
+            Refusal::new(ErrorKind::Configuration, message).with_hint("fix the configuration first")
         })?;
         let plugins = self.recipe.plugins.clone();
         let (looking, looked_at) = (plugins.clone(), folder.clone());
@@ -205,7 +205,7 @@ impl DaemonControl {
             let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
             recorded.map_err(|error| {
                 let message = format!("nothing was added, because the audit log cannot be written: {error}");
-                Refusal::new(ErrorKind::Storage, message).with_hint("agentctl doctor looks at the data folder")
+                Refusal::new(ErrorKind::Storage, message).with_hint("`agentctl doctor` checks the data folder")
             })?;
         }
         let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
@@ -247,7 +247,7 @@ impl DaemonControl {
                 SkillOrigin::Person => clashes.look("skill", &skill.name, Some(None), "your own skills"),
                 SkillOrigin::Plugin => clashes.look("skill", &skill.name, Some(Some(&known.plugin)), ""),
                 SkillOrigin::Bundled => {
-                    let told = format!("the skill {} takes the place of the one that agentd has", skill.name);
+                    let told = format!("the skill {} replaces the bundled one", skill.name);
                     clashes.note(told, false);
                 }
                 SkillOrigin::Project => {}
@@ -258,7 +258,7 @@ impl DaemonControl {
             // Tools of MCP servers are only known once the server was reached.
             let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
             for name in card.named_tools().filter(|name| !is_there(name)) {
-                clashes.note(format!("the agent {} names the tool {name:?}, which is not there", card.id), false);
+                clashes.note(format!("the agent {} names an unknown tool {name:?}", card.id), false);
             }
         }
         report.problems.extend(clashes.found);
@@ -286,22 +286,19 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let waiting = [
         (
             before.tools.command_timeout != after.tools.command_timeout,
-            "tools.command_timeout has changed; commands follow at the next start",
+            "tools.command_timeout has changed; restart to apply it to commands",
         ),
-        (old.web != new.web, "web.yaml has changed; the tools of the web follow at the next start"),
+        (old.web != new.web, "web.yaml has changed; restart to apply it to the web tools"),
         (
             before.sandbox != SandboxSettings { network, ..after.sandbox.clone() },
-            "the sandbox has changed; commands follow at the next start",
+            "the sandbox has changed; restart to apply it to commands",
         ),
         (
             (&before.reading, &before.index) != (&after.reading, &after.index),
-            "`reading` or `index` has changed; reading and the index follow at the next start",
+            "`reading` or `index` has changed; restart to apply it",
         ),
-        (
-            sizes(&before.trace) != sizes(&after.trace),
-            "the sizes in `trace` have changed; traces follow at the next start",
-        ),
-        (before.audit != after.audit, "audit.max_file_bytes has changed; the audit log follows at the next start"),
+        (sizes(&before.trace) != sizes(&after.trace), "the sizes in `trace` have changed; restart to apply them"),
+        (before.audit != after.audit, "audit.max_file_bytes has changed; restart to apply it"),
     ];
     notes.extend(waiting.into_iter().filter(|(has_changed, _)| *has_changed).map(|(_, note)| note.to_owned()));
     notes
@@ -311,7 +308,7 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
 const MAX_NAME: usize = 100;
 
 /// Error message if the plugins could not be read.
-const UNREADABLE: &str = "the plugins could not be looked at";
+const UNREADABLE: &str = "could not read the plugins";
 
 /// Names of a plugin's parts that are already in use.
 struct Clashes {
@@ -326,10 +323,10 @@ impl Clashes {
         let whose = match owner {
             None => return,
             Some(Some(plugin)) if *plugin == self.name => return,
-            Some(Some(plugin)) => format!("the plugin {plugin}, which was added before,"),
+            Some(Some(plugin)) => format!("the plugin {plugin}"),
             Some(None) => file.to_owned(),
         };
-        self.note(format!("the {what} {part} is not used, because {whose} has one of this name"), true);
+        self.note(format!("the {what} {part} is ignored: the name is already used by {whose}"), true);
     }
 
     fn note(&mut self, message: String, is_fatal: bool) {
@@ -347,5 +344,5 @@ fn client_of(name: &str) -> AnsweredBy {
 
 fn unread(what: &str, failure: &Failure) -> Refusal {
     let message = format!("the plugin was {what}, but the configuration cannot be read: {}", with_causes(failure));
-    Refusal::new(ErrorKind::Configuration, message).with_hint("mend it, and run `agentctl reload`")
+    Refusal::new(ErrorKind::Configuration, message).with_hint("fix it and run `agentctl reload`")
 }

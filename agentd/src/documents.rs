@@ -169,8 +169,8 @@ mod missing {
     }
 
     fn refused<T: Send + 'static>() -> BoxFuture<'static, Result<T, KnowledgeError>> {
-        let error = KnowledgeError::new(ErrorKind::Configuration, "this agentd was built without reading documents")
-            .with_hint("build it with the feature `documents`, which is on unless it was switched off");
+        let error = KnowledgeError::new(ErrorKind::Configuration, "this agentd was built without document support")
+            .with_hint("build it with the feature `documents` (on by default)");
         std::future::ready(Err(error)).boxed()
     }
 }

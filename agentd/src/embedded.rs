@@ -69,9 +69,9 @@ mod missing {
         }
 
         fn stream(&self, _request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
-            let error = ModelError::new(ErrorKind::Configuration, "this agentd was built without a model of its own")
+            let error = ModelError::new(ErrorKind::Configuration, "this agentd was built without the built-in model")
                 .with_hint(
-                    "name a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
+                    "set a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
                 );
             stream::once(std::future::ready(Err(error))).boxed()
         }

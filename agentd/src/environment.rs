@@ -98,29 +98,29 @@ impl std::fmt::Debug for Environment {
 
 /// The agentd daemon.
 ///
-/// It runs in the foreground, answers on a local socket and keeps every session in its data folder. `agentctl` starts
-/// it when none is running; systemd can start it as a user service.
+/// Runs in the foreground, listens on a local socket and stores all sessions in its data folder. `agentctl` starts it
+/// on demand; systemd can start it as a user service.
 #[derive(Debug, Clone, Default, Parser)]
 #[command(name = "agentd", version, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Read the configuration, say what is wrong with it, and end
+    /// Check the configuration, report problems and exit
     #[arg(long)]
     pub check_config: bool,
 
-    /// Print the manual page, and end
+    /// Print the manual page and exit
     #[arg(long, hide = true)]
     pub man: bool,
 
-    /// The folder with agentd.yaml, models.yaml, tools.yaml and prompts/ [default: $AGENTD_CONFIG_DIR, or
+    /// Folder with agentd.yaml, models.yaml, tools.yaml and prompts/ [default: $AGENTD_CONFIG_DIR, or
     /// agentd in the XDG configuration folder]
     #[arg(long, value_name = "DIR")]
     pub config_dir: Option<PathBuf>,
 
-    /// The folder with the journal and the workspaces [default: $AGENTD_DATA_DIR, or agentd in the XDG data folder]
+    /// Folder with the journal and the workspaces [default: $AGENTD_DATA_DIR, or agentd in the XDG data folder]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// The socket to answer on [default: $AGENTD_SOCKET, or agentd/agentd.sock in the XDG runtime folder]
+    /// Socket to listen on [default: $AGENTD_SOCKET, or agentd/agentd.sock in the XDG runtime folder]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
@@ -137,14 +137,14 @@ const EXAMPLES: &str = "\
 Examples:
   agentd                                  run with the built-in model, or with the models of models.yaml
   MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentd
-                                          run with a server on this machine
-  agentd --check-config                   after an edit: is everything right?
+                                          run with a model server on this machine
+  agentd --check-config                   check the configuration after an edit
   agentd --data-dir /tmp/a --socket /tmp/a/agentd.sock
-                                          a second daemon beside the first
+                                          run a second daemon
   kill -HUP $(cat ~/.local/share/agentd/agentd.lock)
-                                          read the configuration again
+                                          reload the configuration
 
-Exit codes: 0 stopped as asked, 1 could not start or run, 2 usage or configuration.";
+Exit codes: 0 stopped on request, 1 could not start or run, 2 usage or configuration.";
 
 /// Write permission of other users.
 const OTHERS: u32 = 0o002;
@@ -168,13 +168,13 @@ pub(crate) fn objection(found: &Metadata) -> Option<String> {
 /// to the user, and many systems create files that way.
 fn judged(we: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
     if user != we.user && user != 0 {
-        return Some(format!("it belongs to the user {user}, and agentd runs as the user {}", we.user));
+        return Some(format!("it is owned by user {user}, but agentd runs as user {}", we.user));
     }
     if mode & OTHERS != 0 {
-        return Some(format!("every user of the machine may write to it (mode {:04o})", mode & 0o7777));
+        return Some(format!("it is writable by all users (mode {:04o})", mode & 0o7777));
     }
     if mode & GROUP != 0 && group != we.group {
-        return Some(format!("the group {group} may write to it (mode {:04o})", mode & 0o7777));
+        return Some(format!("it is writable by group {group} (mode {:04o})", mode & 0o7777));
     }
     None
 }
@@ -214,9 +214,9 @@ mod tests {
         check(1000, 1000, 0o600, None);
         check(1000, 1000, 0o664, None);
         check(0, 0, 0o644, None);
-        check(1001, 1001, 0o600, Some("belongs to the user 1001"));
-        check(1000, 1000, 0o666, Some("every user"));
-        check(0, 0, 0o777, Some("every user"));
+        check(1001, 1001, 0o600, Some("owned by user 1001"));
+        check(1000, 1000, 0o666, Some("all users"));
+        check(0, 0, 0o777, Some("all users"));
         check(1000, 100, 0o664, Some("group 100"));
         check(0, 100, 0o1775, Some("group 100"));
     }

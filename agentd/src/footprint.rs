@@ -13,7 +13,7 @@ use tokio::{
 fn give_back() {
     crate::documents::give_back();
     if let Err(error) = forget_code() {
-        tracing::debug!(%error, "the code that was needed stays mapped");
+        tracing::debug!(%error, "could not unmap unused code");
     }
 }
 

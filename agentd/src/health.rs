@@ -65,8 +65,8 @@ impl Health {
     pub fn cut_off(&self) -> Option<Finding> {
         let told = self.store.loss()?;
         let hint = format!(
-            "what was said and done last is not in it; a copy of the whole data folder may have it, and docs/operations.md \
-             says more. When you have seen this, remove {}",
+            "restore the latest data from a backup of the whole data folder, if there is one; see docs/operations.md. To \
+             dismiss this report, remove {}",
             self.store.loss_file().display()
         );
         Some(failure("journal", format!("the journal lost its newest part: {told}"), hint))
@@ -76,8 +76,8 @@ impl Health {
     pub async fn lost(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         if self.journal_was_lost {
-            let message = "the journal is new, and the audit log is older: the journal was removed or emptied";
-            findings.push(warning("journal", message, "bring agentd.db and the files beside it back from a copy"));
+            let message = "the journal is newer than the audit log: it was removed or emptied";
+            findings.push(warning("journal", message, "restore agentd.db and the files beside it from a backup"));
         }
         let workspaces = self.data.join("workspace");
         let folders = spawn_blocking(move || sessions_in(&workspaces)).await.unwrap_or_default();
@@ -103,13 +103,11 @@ fn of_store(subject: &str, error: &StoreError) -> Finding {
 }
 
 fn of_session(damaged: &DamagedSession) -> Finding {
-    let hint = "the rest of it can be read and resumed; `agentctl sessions delete` removes it";
+    let hint = "the rest can be read and resumed; `agentctl sessions delete` removes it";
     match damaged.id {
-        None => failure(
-            "session",
-            "a session of the journal has no id that can be read",
-            "bring back a copy of the journal",
-        ),
+        None => {
+            failure("session", "a session in the journal has an unreadable id", "restore the journal from a backup")
+        }
         Some(id) if damaged.events.is_empty() => failure("session", format!("session {id} cannot be read"), hint),
         Some(id) => {
             let numbers: Vec<String> = damaged.events.iter().take(NAMED).map(ToString::to_string).collect();
@@ -126,8 +124,8 @@ fn of_unknown(unknown: &[SessionId]) -> Finding {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     warning(
         "journal",
-        format!("workspace/ has files of sessions that the journal does not know: {}{more}", named.join(", ")),
-        "if agentd.db was removed or replaced, bring it back from a copy; if not, these folders can be removed",
+        format!("workspace/ has files of sessions that are not in the journal: {}{more}", named.join(", ")),
+        "if agentd.db was removed or replaced, restore it from a backup; otherwise remove these folders",
     )
 }
 
@@ -136,10 +134,8 @@ fn of_stuck(sessions: u64) -> Finding {
         if sessions == 1 { "1 deleted session is".to_owned() } else { format!("{sessions} deleted sessions are") };
     failure(
         "journal",
-        format!(
-            "{what} still in agentd.db, which is damaged there and cannot be overwritten; they are not shown anywhere"
-        ),
-        "the next start tries again; docs/operations.md says how to make a journal of what can be read",
+        format!("{what} still in agentd.db: the damaged part cannot be overwritten; they are not listed anywhere"),
+        "the next start retries; see docs/operations.md to rebuild the journal from what can be read",
     )
 }
 
@@ -155,16 +151,16 @@ fn disk(data: &Path) -> Vec<Finding> {
     if let Err(error) = try_to_write(data) {
         findings.push(failure(
             "disk",
-            format!("cannot write to {}, where journal, audit log and files are kept: {error}", data.display()),
-            "free some space; `agentctl sessions delete` works on a full disk too, and sessions can be read",
+            format!("cannot write to {}, which holds the journal, audit log and files: {error}", data.display()),
+            "free some space; `agentctl sessions delete` works on a full disk, and sessions can still be read",
         ));
     }
     let audit = data.join("audit.jsonl");
     if let Err(error) = OpenOptions::new().append(true).open(&audit) {
         findings.push(failure(
             "audit",
-            format!("cannot write to {}: {error}; nothing runs that changes anything", audit.display()),
-            "it must be a file of yours that can be written",
+            format!("cannot write to {}: {error}; calls that change anything are refused", audit.display()),
+            "make it a writable file that you own",
         ));
     }
     findings

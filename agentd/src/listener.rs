@@ -182,15 +182,15 @@ impl<'a> Presence<'a> {
         let before = self.path().to_owned();
         match self.renew().await {
             Ok(()) if self.path() == before => {
-                tracing::warn!(socket = %before.display(), "the socket was gone and is bound again");
+                tracing::warn!(socket = %before.display(), "the socket was missing and is bound again");
             }
             Ok(()) => {
                 let socket = self.path().display();
-                tracing::warn!(gone = %before.display(), %socket, "the socket was gone and is bound at another place");
+                tracing::warn!(gone = %before.display(), %socket, "the socket was missing and is bound at another path");
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.told.socket, true) {
-                    tracing::error!("the socket is gone and could not be bound again: {}", with_causes(&error));
+                    tracing::error!("the socket is missing and could not be bound again: {}", with_causes(&error));
                 }
                 return;
             }
@@ -204,12 +204,12 @@ impl<'a> Presence<'a> {
             Ok(LockState::Renewed) => tracing::warn!("the lock file was missing and was created again"),
             Ok(LockState::FolderGone) => {
                 if !std::mem::replace(&mut self.told.folder, true) {
-                    tracing::error!("the data folder is not at its place any more; move it back, or stop the daemon");
+                    tracing::error!("the data folder was moved; move it back or stop the daemon");
                 }
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.told.lock, true) {
-                    tracing::error!("the lock file is gone and could not be made again: {error}");
+                    tracing::error!("the lock file is missing and could not be created again: {error}");
                 }
             }
         }
@@ -254,7 +254,7 @@ async fn open_first(places: &SocketPlaces) -> Result<(Incoming, SocketName), Fai
     }
     let Ok(bound) = bind_any(places.others.iter()).await else { return Err(refused) };
     let socket = bound.1.file.path().display();
-    tracing::info!(taken = %places.first.display(), %socket, "another daemon has the usual socket");
+    tracing::info!(taken = %places.first.display(), %socket, "another daemon uses the default socket");
     Ok(bound)
 }
 
@@ -270,7 +270,7 @@ async fn bind_any(paths: impl Iterator<Item = &PathBuf>) -> Result<(Incoming, So
             }
         }
     }
-    Err(last.unwrap_or_else(|| Failure::broken("there is no place for a socket")))
+    Err(last.unwrap_or_else(|| Failure::broken("no path for a socket")))
 }
 
 async fn bind(path: &Path) -> Result<(Incoming, SocketName), Failure> {

@@ -16,7 +16,7 @@ use agentd_proto::lock_file::{self, LOCK_FILE, LockRecord};
 use crate::failure::Failure;
 
 /// Hint for a lock that cannot be taken because the folder cannot be written.
-const HINT: &str = "the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one";
+const HINT: &str = "make the folder writable and free some disk space, or set AGENTD_DATA_DIR to another one";
 
 /// Takes a lock and writes the process ID into its file.
 ///
@@ -169,7 +169,7 @@ fn broken(path: &Path, error: io::Error) -> Failure {
 fn held(path: &Path, record: Option<LockRecord>) -> Failure {
     let who = record.map(|record| format!("(pid {}) ", record.pid)).unwrap_or_default();
     Failure::broken(format!("agentd is already running {who}with the lock {}", path.display()))
-        .with_hint("`agentctl status` shows it and `agentctl stop` ends it; AGENTD_DATA_DIR and AGENTD_SOCKET make room for a second one")
+        .with_hint("`agentctl status` shows it and `agentctl stop` ends it; set AGENTD_DATA_DIR and AGENTD_SOCKET to run a second one")
 }
 
 #[cfg(test)]

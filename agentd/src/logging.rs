@@ -57,7 +57,7 @@ pub fn start(
     let open = |path: &Path| {
         LogFile::open(path).map_err(|error| {
             Failure::broken(format!("could not write the log file {}: {error}", path.display()))
-                .with_hint("give another file with --log-file, or leave it out to log to standard error")
+                .with_hint("set another file with --log-file, or omit it to log to standard error")
         })
     };
     let file = log_file.map(open).transpose()?.map(Mutex::new);

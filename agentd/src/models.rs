@@ -64,7 +64,7 @@ impl ModelMaker {
         let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut kept))).collect();
         let router = ModelRouter::with_records(&servers, base, Arc::clone(&self.records), self.routes.clone());
         let router = router.map_err(|error| {
-            Failure::usage(error.to_string()).with_source(error).with_hint("mend it in models.yaml or in MODEL_*")
+            Failure::usage(error.to_string()).with_source(error).with_hint("fix it in models.yaml or in MODEL_*")
         })?;
         *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
         Ok(SlotModels { router, local })

@@ -31,8 +31,8 @@ impl Paths {
         let own = |flag: &Option<PathBuf>, variable, xdg, fallback| {
             let place = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));
             place.or_else(|| xdg_folder(env, xdg, fallback)).ok_or_else(|| {
-                Failure::usage("there is no place for configuration and data: HOME is not set")
-                    .with_hint(format!("set HOME, or name the folder with {variable}"))
+                Failure::usage("no folder for configuration and data: HOME is not set")
+                    .with_hint(format!("set HOME, or set the folder with {variable}"))
             })
         };
         Ok(Self {
@@ -121,7 +121,7 @@ mod tests {
     fn without_a_home_the_folders_must_be_named() {
         let error = Paths::resolve(&Args::default(), &Environment::default(), Path::new("/")).unwrap_err();
         assert!(
-            error.report().contains("hint: set HOME, or name the folder with AGENTD_CONFIG_DIR"),
+            error.report().contains("hint: set HOME, or set the folder with AGENTD_CONFIG_DIR"),
             "{}",
             error.report()
         );

@@ -70,7 +70,7 @@ impl Supervisor {
         let Some(socket) = &self.notify else { return };
         let message: String = states.iter().map(|state| format!("{state}\n")).collect();
         if let Err(error) = socket.send(message.as_bytes()) {
-            tracing::warn!(%error, "could not tell the supervisor");
+            tracing::warn!(%error, "could not notify the supervisor");
         }
     }
 }

@@ -95,7 +95,7 @@ pub async fn shelf(
     let bundled = match unpacked.map_err(io::Error::other).flatten() {
         Ok(folder) => Some(folder),
         Err(error) => {
-            tracing::warn!("the skills that came with agentd cannot be unpacked: {error}");
+            tracing::warn!("could not unpack the bundled skills: {error}");
             None
         }
     };
@@ -195,7 +195,7 @@ pub fn pool(
             let (plugins, name) = (plugins.clone(), name.to_owned());
             async move {
                 let checked = tokio::task::spawn_blocking(move || plugins.check(&name)).await;
-                checked.unwrap_or_else(|_| Err("its plugin could not be looked at".to_owned()))
+                checked.unwrap_or_else(|_| Err("could not read its plugin".to_owned()))
             }
             .boxed()
         }),

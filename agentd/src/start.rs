@@ -90,14 +90,16 @@ fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
     let refuse = |what: &str, error: io::Error| {
         Failure::broken(format!("could not {what} the data folder {}", paths.data.display()))
             .with_source(error)
-            .with_hint("it must be a folder of yours on a disk that is neither full nor read-only; AGENTD_DATA_DIR names another one")
+            .with_hint(
+                "use a folder that you own, on a writable disk with free space; AGENTD_DATA_DIR sets another one",
+            )
     };
-    DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(|error| refuse("make", error))?;
-    let found = std::fs::metadata(&paths.data).map_err(|error| refuse("look at", error))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(|error| refuse("create", error))?;
+    let found = std::fs::metadata(&paths.data).map_err(|error| refuse("read", error))?;
     if let Some(objection) = objection(&found) {
         let shown = paths.data.display();
-        return Err(Failure::broken(format!("the data folder {shown} is not used: {objection}")).with_hint(format!(
-            "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod 700 '{shown}'`; AGENTD_DATA_DIR names another one"
+        return Err(Failure::broken(format!("the data folder {shown} has unsafe permissions: {objection}")).with_hint(format!(
+            "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod 700 '{shown}'`; AGENTD_DATA_DIR sets another one"
         )));
     }
     let lock = FolderLock::take(&paths.data)?;
@@ -136,7 +138,7 @@ fn runtime() -> Result<Runtime, Failure> {
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is what the option is for")]
 fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {
-        println!("the configuration is right");
+        println!("the configuration is valid");
     }
     for why in config.mcp.broken.values().cloned().chain(layers::exposed(&config.files)) {
         eprintln!("{why}");

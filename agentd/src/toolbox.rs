@@ -26,8 +26,8 @@ use crate::config::{ToolSettings, nearest};
 const MARK: &str = "session ";
 
 /// Message to a model whose session's MCP server is gone.
-const GONE: &str = "it was a tool of an MCP server that the client brought for this session, and the server is not there: agentd was \
-                    restarted, or the client took it back. The call did not run. Go on without it, and say so where it matters";
+const GONE: &str = "the client's MCP server with this tool is gone: agentd restarted, or the client removed the server. The call did \
+                    not run. Continue without this tool, and mention it if relevant";
 
 /// All tools of the daemon: those of agentd, of configured MCP servers and of the servers of sessions.
 pub struct DaemonTools {
@@ -99,7 +99,7 @@ impl DaemonTools {
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.ours.canonical_name(&call.name);
         let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name || spec.name == call.name));
-        let message = "there is no tool of that name, or it is not enabled; use another one";
+        let message = "unknown or disabled tool; use another one";
         (!known).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, message))
     }
 
@@ -323,7 +323,7 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
         if !has(configurable, name) && !has(all, name) {
             let names = all.iter().chain(configurable).map(|spec| spec.name.as_str());
             let guess = nearest(name, names).map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
-            notes.push(format!("tools.yaml: there is no tool `{name}`{guess}"));
+            notes.push(format!("tools.yaml: unknown tool `{name}`{guess}"));
         } else if !has(configurable, name) && setting.hides_or_describes() {
             notes.push(format!("tools.yaml: `{name}` belongs to every session and cannot be changed"));
         }
@@ -397,7 +397,7 @@ mod tests {
             notes,
             [
                 "tools.yaml: `ask_human` belongs to every session and cannot be changed",
-                "tools.yaml: there is no tool `gerp`, did you mean `grep`?",
+                "tools.yaml: unknown tool `gerp`, did you mean `grep`?",
             ]
         );
     }

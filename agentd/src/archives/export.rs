@@ -90,8 +90,10 @@ impl Exporter {
     pub fn archive(&self, out: impl Write + Send) -> Result<ExportedContent, ExportFailure> {
         let sessions = self.export.sessions.len();
         if sessions > MAX_SESSIONS {
-            let message =
-                format!("the session has {} subagents, and an archive holds {MAX_SESSIONS} sessions", sessions - 1);
+            let message = format!(
+                "the session has {} subagents, and an archive holds at most {MAX_SESSIONS} sessions",
+                sessions - 1
+            );
             let hint = "`--format json` or `markdown` exports the session itself";
             return Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint).into());
         }
@@ -209,7 +211,7 @@ impl ArchiveRedactor {
         });
         event.kind = masked.unwrap_or_else(|_| EventKind::Warning {
             code: "redacted".to_owned(),
-            message: "this event is left out, because secrets could not be masked in it".to_owned(),
+            message: "event omitted: its secrets could not be redacted".to_owned(),
         });
         event
     }

@@ -44,13 +44,13 @@ impl<T> Outlet<T> {
     /// Sends a value.
     ///
     /// # Errors
-    /// Fails if the client is gone, or does not read within the time limit.
+    /// Fails if the client disconnected, or does not read within the time limit.
     pub fn send(&self, value: T) -> io::Result<()> {
         let sent = self.runtime.block_on(timeout(PATIENCE, self.sender.send(value)));
         match sent {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")),
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing any more")),
+            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client disconnected")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")),
         }
     }
 }
@@ -126,8 +126,8 @@ impl Read for PieceReader {
                     Some(piece) => self.piece = io::Cursor::new(piece),
                     None => self.is_over = true,
                 },
-                Ok(None) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client is gone")),
-                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the client sends nothing any more")),
+                Ok(None) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client disconnected")),
+                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped sending")),
             }
         }
     }

@@ -124,7 +124,7 @@ fn overlay(
     }
     if let Some(steps) = over.max_steps {
         if !(1..=1000).contains(&steps.value) {
-            return Err(ConfigError::new(yaml::place(file, steps.defined), "max_steps is from 1 to 1000"));
+            return Err(ConfigError::new(yaml::place(file, steps.defined), "max_steps must be from 1 to 1000"));
         }
         card.max_steps = Some(steps.value);
         set("max_steps");
@@ -142,13 +142,16 @@ fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
         Err(ConfigError::new(ErrorPlace::Setting(format!("agents.{}", card.id)), what).with_hint(hint))
     };
     if card.description.is_empty() {
-        return refuse("the agent has no description", "say in one sentence what it is for: other agents choose by it");
+        return refuse(
+            "the agent has no description",
+            "describe its purpose in one sentence; other agents choose by it",
+        );
     }
     if card.prompt.is_empty() {
-        return refuse("the agent has no prompt", "say in `prompt`, or in a `prompt_file`, how it works");
+        return refuse("the agent has no prompt", "set `prompt` or `prompt_file`");
     }
     if card.prompt.len() > AgentCard::LONGEST_PROMPT {
-        return refuse("its prompt is longer than 32 KiB", "put what is long into a skill, and name that");
+        return refuse("its prompt is longer than 32 KiB", "move long parts into a skill and refer to it");
     }
     Ok(())
 }
@@ -164,11 +167,7 @@ pub fn notes<'a>(
     for card in agents.iter().filter(|card| !of_plugins.contains_key(&card.id)) {
         for name in card.named_tools().filter(|name| !tools.clone().any(|tool| tool == *name)) {
             let guess = nearest(name, tools.clone()).map(|meant| format!(", did you mean `{meant}`?"));
-            notes.push(format!(
-                "agents.yaml: {} names the tool `{name}`, which is not there{}",
-                card.id,
-                guess.unwrap_or_default()
-            ));
+            notes.push(format!("agents.yaml: {} names an unknown tool `{name}`{}", card.id, guess.unwrap_or_default()));
         }
     }
     notes
@@ -275,7 +274,7 @@ impl<'de> Deserialize<'de> for ToolSwitch {
             type Value = ToolSwitch;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("true, false (then a mention loads it) or never")
+                f.write_str("true, false (loaded when mentioned) or never")
             }
 
             fn visit_bool<E: de::Error>(self, enabled: bool) -> Result<ToolSwitch, E> {
@@ -397,9 +396,7 @@ mod tests {
         let tools = ["grep", "now"];
         let notes = notes(&agents, &BTreeMap::new(), tools.into_iter());
         assert!(
-            notes.contains(
-                &"agents.yaml: poet names the tool `gerp`, which is not there, did you mean `grep`?".to_owned()
-            ),
+            notes.contains(&"agents.yaml: poet names an unknown tool `gerp`, did you mean `grep`?".to_owned()),
             "{notes:?}"
         );
         assert!(!notes.iter().any(|note| note.contains("`now`")));

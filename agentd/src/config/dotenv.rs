@@ -55,7 +55,7 @@ pub(super) fn mcp_secrets(sources: &Sources) -> Result<HashMap<String, String>, 
                 Some((name, value)) if is_name(name) => variables.insert(name.to_owned(), value.to_owned()),
                 _ => {
                     let place = ErrorPlace::File(file.origin.path(), Some((number, 1)));
-                    return Err(ConfigError::new(place, "this is not a variable").with_hint("write NAME=value"));
+                    return Err(ConfigError::new(place, "not a variable assignment").with_hint("write NAME=value"));
                 }
             };
         }
@@ -76,18 +76,17 @@ fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(St
         return Ok(None);
     }
     let line = line.strip_prefix("export ").unwrap_or(line);
-    let (name, value) = line.split_once('=').ok_or("this is not a variable")?;
+    let (name, value) = line.split_once('=').ok_or("not a variable assignment")?;
     let (name, value) = (name.trim_end(), value.trim_start());
     if !is_name(name) {
-        return Err("the name of this variable has something else than letters, digits and underscores");
+        return Err("variable names may contain only letters, digits and underscores");
     }
     let value = match value.chars().next() {
         Some(quote @ ('"' | '\'')) => {
-            let (text, rest) =
-                quoted(&value[1..], quote).ok_or("the quotes around this value do not end on its line")?;
+            let (text, rest) = quoted(&value[1..], quote).ok_or("missing closing quote")?;
             let rest = rest.trim_start();
             if !rest.is_empty() && !rest.starts_with('#') {
-                return Err("something else than a comment follows the quotes of this value");
+                return Err("unexpected text after the closing quote");
             }
             if quote == '"' { filled(&text, known) } else { text }
         }
@@ -98,7 +97,7 @@ fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(St
         }
     };
     if value.contains('\0') {
-        return Err("this value has a NUL character");
+        return Err("the value contains a NUL character");
     }
     Ok(Some((name.to_owned(), value)))
 }

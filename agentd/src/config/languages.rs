@@ -166,11 +166,11 @@ impl Server {
         let name = &config.name;
         if config.command.is_empty() {
             let error = ConfigError::new(place, format!("the language server `{name}` has no `command`"));
-            return Err(error.with_hint("name its program"));
+            return Err(error.with_hint("set `command` to its program"));
         }
         if config.languages.is_empty() {
             let error = ConfigError::new(place, format!("the language server `{name}` has no `languages`"));
-            return Err(error.with_hint("such as languages: {python: [py]}"));
+            return Err(error.with_hint("for example, languages: {python: [py]}"));
         }
         Ok(config)
     }
@@ -183,12 +183,12 @@ fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
         return Ok(());
     }
     let shown: String = name.chars().take(80).collect();
-    Err(ConfigError::new(place.clone(), format!("`{shown}` cannot be the name of a language server"))
-        .with_hint("a name has letters of ASCII, digits, `-` and `_`, at most 40"))
+    Err(ConfigError::new(place.clone(), format!("invalid language server name `{shown}`"))
+        .with_hint("use at most 40 ASCII letters, digits, `-` and `_`"))
 }
 
 /// Hint on the right place for a search engine's key.
-const INSTEAD: &str = "put a key into the variable that api_key_env names";
+const INSTEAD: &str = "put the key into the variable named by api_key_env";
 
 /// Search engine that answers web searches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -272,7 +272,7 @@ impl FetchFile {
         if let Some(contact) = &self.contact {
             let text = reader.text(contact)?;
             if !text.chars().all(|letter| letter.is_ascii_graphic() && !"()\"\\".contains(letter)) {
-                return Err(reader.refuse(contact, "a contact is an address of a page or of mail, without spaces"));
+                return Err(reader.refuse(contact, "a contact must be a URL or email address without spaces"));
             }
             web.contact = Some(text).filter(|text| !text.is_empty());
             set("contact");
@@ -330,7 +330,7 @@ impl Search {
             ("", Some(usual)) => usual,
             ("", None) => {
                 let why = format!("{dialect} has no default address");
-                return Err(wrong("base_url", why).with_hint("set it in web.yaml, such as http://localhost:8888"));
+                return Err(wrong("base_url", why).with_hint("set it in web.yaml, for example http://localhost:8888"));
             }
             (named, _) => named,
         };
@@ -338,12 +338,12 @@ impl Search {
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         // Users sometimes put the key itself here. It must not appear in a message.
         if api_key_env.len() > 64 || !api_key_env.chars().all(is_letter) {
-            let error = wrong("api_key_env", "it is not the name of an environment variable".to_owned());
-            return Err(error.with_hint("the key itself belongs into the daemon's environment, not into a file"));
+            let error = wrong("api_key_env", "not the name of an environment variable".to_owned());
+            return Err(error.with_hint("put the key itself into the daemon's environment, not into a file"));
         }
         if api_key_env.is_empty() && dialect.needs_key() {
             let error = wrong("api_key_env", format!("{dialect} needs a key"));
-            return Err(error.with_hint("name the environment variable of the daemon that holds it"));
+            return Err(error.with_hint("set it to the daemon's environment variable that holds the key"));
         }
         let api_key = sources.env.text(&api_key_env).map(|key| SecretString::from(key.trim()));
         let key_variable = Some(api_key_env).filter(|name| !name.is_empty());

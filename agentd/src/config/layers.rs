@@ -101,7 +101,7 @@ pub fn exposed(files: &[PathBuf]) -> Vec<String> {
     let is_open = |path: &&PathBuf| fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0);
     let note = |path: &PathBuf| {
         let shown = path.display();
-        format!("others may look into {shown}, which is for keys: chmod 600 '{shown}'")
+        format!("{shown} holds keys, but other users can read it: chmod 600 '{shown}'")
     };
     files.iter().filter(holds_keys).filter(is_open).map(note).collect()
 }
@@ -146,8 +146,8 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
     let Some(objection) = objection(found) else { return Ok(()) };
     let shown = path.display();
-    Err(ConfigError::new(ErrorPlace::File(path.to_path_buf(), None), format!("it is not obeyed: {objection}")).with_hint(format!(
-        "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod go-w '{shown}'`; AGENTD_CONFIG_DIR names another folder"
+    Err(ConfigError::new(ErrorPlace::File(path.to_path_buf(), None), format!("unsafe permissions: {objection}")).with_hint(format!(
+        "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod go-w '{shown}'`; AGENTD_CONFIG_DIR sets another folder"
     )))
 }
 
@@ -158,10 +158,10 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
-        Err(error) => return Err(refuse(format!("could not read it: {error}"))),
+        Err(error) => return Err(refuse(format!("could not read the file: {error}"))),
     };
     if !meta.is_file() {
-        return Err(refuse("it is not a file".to_owned()));
+        return Err(refuse("not a regular file".to_owned()));
     }
     check_owner(path, &meta)?;
     if let Some(folder) = path.parent()
@@ -170,12 +170,12 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
         check_owner(folder, &found)?;
     }
     if meta.len() > LONGEST_FILE {
-        return Err(refuse("it is longer than 1 MiB, so it cannot be meant as configuration".to_owned()));
+        return Err(refuse("larger than 1 MiB, too large for a configuration file".to_owned()));
     }
     match fs::read(path).map(String::from_utf8) {
         Ok(Ok(text)) => Ok(Some(text)),
-        Ok(Err(_)) => Err(refuse("it is not UTF-8 text".to_owned())),
-        Err(error) => Err(refuse(format!("could not read it: {error}"))),
+        Ok(Err(_)) => Err(refuse("not valid UTF-8".to_owned())),
+        Err(error) => Err(refuse(format!("could not read the file: {error}"))),
     }
 }
 

@@ -173,8 +173,8 @@ fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
         return Ok(());
     }
     let shown: String = name.chars().take(80).collect();
-    Err(ConfigError::new(place.clone(), format!("`{shown}` cannot be the name of an MCP server")).with_hint(format!(
-        "a name begins with a letter or a digit and has letters of ASCII, digits, `-`, `_` and `.`, at most {LONGEST_NAME}"
+    Err(ConfigError::new(place.clone(), format!("invalid MCP server name `{shown}`")).with_hint(format!(
+        "start with a letter or digit; use ASCII letters, digits, `-`, `_` and `.`, at most {LONGEST_NAME}"
     )))
 }
 
@@ -199,7 +199,7 @@ impl Reader<'_> {
         }
         for (name, value) in over.env.iter().flatten() {
             if name.is_empty() || name.contains(['=', '\0']) || value.value.contains('\0') {
-                return Err(self.refuse(value, "this cannot be a variable of the environment"));
+                return Err(self.refuse(value, "invalid environment variable"));
             }
             server.env.insert(name.clone(), self.text(value)?.into());
         }
@@ -208,7 +208,7 @@ impl Reader<'_> {
             let is_token = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
             let fits = !name.is_empty() && name.chars().all(is_token) && !text.contains(['\n', '\r', '\0']);
             if !fits {
-                return Err(self.refuse(value, "this cannot be a header"));
+                return Err(self.refuse(value, "invalid header"));
             }
             server.headers.insert(name.clone(), text.into());
         }
@@ -242,7 +242,7 @@ impl Reader<'_> {
     fn credential(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
         let text = self.text(value)?;
         let fits = !text.trim().is_empty() && !text.contains(char::is_control);
-        if fits { Ok(text) } else { Err(self.refuse(value, "this cannot be what agentd is registered as")) }
+        if fits { Ok(text) } else { Err(self.refuse(value, "invalid client credential")) }
     }
 
     fn secrets(&self) -> InText<'_> {
@@ -254,7 +254,7 @@ impl Reader<'_> {
         if variables::has_mark(text) {
             return Ok(());
         }
-        let checked = address(text, "https://example.org/mcp", "put a key into `headers`");
+        let checked = address(text, "https://example.org/mcp", "put the key into `headers`");
         checked.map(drop).map_err(|why| self.refuse(value, why))
     }
 }
@@ -278,24 +278,24 @@ impl Server {
         let client = match (self.client_id.clone(), &self.client_secret, &self.issuer) {
             (Some(_), Some(_), None) => {
                 return Err(wrong(
-                    "has a `client_secret` and no `issuer`",
-                    "say `issuer: https://…` in `oauth`, who registered agentd: the secret is sent to no other issuer",
+                    "has a `client_secret` but no `issuer`",
+                    "set `issuer: https://…` in `oauth` to where agentd is registered: the secret is sent only there",
                 ));
             }
             (Some(id), secret, issuer) => Some(OAuthClient { id, secret: secret.clone(), issuer: issuer.clone() }),
             (None, None, None) => None,
             (None, secret, _) => {
                 let what = if secret.is_some() { "client_secret" } else { "issuer" };
-                return Err(wrong(&format!("has a `{what}` and no `client_id`"), "say both in `oauth`"));
+                return Err(wrong(&format!("has a `{what}` but no `client_id`"), "set both in `oauth`"));
             }
         };
         if client.is_some() && mode == Mode::Stdio {
-            return Err(wrong("is a local program, which needs no login", "`oauth` belongs to one with a `url:`"));
+            return Err(wrong("is a local program, which needs no login", "use `oauth` only with a `url:`"));
         }
         if client.is_some() && mode == Mode::Sse {
             return Err(wrong(
-                "has `oauth` and `connection_mode: sse`, the older transport, which has no login",
-                "leave out `connection_mode` where it speaks streamable HTTP, or say a key in `headers`",
+                "has `oauth`, but `connection_mode: sse` does not support login",
+                "remove `connection_mode` if the server supports streamable HTTP, or put a key into `headers`",
             ));
         }
         let reached = match (mode, &self.command, &self.url) {
@@ -309,7 +309,7 @@ impl Server {
             (Mode::Stdio, ..) => {
                 return Err(wrong(
                     "has no command",
-                    "say `command: npx` with its `args`, or `url:` for one behind an address",
+                    "set `command: npx` with its `args`, or `url:` for a remote server",
                 ));
             }
             (Mode::Http | Mode::Sse, _, Some(url)) => ServerAddress::Http {
@@ -321,7 +321,7 @@ impl Server {
             (Mode::Http | Mode::Sse, _, None) => {
                 return Err(wrong(
                     "has no address",
-                    "say `url: https://…`, or `connection_mode: stdio` with a command",
+                    "set `url: https://…`, or `connection_mode: stdio` with a command",
                 ));
             }
         };

@@ -207,13 +207,13 @@ impl IndexSettings {
     fn check(&self, origins: &Origins) -> Result<(), ConfigError> {
         let refuse = |key: &str, why: &str| Err(ConfigError::new(origins.place(key), format!("{key} {why}")));
         if self.chunk_overlap.0 * 2 > self.chunk_chars.0 {
-            return refuse("index.chunk_overlap", "is at most half of index.chunk_chars");
+            return refuse("index.chunk_overlap", "must be at most half of index.chunk_chars");
         }
         if self.row_overlap.0 * 2 > self.chunk_rows.0 {
-            return refuse("index.row_overlap", "is at most half of index.chunk_rows");
+            return refuse("index.row_overlap", "must be at most half of index.chunk_rows");
         }
         if self.keep.0 < self.stale_after.0 {
-            return refuse("index.keep", "is at least index.stale_after");
+            return refuse("index.keep", "must be at least index.stale_after");
         }
         Ok(())
     }
@@ -226,8 +226,8 @@ impl ServiceSettings {
             return Ok(());
         }
         let error =
-            ConfigError::new(origins.place("service.log_level"), format!("`{}` is not a log level", self.log_level));
-        Err(error.with_hint("write error, warn, info, debug or trace, or a filter such as `info,agentd_models=debug`"))
+            ConfigError::new(origins.place("service.log_level"), format!("invalid log level `{}`", self.log_level));
+        Err(error.with_hint("use error, warn, info, debug or trace, or a filter such as `info,agentd_models=debug`"))
     }
 }
 
@@ -309,7 +309,7 @@ fn lay(
 fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigError {
     let message = format!("{}: {}", error.key, error.message);
     let hint = if error.key.ends_with(".deny") {
-        "each entry is a program, perhaps with words that follow it: `git push`, `mkfs*`"
+        "each entry is a program, optionally with arguments: `git push`, `mkfs*`"
     } else {
         "patterns are regular expressions without look-around; in double quotes, write each backslash twice"
     };

@@ -113,7 +113,7 @@ struct SlotLayer {
 }
 
 /// Error message for invalid prices.
-const PRICES: &str = "prices are from 0 to 10000, and each of their tiers is above the one before it";
+const PRICES: &str = "prices must be from 0 to 10000, and their tiers in ascending order";
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelSettings, ConfigError> {
     let variables = sources.env.texts();
@@ -267,17 +267,17 @@ impl SlotLayer {
         let place = || ErrorPlace::Setting(format!("models.others.{name}"));
         let odd = |why: &str| Err(ConfigError::new(place(), why));
         if name.parse::<Slot>().is_ok() {
-            return odd("a slot has that name: give it another one");
+            return odd("reserved name of a slot: choose another name");
         }
         if self.fallback.is_some() {
-            return odd("a model that answers in place of others has no `fallback` of its own");
+            return odd("a fallback model cannot have a `fallback`");
         }
         if !self.has_address() {
-            return odd("nothing says where this model is: set base_url or api_key");
+            return odd("no address for this model: set base_url or api_key");
         }
         match self.complete(Slot::Base, &Self::default(), anthropic, &BTreeMap::new())? {
             ModelPlace::Server(model) => Ok(*model),
-            ModelPlace::Gguf(_) => odd("a file can only be the model of a slot: name that slot in `fallback`"),
+            ModelPlace::Gguf(_) => odd("a file can only be used by a slot: name that slot in `fallback`"),
         }
     }
 }
@@ -364,7 +364,7 @@ fn origin_of(address: &str) -> Option<url::Origin> {
 fn no_address(slot: Slot) -> ConfigError {
     ConfigError::new(
         ErrorPlace::Setting(format!("models.{slot}")),
-        "the slot has settings, but nothing says where its model is",
+        "the slot has settings, but no address for its model",
     )
     .with_hint(format!(
         "set base_url (or gguf) of {} in models.yaml, or {} in the environment",
@@ -387,11 +387,11 @@ impl Reader<'_> {
         };
         let base_url = slot.base_url.as_ref().map(|url| self.url(url)).transpose()?.flatten();
         let (id, gguf) = (self.optional(slot.id.as_ref())?, self.optional(slot.gguf.as_ref())?);
-        self.check(slot.temperature.as_ref(), |t| (0.0..=2.0).contains(t), "temperature is from 0 to 2")?;
-        self.check(slot.max_tokens.as_ref(), |n| *n > 0, "max_tokens is above 0")?;
-        self.check(slot.context_window.as_ref(), |n| *n >= MIN_WINDOW, "context_window is at least 256")?;
+        self.check(slot.temperature.as_ref(), |t| (0.0..=2.0).contains(t), "temperature must be from 0 to 2")?;
+        self.check(slot.max_tokens.as_ref(), |n| *n > 0, "max_tokens must be above 0")?;
+        self.check(slot.context_window.as_ref(), |n| *n >= MIN_WINDOW, "context_window must be at least 256")?;
         self.check(slot.prices.as_ref(), |prices| prices.above == 0 && prices.are_sound(), PRICES)?;
-        self.check(slot.retries.as_ref(), |n| *n <= 20, "retries is at most 20")?;
+        self.check(slot.retries.as_ref(), |n| *n <= 20, "retries must be at most 20")?;
         Ok(SlotLayer {
             base_url,
             api_key: api_key.filter(|key| !key.is_empty()).map(SecretString::from),
@@ -430,14 +430,14 @@ impl Reader<'_> {
     fn key_in(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
         let path = self.path(&self.text(value)?);
         let key = fs::read_to_string(&path)
-            .map_err(|error| self.refuse(value, format!("could not read the key in {}: {error}", path.display())))?;
+            .map_err(|error| self.refuse(value, format!("could not read the key from {}: {error}", path.display())))?;
         Ok(key.trim().to_owned())
     }
 
     /// Names of the models that answer in place of a slot's model.
     fn fallback(&self, names: &[Spanned<String>]) -> Result<Vec<String>, ConfigError> {
         let name = |name: &Spanned<String>| match self.optional(Some(name))? {
-            Some(text) if !is_model_id(&text) => Err(self.refuse(name, "that is no slot and no id of a model")),
+            Some(text) if !is_model_id(&text) => Err(self.refuse(name, "not a slot or model id")),
             text => Ok(text),
         };
         names.iter().filter_map(|text| name(text).transpose()).collect()
@@ -453,9 +453,9 @@ fn url_in(variable: &str, text: &str) -> Result<String, ConfigError> {
 /// Checks an address and removes its trailing slash. Error messages do not repeat it, as it may contain a password.
 fn check_url(text: &str) -> Result<String, &'static str> {
     match url::Url::parse(text) {
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("base_url begins with http:// or https://"),
-        Ok(url) if url.query().is_some() || url.fragment().is_some() => Err("base_url ends before any `?` or `#`"),
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("base_url must start with http:// or https://"),
+        Ok(url) if url.query().is_some() || url.fragment().is_some() => Err("base_url must not contain `?` or `#`"),
         Ok(_) => Ok(text.trim_end_matches('/').to_owned()),
-        Err(_) => Err("base_url is not an address such as http://127.0.0.1:8080/v1"),
+        Err(_) => Err("base_url is not a URL such as http://127.0.0.1:8080/v1"),
     }
 }

@@ -70,7 +70,7 @@ fn the_anthropic_wire_brings_its_address_and_its_key_goes_nowhere_else() {
     check(&format!("{base}code: {{wire: anthropic, id: m}}"), &[], Slot::Code, "http://h|k|m");
     let mixed = "base: {wire: anthropic, api_key: k}\ncode: {wire: openai, id: m}";
     let error = resolve(&sources(&[(Subject::Models, mixed)], &[])).unwrap_err();
-    assert!(error.to_string().contains("nothing says where its model is"), "{error}");
+    assert!(error.to_string().contains("no address for its model"), "{error}");
 }
 
 #[test]
@@ -122,11 +122,11 @@ fn models_that_answer_in_place_of_others_are_named_or_described() {
     assert_eq!(fallback(Slot::Code), ["slot chat", "id small", "m at http://other"]);
     assert_eq!(fallback(Slot::Chat), ["id small", "m at http://other"]);
     let refused = |text: &str| resolve(&sources(&[(Subject::Models, text)], &[])).unwrap_err().to_string();
-    assert!(refused("others: {code: {base_url: http://h}}").contains("a slot has that name"));
-    assert!(refused("others: {spare: {id: m}}").contains("nothing says where this model is"));
-    assert!(refused("others: {spare: {base_url: http://h, fallback: [chat]}}").contains("no `fallback` of its own"));
-    assert!(refused("others: {spare: {gguf: /m.gguf}}").contains("nothing says where"));
-    assert!(refused("base: {base_url: http://h, fallback: [\"a\\nb\"]}").contains("no slot and no id"));
+    assert!(refused("others: {code: {base_url: http://h}}").contains("reserved name of a slot"));
+    assert!(refused("others: {spare: {id: m}}").contains("no address for this model"));
+    assert!(refused("others: {spare: {base_url: http://h, fallback: [chat]}}").contains("cannot have a `fallback`"));
+    assert!(refused("others: {spare: {gguf: /m.gguf}}").contains("no address for"));
+    assert!(refused("base: {base_url: http://h, fallback: [\"a\\nb\"]}").contains("not a slot or model id"));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_flag_stands_above_all() {
     sources.log_level = Some("debug".to_owned());
     assert_eq!(resolve(&sources).unwrap().daemon.service.log_level, "debug");
     sources.log_level = Some("loud".to_owned());
-    assert_eq!(resolve(&sources).unwrap_err().to_string(), "option --log-level: `loud` is not a log level");
+    assert_eq!(resolve(&sources).unwrap_err().to_string(), "option --log-level: invalid log level `loud`");
 }
 
 #[test]
@@ -280,23 +280,23 @@ fn errors_say_where_and_what_instead() {
         "/conf/models.yaml:1:14: unknown value `opnai`, did you mean `openai`?",
         "llamacpp",
     );
-    check(Models, "base: {temperature: 9}", "/conf/models.yaml:1:21: temperature is from 0 to 2", "");
+    check(Models, "base: {temperature: 9}", "/conf/models.yaml:1:21: temperature must be from 0 to 2", "");
     check(
         Models,
         "base:\n  base_url: user:pw@x\n",
-        "/conf/models.yaml:2:13: base_url begins with http:// or https://",
+        "/conf/models.yaml:2:13: base_url must start with http:// or https://",
         "",
     );
     check(
         Models,
         "base: {id: x}",
-        "models.base: the slot has settings, but nothing says where its model is",
+        "models.base: the slot has settings, but no address for its model",
         "MODEL_BASIC_BASE_URL",
     );
     check(
         Models,
         "base:\n  base_url: http://x\n  api_key: ${GONE}\n",
-        "/conf/models.yaml:3:12: the environment variable GONE is not set; write ${GONE:-} where it may be missing",
+        "/conf/models.yaml:3:12: the environment variable GONE is not set; write ${GONE:-} if it is optional",
         "",
     );
     check(
@@ -337,8 +337,8 @@ fn the_web_is_configured_and_what_makes_no_sense_is_named() {
         ("fetch: {max_bytes: 1}", ["web.yaml:1:20", "from 1024"]),
         ("search: {provider: google}", ["web.yaml:1:20", "google"]),
         ("search: {provider: searxng}", ["search.base_url", "has no default address"]),
-        ("search: {provider: json, base_url: 'ftp://a:hunter2@b'}", ["search.base_url", "begins with http"]),
-        ("search: {provider: json, base_url: 'http://a:hunter2@b'}", ["search.base_url", "before the @"]),
+        ("search: {provider: json, base_url: 'ftp://a:hunter2@b'}", ["search.base_url", "must start with http"]),
+        ("search: {provider: json, base_url: 'http://a:hunter2@b'}", ["search.base_url", "user name or password"]),
         ("search: {provider: brave}", ["search.api_key_env", "needs a key"]),
         (
             "search: {provider: tavily, api_key_env: tvly-hunter2}",
@@ -369,12 +369,12 @@ fn wrong_variables_are_named_without_their_values() {
     check(
         "MODEL_CODE_BASE_URL",
         "ftp://u:secret@x",
-        "environment variable MODEL_CODE_BASE_URL: the address begins with http:// or https://",
+        "environment variable MODEL_CODE_BASE_URL: the address must start with http:// or https://",
     );
-    let window = "environment variable MODEL_BASIC_CONTEXT_WINDOW: it is a number of tokens, at least 256";
+    let window = "environment variable MODEL_BASIC_CONTEXT_WINDOW: must be a number of tokens, at least 256";
     check("MODEL_BASIC_CONTEXT_WINDOW", "128K", window);
     check("MODEL_BASIC_CONTEXT_WINDOW", "255", window);
-    let address = "environment variable ANTHROPIC_BASE_URL: the address begins with http:// or https://";
+    let address = "environment variable ANTHROPIC_BASE_URL: the address must start with http:// or https://";
     let nonsense = [("ANTHROPIC_BASE_URL", "ftp://u:secret@x")];
     assert!(resolve(&sources(&[], &nonsense)).is_ok(), "nobody asked for it");
     let wanted = [&nonsense[..], &[("MODEL_BASIC_WIRE", "anthropic")]].concat();
@@ -382,7 +382,7 @@ fn wrong_variables_are_named_without_their_values() {
     check(
         "MODEL_CODE_WIRE",
         "antropic",
-        "environment variable MODEL_CODE_WIRE: it is openai, responses, anthropic or llamacpp",
+        "environment variable MODEL_CODE_WIRE: must be openai, responses, anthropic or llamacpp",
     );
 }
 

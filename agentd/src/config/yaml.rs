@@ -118,7 +118,7 @@ pub(super) fn expand(text: &str, variables: &HashMap<String, String>) -> Result<
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         let Some(end) = rest[at..].find('}').map(|end| at + end) else {
-            return Err("a `${` is not closed by `}`".to_owned());
+            return Err("missing `}` after `${`".to_owned());
         };
         if rest[..at].ends_with('$') {
             out.push_str(&rest[..at - 1]);
@@ -139,7 +139,7 @@ pub(super) fn expand(text: &str, variables: &HashMap<String, String>) -> Result<
 }
 
 fn unset(name: &str) -> String {
-    format!("the environment variable {name} is not set; write ${{{name}:-}} where it may be missing")
+    format!("the environment variable {name} is not set; write ${{{name}:-}} if it is optional")
 }
 
 fn describe(file: &SourceFile, error: &Error) -> ConfigError {
@@ -149,9 +149,7 @@ fn describe(file: &SourceFile, error: &Error) -> ConfigError {
         Error::SerdeUnknownField { field, expected, .. } => unknown(place, "key", field, expected),
         Error::SerdeUnknownVariant { variant, expected, .. } => unknown(place, "value", variant, expected),
         Error::UnresolvedProperty { name, .. } => ConfigError::new(place, unset(name)),
-        Error::DuplicateMappingKey { key: Some(key), .. } => {
-            ConfigError::new(place, format!("the key `{key}` stands here twice"))
-        }
+        Error::DuplicateMappingKey { key: Some(key), .. } => ConfigError::new(place, format!("duplicate key `{key}`")),
         other => ConfigError::new(place, without_location(&other.to_string())),
     }
 }
@@ -345,12 +343,12 @@ read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW:
 /// place for one.
 pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, String> {
     match Url::parse(text) {
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://".to_owned()),
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("must start with http:// or https://".to_owned()),
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            Err(format!("it holds a name or a password before the @; {instead}"))
+            Err(format!("contains a user name or password; {instead}"))
         }
         Ok(url) => Ok(url),
-        Err(_) => Err(format!("it is not an address such as {example}")),
+        Err(_) => Err(format!("not a URL such as {example}")),
     }
 }
 

@@ -69,11 +69,11 @@ impl Stage {
         (Self::Reach, "reachable", NO_SERVER),
         (Self::Tools, "tools", CHOSEN),
         (Self::ParallelCalls, "parallel calls", CHOSEN),
-        (Self::Thoughts, "thoughts", "does not apply: the built-in model does not think aloud"),
+        (Self::Thoughts, "thoughts", "does not apply: the built-in model does not reason"),
         (Self::Window, "window", HELD),
         (Self::SilentCut, "silent cut", HELD),
         (Self::Cache, "cache", NO_SERVER),
-        (Self::Pictures, "pictures", "does not apply: the built-in model sees no pictures"),
+        (Self::Pictures, "pictures", "does not apply: the built-in model does not accept pictures"),
         (Self::Parameters, "parameters", NO_SERVER),
         (Self::Price, "price", NO_SERVER),
     ];
@@ -81,8 +81,8 @@ impl Stage {
 
 /// Messages of checks that do not apply to the built-in model.
 const NO_SERVER: &str = "does not apply: the built-in model has no server";
-const CHOSEN: &str = "does not apply: the daemon chooses the tool, and the model is asked for little";
-const HELD: &str = "does not apply: the daemon itself holds it to its window";
+const CHOSEN: &str = "does not apply: the daemon chooses the tools for the built-in model";
+const HELD: &str = "does not apply: the daemon enforces its window";
 
 /// Result of a check, without its name.
 type Finding = (CheckState, String, Option<String>);
@@ -181,7 +181,7 @@ impl ModelTest {
                 self.probed.model.look_for_sight().await;
                 let ModelInfo { id, base_url, .. } = self.probed.model.info();
                 let place = base_url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
-                ok(format!("{id}{place} answers, its first word after {:.1} s", heard.first.as_secs_f64()))
+                ok(format!("{id}{place} answered, first token after {:.1} s", heard.first.as_secs_f64()))
             }
             Err(error) => fail(error.to_string(), error.hint().map(str::to_owned)),
         }
@@ -195,46 +195,47 @@ impl ModelTest {
         }
         let heard = match heard {
             Ok(heard) => heard,
-            Err(error) => return refused("not taken", &error),
+            Err(error) => return refused("rejected", &error),
         };
         self.calls = heard.calls.iter().any(questions::is_call);
         let native = self.probed.model.info().native_tools;
         if !self.calls {
-            let how = if native { "" } else { ", where calls are written into the text" };
+            let how = if native { "" } else { ", with calls written as text" };
             return fail(
-                format!("it was told to call a tool and did not{how}: {}", heard.excerpt()),
+                format!("asked to call a tool, but it did not{how}: {}", heard.excerpt()),
                 Some(
-                    "use a model that is made for tools; let its server parse its calls, or try native_tools: false"
-                        .into(),
+                    "use a model with tool support, let its server parse tool calls, or try native_tools: false".into(),
                 ),
             );
         }
         let learnt = self.learnt(ChangeTopic::Tools);
         match (native, learnt.is_empty()) {
-            (true, true) => ok("calls arrive in their own field"),
-            (true, false) => warn(format!("calls arrive; {learnt}"), "nothing is to be done, it costs a little more"),
+            (true, true) => ok("native tool calls work"),
+            (true, false) => {
+                warn(format!("tool calls work; {learnt}"), "no action needed, requests cost slightly more")
+            }
             (false, true) => ok("calls are read from the text, as configured"),
             (false, false) => warn(
-                "calls are read from the text: the server takes no tools in their own field",
+                "calls are read from the text: the server does not accept native tools",
                 "let the server parse tool calls (llama.cpp: --jinja; vLLM: --enable-auto-tool-choice and \
-                 --tool-call-parser), or use a model that has tools",
+                 --tool-call-parser), or use a model with tool support",
             ),
         }
     }
 
     async fn parallel_calls(&mut self) -> Finding {
         if !self.calls {
-            return skipped("it calls no tools");
+            return skipped("the model calls no tools");
         }
         if !self.probed.model.info().native_tools {
-            return skipped("calls in the text come one at a time");
+            return skipped("calls in the text are made one at a time");
         }
         match self.ask(questions::two_calls(self.session), LIMIT).await {
             Ok(heard) if heard.calls.iter().filter(|call| questions::is_call(call)).count() > 1 => {
-                ok("several calls arrive in one answer")
+                ok("several calls in one answer")
             }
-            Ok(_) => warn("one call in an answer", "nothing is to be done: work takes more steps"),
-            Err(error) => refused("not taken", &error),
+            Ok(_) => warn("one call per answer", "no action needed: turns take more steps"),
+            Err(error) => refused("rejected", &error),
         }
     }
 
@@ -242,10 +243,10 @@ impl ModelTest {
         let request = questions::answered_call(self.session);
         match self.ask(request, LIMIT).await {
             Ok(_) if self.probed.model.info().echo_reasoning => {
-                ok("earlier thoughts are sent back, as its server demands or the configuration says")
+                ok("earlier reasoning is sent back, as required by the server or configured")
             }
-            Ok(_) => ok("a call and its result are taken, and no earlier thoughts demanded"),
-            Err(error) => refused("a call and its result are not taken", &error),
+            Ok(_) => ok("a call and its result are accepted without earlier reasoning"),
+            Err(error) => refused("a call and its result were rejected", &error),
         }
     }
 
@@ -258,8 +259,8 @@ impl ModelTest {
                     self.probed.model.note_window(window, WindowSource::Refusal);
                 }
                 return warn(
-                    format!("a request of about {tokens} tokens is not taken: {error}"),
-                    error.hint().unwrap_or("set context_window to what the server really has").to_owned(),
+                    format!("a request of about {tokens} tokens was rejected: {error}"),
+                    error.hint().unwrap_or("set context_window to the server's actual window").to_owned(),
                 );
             }
         };
@@ -269,74 +270,74 @@ impl ModelTest {
         self.read = Some(heard);
         if read == 0 {
             return if remembers {
-                ok(format!("the beginning of about {tokens} tokens was read; the server counts nothing"))
+                ok(format!("the start of about {tokens} tokens was recalled; the server reports no token counts"))
             } else {
-                warn("the beginning was not remembered, and the server counts nothing", CURE)
+                warn("the start was not recalled, and the server reports no token counts", CURE)
             };
         }
         // Each word and each number of the text is at least one token in any vocabulary.
         match (read >= tokens / 10 * 7, remembers) {
-            (true, true) => ok(format!("{prompt_tokens} tokens were read, and their beginning remembered")),
+            (true, true) => ok(format!("{prompt_tokens} tokens were read, and their start was recalled")),
             (true, false) => warn(
-                format!("{prompt_tokens} tokens were counted, but their beginning was not remembered"),
-                "the model is weak at long texts, or its server drops their middle",
+                format!("{prompt_tokens} tokens were counted, but their start was not recalled"),
+                "the model handles long texts badly, or its server drops part of them",
             ),
             (false, true) => ok(format!(
-                "the beginning of about {tokens} tokens was remembered; the server counts only {prompt_tokens} of them"
+                "the start of about {tokens} tokens was recalled; the server reports only {prompt_tokens} of them"
             )),
             (false, false) => {
                 self.probed.model.note_window(prompt_tokens, WindowSource::Cut);
-                warn(format!("of about {tokens} tokens only {prompt_tokens} were read, without a word"), CURE)
+                warn(format!("of about {tokens} tokens, only {prompt_tokens} were read, without an error"), CURE)
             }
         }
     }
 
     async fn cache(&mut self) -> Finding {
-        let Some(first) = self.read.take() else { return skipped("the long request was not taken") };
+        let Some(first) = self.read.take() else { return skipped("the long request was rejected") };
         let again = match self.ask(self.long.request(self.session), LIMIT).await {
             Ok(again) => again,
-            Err(error) => return warn(format!("the same request was not taken again: {error}"), "test again later"),
+            Err(error) => return warn(format!("the repeated request was rejected: {error}"), "test again later"),
         };
         let Usage { prompt_tokens, cached_tokens, .. } = again.usage.counted().unwrap_or_default();
         if cached_tokens > 0 {
             return ok(format!(
-                "{cached_tokens} of {prompt_tokens} tokens came from the cache when they were sent again"
+                "{cached_tokens} of {prompt_tokens} tokens of the repeated request came from the cache"
             ));
         }
         if first.first >= LEAST_WAIT && again.first * SOONER < first.first {
             return ok(format!(
-                "the same request was answered after {:.1} s instead of {:.1} s; the server counts no cached tokens",
+                "the repeated request was answered after {:.1} s instead of {:.1} s; the server reports no cached tokens",
                 again.first.as_secs_f64(),
                 first.first.as_secs_f64()
             ));
         }
         warn(
-            "no sign of a cache: what is sent again seems to be computed again",
-            "work is slower and costs more; a cache may need a setting of the server, or longer requests",
+            "no sign of a cache: repeated input seems to be recomputed",
+            "turns are slower and cost more; enable the server's prompt cache, which may need longer requests",
         )
     }
 
     async fn pictures(&mut self) -> Finding {
         if !self.probed.model.info().sees_pictures {
             return skipped(
-                "it is shown none: neither its server nor models.yaml says that it sees (sees_pictures: true)",
+                "no pictures are sent: neither the server nor models.yaml (sees_pictures: true) declares support",
             );
         }
-        const HINT: &str = "set sees_pictures: false in models.yaml, or name a model that sees in the slot vision";
+        const HINT: &str = "set sees_pictures: false in models.yaml, or set a vision model in the slot vision";
         match self.ask(questions::picture(self.session), LIMIT).await {
             Ok(_) if !self.learnt(ChangeTopic::Pictures).is_empty() => {
-                fail("a picture is not taken: the server refuses it", Some(HINT.to_owned()))
+                fail("the server rejects pictures", Some(HINT.to_owned()))
             }
             Ok(heard)
                 if heard.text.to_lowercase().split(|char: char| !char.is_alphabetic()).any(|word| word == COLOUR) =>
             {
-                ok("a picture was seen")
+                ok("the model recognised a picture")
             }
             Ok(heard) => warn(
-                format!("a red picture was taken, and not seen as one: {}", heard.excerpt()),
-                "the model may see badly, or its server drops pictures",
+                format!("a red picture was accepted, but not recognised: {}", heard.excerpt()),
+                "the model may have poor vision, or its server drops pictures",
             ),
-            Err(error) => fail(format!("a picture is not taken: {error}"), Some(HINT.to_owned())),
+            Err(error) => fail(format!("a picture was rejected: {error}"), Some(HINT.to_owned())),
         }
     }
 
@@ -344,19 +345,22 @@ impl ModelTest {
     fn price(&self) -> Finding {
         let tokens = self.spent.tokens();
         match self.spent.cost_microusd.filter(|_| self.spent.unpriced_calls == 0) {
-            Some(cost) => ok(format!("this test took {tokens} tokens, about ${:.4}", micros(cost))),
+            Some(cost) => ok(format!("this test used {tokens} tokens, about ${:.4}", micros(cost))),
             None => (
                 CheckState::Skipped,
-                format!("this test took {tokens} tokens; what they cost is not known"),
-                Some("set prices in models.yaml to have it counted".to_owned()),
+                format!("this test used {tokens} tokens; their cost is unknown"),
+                Some("set prices in models.yaml to count it".to_owned()),
             ),
         }
     }
 
     fn parameters(&self) -> Finding {
         match self.learnt(ChangeTopic::Parameters) {
-            learnt if learnt.is_empty() => ok("all fields of requests are taken"),
-            learnt => warn(format!("requests go {learnt}"), "take what is refused out of models.yaml, if it is there"),
+            learnt if learnt.is_empty() => ok("all request fields are accepted"),
+            learnt => warn(
+                format!("requests are sent {learnt}"),
+                "remove the rejected settings from models.yaml, if set there",
+            ),
         }
     }
 
@@ -372,20 +376,20 @@ fn micros(cost: u64) -> f64 {
     cost as f64 / 1_000_000.0
 }
 
-const CURE: &str = "give it a larger window: in Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; elsewhere the \
+const CURE: &str = "increase the window: in Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; elsewhere the \
                     context size of the server";
 
 fn window(info: &ModelInfo) -> Finding {
     let tokens = info.context_window;
     match info.window_source {
         WindowSource::Default => warn(
-            format!("{tokens} tokens are assumed: nobody says how many it has"),
-            "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
+            format!("{tokens} tokens assumed: the actual window is unknown"),
+            "set context_window in models.yaml, or a variable such as MODEL_BASIC_CONTEXT_WINDOW",
         ),
         WindowSource::Configured => ok(format!("{tokens} tokens, as configured")),
         WindowSource::Catalogue => ok(format!("{tokens} tokens, as published")),
-        WindowSource::Server => ok(format!("{tokens} tokens, as the server says")),
-        WindowSource::Refusal => ok(format!("{tokens} tokens, as the server said when it refused a longer request")),
-        WindowSource::Cut => warn(format!("{tokens} tokens: its server cuts longer requests without a word"), CURE),
+        WindowSource::Server => ok(format!("{tokens} tokens, as reported by the server")),
+        WindowSource::Refusal => ok(format!("{tokens} tokens, as reported when the server refused a longer request")),
+        WindowSource::Cut => warn(format!("{tokens} tokens: the server silently truncates longer requests"), CURE),
     }
 }

@@ -53,7 +53,7 @@ const FILLER: [&str; 12] = [
 ];
 
 fn request(session_id: SessionId, messages: Vec<Message>, tools: Vec<ToolSpec>) -> ModelRequest {
-    let system = Message::System { text: "You are being tested. Be brief, and do exactly what is asked.".to_owned() };
+    let system = Message::System { text: "This is a test. Be brief. Do exactly what is asked.".to_owned() };
     ModelRequest {
         tools: Arc::from(tools),
         may_call: true,
@@ -87,7 +87,7 @@ pub(super) fn is_call((name, arguments): &(String, String)) -> bool {
 
 /// Request for a short text.
 pub(super) fn greeting(session: SessionId) -> ModelRequest {
-    request(session, vec![said("Answer with the word OK, and nothing else.")], Vec::new())
+    request(session, vec![said("Reply with the word OK and nothing else.")], Vec::new())
 }
 
 pub(super) fn one_call(session: SessionId) -> ModelRequest {
@@ -96,8 +96,7 @@ pub(super) fn one_call(session: SessionId) -> ModelRequest {
 
 /// Request for two tool calls in one answer.
 pub(super) fn two_calls(session: SessionId) -> ModelRequest {
-    let text =
-        format!("In one answer, call the tool {TOOL} twice at once: with the word {WORD}, and with the word plover.");
+    let text = format!("Call the tool {TOOL} twice in parallel: with the word {WORD} and with the word plover.");
     request(session, vec![said(text)], vec![tool()])
 }
 
@@ -108,7 +107,7 @@ pub(super) fn answered_call(session: SessionId) -> ModelRequest {
     let call_id = call.call_id.clone();
     let called = Message::Assistant {
         text: String::new(),
-        reasoning: Some("I am to call the tool.".to_owned()),
+        reasoning: Some("I should call the tool.".to_owned()),
         tool_calls: vec![call],
         origin: Default::default(),
     };
@@ -127,7 +126,7 @@ pub(super) fn picture(session: SessionId) -> ModelRequest {
         bytes: RED_SQUARE.len() as u64,
     };
     let shown = ShownPicture { picture, content: Some(RED_SQUARE.into()) };
-    let text = "Which colour has this picture? Answer with the name of the colour, and nothing else.".to_owned();
+    let text = "What colour is this picture? Reply with the name of the colour and nothing else.".to_owned();
     request(session, vec![Message::Pictures { text, pictures: vec![shown] }], Vec::new())
 }
 
@@ -141,7 +140,7 @@ impl LongQuestion {
     /// The usual length, or three quarters of a small window.
     pub(super) fn for_window(window: u64) -> Self {
         let tokens = LONG_TOKENS.min(window / 4 * 3);
-        let mut text = format!("The code word is {CODE_WORD}. Remember it. What follows is of no meaning.\n");
+        let mut text = format!("The code word is {CODE_WORD}. Remember it. Ignore the following lines.\n");
         let mut line = 0usize;
         while tokens::estimate(&text) < tokens.saturating_sub(40) {
             // Lines differ, so that none can substitute for the others.
@@ -149,7 +148,7 @@ impl LongQuestion {
             text.push_str(&format!("{line}: {} {} {} {} {}\n", word(1), word(5), word(7), word(3), word(11)));
             line += 1;
         }
-        text.push_str("What was the code word at the beginning? Answer with it, and nothing else.");
+        text.push_str("What was the code word at the beginning? Reply with it and nothing else.");
         Self { text }
     }
 
@@ -186,7 +185,7 @@ impl HeardAnswer {
     pub(super) fn excerpt(&self) -> String {
         let text: String = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
         match text.chars().count() {
-            0 => "it said nothing".to_owned(),
+            0 => "empty answer".to_owned(),
             count if count > SHOWN => format!("{:?}…", text.chars().take(SHOWN).collect::<String>()),
             _ => format!("{text:?}"),
         }

@@ -121,8 +121,8 @@ impl Drive<'_> {
                 return Answer::Approve;
             }
             let about = match &interrupt.ask {
-                Ask::Approval { tool, .. } => format!("about {tool}, which it did not ask when it was recorded"),
-                Ask::Question { .. } => "what it did not ask when it was recorded".to_owned(),
+                Ask::Approval { tool, .. } => format!("about {tool}, which is not in the recording"),
+                Ask::Question { .. } => "a question that is not in the recording".to_owned(),
             };
             self.script.note(format!("the turn asks {about}"));
             if ran {
@@ -147,13 +147,13 @@ impl Drive<'_> {
             return;
         }
         if end.reason != result.stop_reason {
-            self.script.note(format!("the turn ends as {:?}, and ended as {:?}", result.stop_reason, end.reason));
+            self.script.note(format!("the turn ends as {:?} instead of {:?}", result.stop_reason, end.reason));
         } else if end.text != result.text {
-            self.script.note("the answer of the turn is not the recorded one");
+            self.script.note("the answer of the turn differs from the recorded one");
         }
         let unplayed = self.script.unplayed();
         if unplayed > 0 {
-            self.script.note(format!("{unplayed} recorded answers of models were not asked for"));
+            self.script.note(format!("{unplayed} recorded model answers were not used"));
         }
         let unasked = self.script.unasked();
         if unasked > 0 {
@@ -269,7 +269,7 @@ impl Drop for PlayFolder {
         // Tools may have left many files.
         let remove = move || {
             if let Err(error) = fs::remove_dir_all(&path) {
-                tracing::warn!("the folder of a replay stays until the next start: {error}");
+                tracing::warn!("could not remove a replay folder until the next start: {error}");
             }
         };
         match tokio::runtime::Handle::try_current() {

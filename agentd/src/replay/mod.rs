@@ -98,16 +98,16 @@ pub enum PlayError {
     #[error(transparent)]
     Engine(#[from] agentd_engine::EngineError),
     /// The journal of the replay could not be created.
-    #[error("the journal of the replay could not be made")]
+    #[error("could not create the journal of the replay")]
     Store(#[from] agentd_core::error::StoreError),
     /// The folder of the replay could not be created.
-    #[error("the folder of the replay could not be made: {0}")]
+    #[error("could not create the folder of the replay: {0}")]
     Folder(#[from] std::io::Error),
     /// The recording could not be read back after redaction.
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// The recorded session has a project, and no folder was given for it.
-    #[error("the recorded session has a project, and no folder was given for it")]
+    #[error("the recorded session has a project, but no folder was given for it")]
     NoProject,
     /// The daemon is stopping.
     #[error("the daemon is stopping")]
@@ -121,7 +121,7 @@ impl Player {
         if let Err(error) = std::fs::remove_dir_all(folder)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!("what replays left in {} cannot be removed: {error}", folder.display());
+            tracing::warn!("could not remove leftover replays in {}: {error}", folder.display());
         }
     }
 

@@ -141,7 +141,7 @@ pub async fn follow(retention: Arc<Retention>, activity: watch::Receiver<Activit
         if next.has_come(retention.clock.now(), every, is_quiet) {
             match retention.clean(SCHEDULE, false).await {
                 Ok(report) => {
-                    tracing::debug!(parts = ?report.parts, "searched for files that have been unused for long")
+                    tracing::debug!(parts = ?report.parts, "searched for unused files")
                 }
                 Err(error) => tracing::warn!("the search for unused files failed: {error}"),
             }

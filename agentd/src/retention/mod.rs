@@ -84,8 +84,8 @@ impl Retention {
         let data = self.data.clone();
         let looked = tokio::task::spawn_blocking(move || due::of(&data)).await.map_err(io::Error::other);
         let parts = looked.and_then(|looked| looked).map_err(|error| {
-            EngineError::new(ErrorKind::Storage, format!("could not look through {}: {error}", self.data.display()))
-                .with_hint("the data folder must be yours and readable")
+            EngineError::new(ErrorKind::Storage, format!("could not scan {}: {error}", self.data.display()))
+                .with_hint("you must own the data folder, and it must be readable")
         })?;
         Ok(StorageView {
             parts,
@@ -119,7 +119,7 @@ impl Retention {
         if !trial && !report.parts.is_empty() {
             let fact = AuditFact::Cleaned { parts: report.parts.clone(), by: by.to_owned() };
             self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
-            tracing::info!(by, bytes = report.bytes(), "what nobody had used for long was removed");
+            tracing::info!(by, bytes = report.bytes(), "removed unused data");
         }
         report.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
         Ok(report)
@@ -301,14 +301,14 @@ impl Cleaning<'_> {
         }
         match self.retention.engine.clean_leftovers(self.trial).await {
             Ok(left) => self.report.add(CleanedPart::Leftovers, 0, left.files, left.bytes),
-            Err(error) => self.problem("could not remove what was left of workspaces", &error),
+            Err(error) => self.problem("could not remove leftover workspaces", &error),
         }
         // Shrinking may take long, so it only runs on request.
         if !self.trial
             && by != SCHEDULE
             && let Err(error) = self.retention.store.let_shrink().await
         {
-            self.problem("the journal cannot shrink", &error);
+            self.problem("could not shrink the journal", &error);
         }
     }
 

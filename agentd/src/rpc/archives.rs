@@ -43,12 +43,12 @@ service! { Archives:
 
     async fn export(&self, request: v1::ExportRequest) -> Self::ExportStream {
         let form = ExportForm::try_from(request.form)
-            .map_err(|_| Refusal::invalid("the form of the export is of a kind that is not known here"))?;
+            .map_err(|_| Refusal::invalid("unknown export form"))?;
         let id = self.session_id(&request.session).await?;
         let export = self.engine.export_session(id).await?;
         if let (Some(parent), true) = (export.summary.parent, form != ExportForm::Events) {
-            return Err(Refusal::invalid("this session works for another one, and its files are that one's")
-                .with_hint(format!("agentctl sessions export {parent} exports both"))
+            return Err(Refusal::invalid("this session is a subagent, and its files belong to its parent")
+                .with_hint(format!("`agentctl sessions export {parent}` exports both"))
                 .into());
         }
         let redact = request.redact.then(|| Arc::new(self.control.log.redactor().by_form_too()) as Redaction);
@@ -92,7 +92,8 @@ service! { Archives:
 }
 
 fn unknown(message: String) -> Refusal {
-    Refusal::invalid(message).with_hint("--from takes claude-code, codex or opencode; without it an archive is read")
+    Refusal::invalid(message)
+        .with_hint("--from accepts claude-code, codex or opencode; without it, the input must be an archive")
 }
 
 fn write(exporter: &Exporter, form: ExportForm, outlet: &Outlet<Piece>) -> Result<(), ExportFailure> {
@@ -120,9 +121,9 @@ async fn hand_on(
     while let Some(piece) = pieces.next().await {
         let piece = match piece.map(|piece| piece.part) {
             Ok(Some(import_piece::Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(Some(data)),
-            Ok(Some(import_piece::Part::Data(_))) => Err(io::Error::other("a piece of it is larger than 1 MiB")),
-            Ok(Some(import_piece::Part::Abort(_))) => Err(io::Error::other("the client gave up")),
-            Ok(_) => Err(io::Error::other("a piece of it is of a kind that is not known here")),
+            Ok(Some(import_piece::Part::Data(_))) => Err(io::Error::other("a piece is larger than 1 MiB")),
+            Ok(Some(import_piece::Part::Abort(_))) => Err(io::Error::other("the client aborted")),
+            Ok(_) => Err(io::Error::other("unknown kind of piece")),
             Err(status) => Err(io::Error::other(status.message().to_owned())),
         };
         let is_last = piece.is_err();
@@ -219,7 +220,9 @@ fn options(start: v1::PlayStart) -> Result<PlayOptions, Status> {
     let play = match (start.mode(), start.update) {
         (v1::PlayMode::Unspecified, false) => Play::Strict,
         (v1::PlayMode::Unspecified, true) => Play::Learn,
-        (_, true) => return Err(Refusal::invalid("only a play with recorded answers and results is updated").into()),
+        (_, true) => {
+            return Err(Refusal::invalid("only a play with recorded answers and results can be updated").into());
+        }
         (v1::PlayMode::LiveTools, false) => Play::LiveTools,
         (v1::PlayMode::LiveModel, false) => Play::LiveModel,
     };
@@ -238,7 +241,7 @@ async fn receive(
     let mut text = Vec::new();
     while let Some(request) = parts.next().await {
         let Some(play_request::Part::Data(data)) = request?.part else {
-            return Err(Refusal::invalid("behind the start of a play only pieces of the recording follow").into());
+            return Err(Refusal::invalid("only pieces of the recording may follow the start of a play").into());
         };
         if text.len() + data.len() > MAX_RECORDING {
             let message = format!("the recording is larger than {} MiB", MAX_RECORDING >> 20);
@@ -250,7 +253,7 @@ async fn receive(
     let read = tokio::task::spawn_blocking(move || agentd_replay::read(&text)).await;
     let read = read.map_err(|_| Refusal::stopping())?;
     let recording = read.map_err(|error| {
-        Refusal::invalid(error.to_string()).with_hint("`agentctl sessions record SESSION` makes a recording")
+        Refusal::invalid(error.to_string()).with_hint("`agentctl sessions record SESSION` creates a recording")
     })?;
     Ok((start, recording))
 }
@@ -274,7 +277,7 @@ impl From<PlayError> for Refusal {
         match error {
             PlayError::Store(_) | PlayError::Folder(_) => Self::new(ErrorKind::Storage, message),
             PlayError::Recording(_) => Self::invalid(message).with_hint("record a shorter session"),
-            PlayError::NoProject => Self::invalid(message).with_hint("name one: -C DIR"),
+            PlayError::NoProject => Self::invalid(message).with_hint("pass one with -C DIR"),
             PlayError::Stopping => Self::stopping(),
             PlayError::Engine(engine) => engine.into(),
         }
@@ -285,7 +288,7 @@ impl From<PlayError> for Refusal {
 const MAX_NUMBERS: usize = 16;
 
 /// Hint on how to enable the log of requests.
-const HOW: &str = "only what is sent from then on can be kept: `agentctl run --trace` does it for a session, \
+const HOW: &str = "record future requests with `agentctl run --trace` for a session, or with \
                    `trace: {requests: true}` in agentd.yaml for all";
 
 service! { Traces:
@@ -293,7 +296,7 @@ service! { Traces:
 
     async fn read(&self, request: v1::ReadTraceRequest) -> Self::ReadStream {
         if request.numbers.len() > MAX_NUMBERS {
-            return Err(Refusal::invalid(format!("at most {MAX_NUMBERS} exchanges are read at once")).into());
+            return Err(Refusal::invalid(format!("at most {MAX_NUMBERS} exchanges can be read at once")).into());
         }
         let id = self.session_id(&request.session).await?;
         let stored = self.engine.session(id).await?.show().await?;
@@ -327,14 +330,14 @@ impl From<ReadFailure> for Refusal {
     fn from(failure: ReadFailure) -> Self {
         match failure {
             ReadFailure::NothingKept => {
-                Self::new(ErrorKind::NotFound, "no requests of this session are kept").with_hint(HOW)
+                Self::new(ErrorKind::NotFound, "no requests of this session are stored").with_hint(HOW)
             }
             ReadFailure::NoSuchNumber { number, kept: (first, last) } => {
-                Self::new(ErrorKind::NotFound, format!("there is no request {number} of this session"))
-                    .with_hint(format!("{first} to {last} are kept; `agentctl trace --requests` lists them"))
+                Self::new(ErrorKind::NotFound, format!("no request {number} in this session"))
+                    .with_hint(format!("{first} to {last} are stored; `agentctl trace --requests` lists them"))
             }
             ReadFailure::Io(error) => Self::new(ErrorKind::Storage, format!("could not read the trace: {error}"))
-                .with_hint("the folder `traces` in the data folder must be yours and readable"),
+                .with_hint("you must own the folder `traces` in the data folder, and it must be readable"),
         }
     }
 }

@@ -146,7 +146,7 @@ impl Context {
     async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Pages, Refusal> {
         let session = self.session_id(session).await?;
         if paths.len() > MOST_PATHS {
-            return Err(Refusal::invalid(format!("could not take more than {MOST_PATHS} paths at once")));
+            return Err(Refusal::invalid(format!("too many paths (at most {MOST_PATHS} at once)")));
         }
         let paths = if paths.is_empty() { vec![String::new()] } else { paths };
         Ok(Pages { session, paths: paths.into(), taken: 0, names: HashSet::new(), notes: Vec::new() })
@@ -156,13 +156,13 @@ impl Context {
     async fn search_of(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
         let query = DocumentQuery::from(&request);
         if query.text.trim().is_empty() || query.text.len() > MOST_QUERY {
-            let why = format!("could not search: a query has from 1 to {MOST_QUERY} bytes and says something");
+            let why = format!("invalid query: it must have 1 to {MOST_QUERY} bytes and must not be blank");
             return Err(Refusal::invalid(why));
         }
         let mut pages = self.documents(&request.session, request.paths).await?;
         if query.limit > MOST_FINDS {
             let asked = query.limit;
-            pages.notes.push(format!("a search tells {MOST_FINDS} finds at the most, and {asked} were asked for"));
+            pages.notes.push(format!("a search returns at most {MOST_FINDS} results, and {asked} were requested"));
         }
         let limit = query.limit.min(MOST_FINDS);
         Ok((pages, DocumentQuery { limit, ..query }))

@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Error message if a skill could not be read.
-const UNREADABLE: &str = "the skill could not be looked at";
+const UNREADABLE: &str = "could not read the skill";
 
 service! { Projects:
     async fn show(&self, request: v1::ShowProjectRequest) -> v1::Project {
@@ -65,9 +65,9 @@ service! { Plugins:
             Some(show_plugin_request::What::Folder(folder)) => self.control.look_at_plugin(absolute(folder)?).await?,
             Some(show_plugin_request::What::Name(name)) => {
                 let found = self.control.list_plugins().await?.into_iter().find(|report| report.name == name);
-                found.ok_or_else(|| unknown("plugin", &name, "agentctl plugin list shows all"))?
+                found.ok_or_else(|| unknown("plugin", &name, "`agentctl plugin list` shows all"))?
             }
-            None => return Err(Refusal::invalid("neither a folder nor a name is given").into()),
+            None => return Err(Refusal::invalid("missing folder or name").into()),
         };
         Ok((&report).into())
     }
@@ -101,11 +101,11 @@ service! { Skills:
                 let named = self.reports(&request.session).await?.into_iter().filter(|report| report.skill.name == name);
                 // If several skills have the name, the one in use.
                 let used = named.min_by_key(|report| !report.usable);
-                used.ok_or_else(|| unknown("skill", &name, "agentctl skills list shows all"))?
+                used.ok_or_else(|| unknown("skill", &name, "`agentctl skills list` shows all"))?
             }
             None => {
-                let refusal = Refusal::invalid("neither a folder nor a name is given");
-                return Err(refusal.with_hint("name a skill or a folder").into());
+                let refusal = Refusal::invalid("missing folder or name");
+                return Err(refusal.with_hint("pass a skill or a folder").into());
             }
         };
         Ok((&report).into())
@@ -146,8 +146,8 @@ impl Context {
     async fn bring_servers(&self, request: v1::SetSessionServersRequest) -> Result<(Vec<ServerReport>, u64), Refusal> {
         let session = self.session(&request.session).await?;
         if session.show().await?.session.settings.parent.is_some() {
-            return Err(Refusal::invalid("a session that works for another has the MCP servers of that one")
-                .with_hint("bring them for the other session"));
+            return Err(Refusal::invalid("a subagent uses the MCP servers of its parent session")
+                .with_hint("set them for the parent session"));
         }
         let servers = request.servers.into_iter().map(definition).collect::<Result<Vec<_>, _>>()?;
         let client = ClientEnvironment::unjudged(request.environment).allowed(&self.control.passed_variables());
@@ -246,7 +246,7 @@ service! { Mcp:
 
 fn no_login(name: &str, why: &str) -> Refusal {
     Refusal::new(ErrorKind::Conflict, format!("could not log in to the MCP server {name}: {why}"))
-        .with_hint("put the key of a server that uses one into `headers` of mcp_servers.yaml")
+        .with_hint("if the server uses a key, put it into `headers` in mcp_servers.yaml")
 }
 
 fn view(server: &ServerReport) -> McpServerView {

@@ -227,13 +227,13 @@ impl ClientCalls {
                 let call_id = call.call_id.clone();
                 match stream.try_send(ClientNotice::ToolRequested(Box::new(call))) {
                     Ok(()) => self.tools.wait(call_id, reply),
-                    Err(_) => tracing::warn!(%turn, "a client does not read its stream, so a call of its tool ends"),
+                    Err(_) => tracing::warn!(%turn, "a client does not read its stream; its tool call fails"),
                 }
             }
             ClientQuestion::File(ClientFileQuestion { request, reply }) => {
                 self.files.wait(request.id.clone(), reply);
                 if stream.try_send(ClientNotice::FileRequested(Box::new(request))).is_err() {
-                    tracing::warn!(%turn, "a client does not read its stream, so it is not asked about a file");
+                    tracing::warn!(%turn, "a client does not read its stream; a file request is dropped");
                 }
             }
         }
@@ -245,8 +245,8 @@ impl ClientCalls {
     /// Fails if no call waits for it, or if its picture is invalid. In the latter case, the call keeps waiting.
     pub(super) async fn answer_tool(&mut self, engine: &Engine, answer: ToolAnswer) -> Result<(), Refusal> {
         let ToolAnswer { call_id, outcome, picture } = answer;
-        let unknown = "no call {} of a tool of this client waits for an answer";
-        self.tools.check(&call_id, unknown, "it was answered, has ended, or never was")?;
+        let unknown = "no pending call {} of a tool of this client";
+        self.tools.check(&call_id, unknown, "it was already answered, has ended or never existed")?;
         let picture = match picture {
             Some(picture) => Some(engine.check_picture("the answer", picture.try_into()?).await?.prepared),
             None => None,
@@ -266,8 +266,8 @@ impl ClientCalls {
     /// Fails if no question waits for it.
     pub(super) fn answer_file(&mut self, answer: FileAnswer) -> Result<(), Refusal> {
         let id = answer.request_id.clone();
-        let unknown = "no question {} about a file waits for an answer";
-        self.files.check(&id, unknown, "it was answered, was given up after some seconds, or never was")?;
+        let unknown = "no pending file request {}";
+        self.files.check(&id, unknown, "it was already answered, timed out or never existed")?;
         self.files.reply(&id, answered_file(answer));
         Ok(())
     }

@@ -168,7 +168,7 @@ fn absolute(folder: String) -> Result<PathBuf, Refusal> {
     if Path::new(&folder).is_absolute() {
         return Ok(folder.into());
     }
-    Err(Refusal::invalid("the path of the folder is not absolute").with_hint("give it from the root on"))
+    Err(Refusal::invalid("the path of the folder is not absolute").with_hint("use an absolute path"))
 }
 
 /// Serves until `shutdown` is cancelled. Then no new connections are accepted, and open ones have `grace` to close: a
@@ -190,7 +190,7 @@ pub async fn serve(
     tokio::select! {
         served = serving => served,
         () = overdue => {
-            tracing::warn!("connections were still open at the end and are abandoned");
+            tracing::warn!("connections were still open at shutdown and are dropped");
             Ok(())
         }
     }

@@ -40,7 +40,7 @@ use crate::{
 const MOST_CALLS: usize = 1000;
 
 /// Error message of a failed comparison.
-const UNJUDGED: &str = "could not judge";
+const UNJUDGED: &str = "could not evaluate the policy";
 
 service! { Policy:
     async fn explain(&self, request: v1::ExplainRequest) -> v1::Explanation {
@@ -56,7 +56,7 @@ service! { Policy:
     async fn test(&self, request: v1::TestRulesRequest) -> v1::TestRulesResponse {
         let tried = self.tried(request.rules).await?;
         if request.calls.len() > MOST_CALLS {
-            return Err(Refusal::invalid(format!("could not compare more than {MOST_CALLS} calls at once")).into());
+            return Err(Refusal::invalid(format!("too many calls (at most {MOST_CALLS} at once)")).into());
         }
         let calls: Vec<PolicyCall> = convert::all(request.calls)?;
         let tools = calls.iter().map(|call| self.engine.tool(&call.tool)).collect::<Result<Vec<_>, _>>()?;
@@ -292,9 +292,9 @@ pub(super) fn read_answer(id: &str, answer: Option<v1::Answer>) -> Result<(Inter
 }
 
 fn read_id(id: &str) -> Result<InterruptId, Refusal> {
-    id.parse().map_err(WireError::Id).map_err(|error| {
-        Refusal::from(error).with_hint("`agentctl interrupts` lists the interrupts that wait for an answer")
-    })
+    id.parse()
+        .map_err(WireError::Id)
+        .map_err(|error| Refusal::from(error).with_hint("`agentctl interrupts` lists the pending questions"))
 }
 
 /// As many interrupts as fit into one message, at least one.

@@ -87,15 +87,15 @@ service! { Sessions:
 
     async fn prune(&self, request: v1::PruneSessionsRequest) -> v1::PruneSessionsResponse {
         let filter: SessionFilter = request.filter.unwrap_or_default().try_into()?;
-        let unused_since: Option<Timestamp> = Wire::from_wire(request.unused_since, "the last use of sessions")?;
+        let unused_since: Option<Timestamp> = Wire::from_wire(request.unused_since, "the last use of the sessions")?;
         let unused_since = unused_since.ok_or_else(|| {
-            Refusal::invalid("it is not said how long sessions were not used").with_hint("give a moment, such as now")
+            Refusal::invalid("missing time since which sessions are unused").with_hint("set a time, such as now")
         })?;
         Ok((&self.parts().retention.prune(&filter, unused_since, request.dry_run, "prune").await?).into())
     }
 
     async fn configure(&self, request: v1::ConfigureSessionRequest) -> v1::ConfigureSessionResponse {
-        let settings = request.settings.ok_or(WireError::Missing("what to configure"))?.try_into()?;
+        let settings = request.settings.ok_or(WireError::Missing("the settings"))?.try_into()?;
         let session = self.session(&request.session).await?;
         match request.only_these_folders {
             true => session.configure_with_folders(settings).await?,
@@ -211,11 +211,11 @@ async fn receive(
     while let Some(chunk) = chunks.next().await {
         match chunk?.part {
             Some(Part::Data(data)) => add(&mut content, &data)?,
-            Some(Part::Abort(_)) => return Err(Refusal::invalid("the client gave up the upload").into()),
+            Some(Part::Abort(_)) => return Err(Refusal::invalid("the client aborted the upload").into()),
             Some(Part::Header(_)) => {
-                return Err(Refusal::invalid("an upload has one header, and this is the second").into());
+                return Err(Refusal::invalid("an upload must have only one header").into());
             }
-            None => return Err(Refusal::invalid("the upload has a chunk of a kind that is not known here").into()),
+            None => return Err(Refusal::invalid("unknown kind of chunk in the upload").into()),
         }
     }
     Ok((header, content))
@@ -229,7 +229,7 @@ fn add(content: &mut Vec<u8>, data: &[u8]) -> Result<(), Refusal> {
     }
     if content.len() + data.len() > MAX_UPLOAD_BYTES {
         return Err(too_large("the upload", MAX_UPLOAD_BYTES)
-            .with_hint("let the session see the folder that holds the file instead"));
+            .with_hint("give the session access to the folder with the file instead"));
     }
     content.extend_from_slice(data);
     Ok(())
@@ -250,8 +250,8 @@ fn place(after: &str) -> Result<Option<u64>, Refusal> {
         return Ok(None);
     }
     after.parse().map(Some).map_err(|_| {
-        Refusal::invalid("`after` is no place in the list of sessions")
-            .with_hint("give `next` of the answer before, or nothing for the first ones")
+        Refusal::invalid("invalid `after`: not a place in the session list")
+            .with_hint("use `next` of the previous answer, or nothing for the first page")
     })
 }
 

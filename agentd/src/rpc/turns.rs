@@ -115,7 +115,7 @@ impl Context {
     pub(super) async fn session_id(&self, id_or_prefix: &str) -> Result<SessionId, Refusal> {
         if id_or_prefix.is_empty() {
             return Err(Refusal::invalid("the request names no session")
-                .with_hint("give its id, or the start of it, as `agentctl sessions list` shows it"));
+                .with_hint("pass its id or the start of it, see `agentctl sessions list`"));
         }
         Ok(self.engine.find_session(id_or_prefix).await?)
     }
@@ -163,13 +163,13 @@ impl Context {
         // The daemon decides which variables pass, whatever a client sends.
         start.environment = start.environment.allowed(&self.control.passed_variables());
         if start.text.is_none() && !parts.is_empty() {
-            return Err(Refusal::invalid("the input has parts and no words")
-                .with_hint("say in `text`, or in a part of words, what is to be done with them"));
+            return Err(Refusal::invalid("the input has parts but no text")
+                .with_hint("describe the task in `text` or in a text part"));
         }
         let parts = self.engine.check_parts(parts).await?;
         let session = match (id.is_empty(), title) {
             (false, title) if settings.is_some() || title.is_some() => {
-                return Err(Refusal::invalid("settings and a title are for a new session, and this start names one")
+                return Err(Refusal::invalid("settings and a title require a new session, but this start names one")
                     .with_hint("leave `session` empty, or call Sessions.Configure and Sessions.Rename"));
             }
             (false, _) => {
@@ -180,8 +180,8 @@ impl Context {
                 session
             }
             (true, _) if start.text.as_ref().is_none_or(|text| text.trim().is_empty()) => {
-                return Err(Refusal::invalid("a new session begins with an input, and this start has none")
-                    .with_hint("give a prompt, or name the session to resume"));
+                return Err(Refusal::invalid("a new session requires an input, but this start has none")
+                    .with_hint("pass a prompt, or the session to resume"));
             }
             (true, None) => {
                 let settings = settings_over(self.engine.session_defaults(), settings.unwrap_or_default())?;
@@ -223,7 +223,7 @@ impl CommandReader {
             // A client that only reads closes its half of the stream but is still connected.
             gone.cancelled().await;
             if let Err(error) = self.session.client_left(self.turn_id).await {
-                tracing::debug!(turn = %self.turn_id, "could not tell the turn that its client is gone: {error}");
+                tracing::debug!(turn = %self.turn_id, "could not notify the turn that its client disconnected: {error}");
             }
         }
     }
@@ -271,7 +271,7 @@ impl CommandReader {
             Some(Command::Steer(steer)) => self.steer(steer.text).await,
             Some(Command::Cancel(_)) => self.session.cancel(Some(self.turn_id)).await.map_err(Refusal::from),
             Some(Command::Start(_)) => {
-                let refusal = Refusal::invalid("a turn stream takes one start, and this is the second")
+                let refusal = Refusal::invalid("a turn stream accepts only one start")
                     .with_hint("open another stream for another turn");
                 return Err(ClientNotice::Broken(Box::new(refusal)));
             }
@@ -311,14 +311,14 @@ fn start_of(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
 fn too_large() -> Refusal {
     let limit = MAX_MESSAGE_BYTES >> 20;
     let message = format!(
-        "a frame of this turn stream has more than {limit} MiB: it takes no more of them, and calls of tools of this client end"
+        "a frame of this turn stream is larger than {limit} MiB: no more frames are accepted, and this client's tool calls fail"
     );
     Refusal::invalid(message)
-        .with_hint("answer, steer and cancel by calls of their own; put long answers of tools into a file")
+        .with_hint("answer, steer and cancel with separate calls; put long tool results into a file")
 }
 
 fn unknown_command() -> Refusal {
-    Refusal::invalid("the turn stream has a frame with no command that is known here")
+    Refusal::invalid("unknown command in a frame of the turn stream")
         .with_hint("the commands are start, answer, steer, cancel, tool_answer and file_answer")
 }
 
@@ -327,7 +327,7 @@ fn check_length(text: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let limit = MAX_PROMPT_BYTES / 1024 / 1024;
-    Err(Refusal::invalid(format!("the input has {} bytes; a turn takes at most {limit} MiB", text.len()))
+    Err(Refusal::invalid(format!("the input has {} bytes; the limit is {limit} MiB", text.len()))
         .with_hint("upload it with Sessions.Upload and let the tools read it"))
 }
 

@@ -82,8 +82,7 @@ fn what_others_can_write_is_not_obeyed() {
         let before = fs::metadata(&path).unwrap().permissions();
         mode(&path, 0o777);
         let check = |command: &mut std::process::Command| {
-            home.fails(command)
-                .says(2, &[name, "it is not obeyed: every user of the machine may write to it", "hint: "]);
+            home.fails(command).says(2, &[name, "unsafe permissions: it is writable by all users", "hint: "]);
         };
         check(home.command().arg("--check-config"));
         check(&mut home.command());
@@ -94,8 +93,7 @@ fn what_others_can_write_is_not_obeyed() {
 
     fs::create_dir(home.data()).unwrap();
     mode(&home.data(), 0o777);
-    home.fails(&mut home.command())
-        .says(1, &["the data folder", "every user of the machine may write to it", "chmod 700"]);
+    home.fails(&mut home.command()).says(1, &["the data folder", "it is writable by all users", "chmod 700"]);
     assert!(fs::read_dir(home.data()).unwrap().next().is_none(), "nothing was written there");
 }
 
@@ -110,9 +108,9 @@ fn what_belongs_to_another_user_is_not_obeyed() {
     home.configure("hitl_rules.yaml", "global: {enable_approval: false}\n");
     let file = home.path().join("config/hitl_rules.yaml");
     std::os::unix::fs::chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
-    home.fails(&mut home.command()).says(2, &["hitl_rules.yaml", "it belongs to the user 65534", "AGENTD_CONFIG_DIR"]);
+    home.fails(&mut home.command()).says(2, &["hitl_rules.yaml", "it is owned by user 65534", "AGENTD_CONFIG_DIR"]);
     fs::remove_file(&file).unwrap();
     fs::create_dir(home.data()).unwrap();
     std::os::unix::fs::chown(home.data(), Some(NOBODY), Some(NOBODY)).unwrap();
-    home.fails(&mut home.command()).says(1, &["the data folder", "it belongs to the user 65534", "AGENTD_DATA_DIR"]);
+    home.fails(&mut home.command()).says(1, &["the data folder", "it is owned by user 65534", "AGENTD_DATA_DIR"]);
 }

@@ -59,8 +59,8 @@ fn uploads_come_whole_or_not_at_all() {
         };
         check(vec![], "header").await;
         check(vec![data(1)], "header").await;
-        check(vec![header(), data(1), header()], "second").await;
-        check(vec![header(), data(1), Part::Abort(v1::UploadAbort {})], "gave up").await;
+        check(vec![header(), data(1), header()], "only one header").await;
+        check(vec![header(), data(1), Part::Abort(v1::UploadAbort {})], "aborted").await;
         check(vec![header(), data(MAX_CHUNK_BYTES + 1)], "chunk").await;
         let pieces = MAX_UPLOAD_BYTES / MAX_CHUNK_BYTES + 1;
         let too_many = std::iter::once(header()).chain((0..pieces).map(|_| data(MAX_CHUNK_BYTES))).collect();
@@ -94,6 +94,6 @@ fn health_and_reflection_answer() {
         let query =
             DocumentQuery { text: "zebra".to_owned(), regex: false, limit: 500, neighbours: false, begin_by: None };
         let notes = client.search_documents(&session, &[], &query, |_| {}).await.unwrap().notes;
-        assert!(notes.iter().any(|note| note.contains("200 finds at the most") && note.contains("500")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.contains("at most 200 results") && note.contains("500")), "{notes:?}");
     });
 }

@@ -98,7 +98,7 @@ fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
     assert!(home.log().contains("turn") && !home.log().contains('\u{1b}'), "a log has no colours");
     // The next daemon has nothing to recover: the end of the turn was stored.
     let next = home.start();
-    assert!(!home.log().contains("when the daemon last ended"), "{}", home.log());
+    assert!(!home.log().contains("when the daemon last stopped"), "{}", home.log());
     assert_eq!(next.stop().status.code(), Some(0));
 }
 
@@ -113,7 +113,7 @@ fn a_second_signal_ends_it_at_once() {
     ended.says(1, &["stopped at once by a second signal", "hint: "]);
     // The next start reports the turn that the stop cut off.
     let next = home.start();
-    wait_until("the turn is told", || home.log().contains("when the daemon last ended"));
+    wait_until("the turn is told", || home.log().contains("when the daemon last stopped"));
     assert_eq!(next.stop().status.code(), Some(0));
 }
 

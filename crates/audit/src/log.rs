@@ -83,7 +83,7 @@ impl AuditLog {
         tracing::info!(line = head.n, hash = head.hash, "the audit log continues here");
         for fact in &own {
             if let AuditFact::LogDamaged { found, .. } = fact {
-                tracing::warn!("the audit log is not as it was left: {found}; see `agentctl audit verify`");
+                tracing::warn!("the audit log changed since the last run: {found}; see `agentctl audit verify`");
             }
         }
         let (queue, commands) = mpsc::channel(QUEUE);
@@ -177,7 +177,7 @@ impl Audit for AuditLog {
         async {
             if let Err(SendError(Command::Keep(entry, _))) = self.queue.send(Command::Keep(Box::new(entry), None)).await
             {
-                tracing::error!("{} was not kept: the audit log is closed", entry.fact.name());
+                tracing::error!("{} was not recorded: the audit log is closed", entry.fact.name());
             }
         }
         .boxed()
@@ -222,9 +222,7 @@ async fn blocking<T: Send + 'static>(
 
 fn while_doing(what: &str, folder: &Path, error: std::io::Error) -> AuditError {
     AuditError::new(ErrorKind::Storage, format!("could not {what} the audit log in {}: {error}", folder.display()))
-        .with_hint(
-            "audit.jsonl and audit.head must be plain files of yours, on a disk that is neither full nor read-only",
-        )
+        .with_hint("audit.jsonl and audit.head must be regular files that you own, on a writable disk with free space")
         .with_source(error)
 }
 

@@ -56,15 +56,16 @@ impl LogEnd {
         let last = match &tail.last {
             Some(last) => Some(last.clone()),
             None if tail.whole > 0 => {
-                found.push(damaged("the last line of the log is not one that it wrote", None));
+                found.push(damaged("the last line was not written by the audit log", None));
                 last_sound_line(folder)?
             }
             None => last_sound_line(folder)?,
         };
         let damaged_witness = seen.is_none() && witness.metadata()?.len() > 0;
         if known.is_none() && (damaged_witness || (seen.is_none() && last.is_some())) {
-            let what =
-                format!("{WITNESS}, which names the last line, is gone or damaged: lines may be missing from the end");
+            let what = format!(
+                "{WITNESS}, which names the last line, is missing or damaged: lines may be missing from the end"
+            );
             found.push(damaged(what, Some(AuditProblem::NoWitness)));
         }
         let is_new = seen.is_none();
@@ -109,7 +110,7 @@ impl LogEnd {
     /// expected.
     pub(crate) fn take_back(&mut self, size: u64, head: AuditHead) {
         if let Err(error) = self.medium.cut_to(size) {
-            tracing::error!("could not take back what was half written to the audit log: {error}");
+            tracing::error!("could not truncate a partial write to the audit log: {error}");
         }
         (self.size, self.head) = (size, head);
     }
@@ -156,7 +157,7 @@ fn agree(told: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut
             furthest = head.n;
             go_on = head;
         } else if another(&last) || tail.heads.iter().any(another) {
-            found.push(damaged(format!("line {} is not the one that was written", head.n), None));
+            found.push(damaged(format!("line {} differs from the one that was written", head.n), None));
             if head.n == furthest {
                 go_on = head;
             }
@@ -188,7 +189,7 @@ fn own(path: &Path, append: bool) -> io::Result<File> {
         .open(path)?;
     let about = file.metadata()?;
     if !about.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     if about.mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -221,7 +222,7 @@ fn set_aside(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact
     file.sync_all()?;
     sync_folder(folder)?;
     Ok(AuditFact::LogDamaged {
-        found: "the last line was not finished, as after a crash".to_owned(),
+        found: "the last line is incomplete, as after a crash".to_owned(),
         bytes: torn.len() as u64,
         sha256: Some(sha256(torn)),
         kept_as: Some(name),

@@ -201,7 +201,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
     }
 }
 
@@ -241,7 +241,7 @@ pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
         }
         listed = now;
     }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "its files change faster than they can be opened; try again"))
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "the files change faster than they can be opened; try again"))
 }
 
 fn first_number(path: &Path) -> Option<u64> {

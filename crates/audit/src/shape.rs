@@ -154,7 +154,7 @@ impl Shape<'_> {
         if depth_is_within(args, MAX_DEPTH) {
             scrub(args, self.clean);
         } else {
-            *args = Value::String(format!("[not kept: it nests deeper than {MAX_DEPTH}]"));
+            *args = Value::String(format!("[omitted: nested deeper than {MAX_DEPTH}]"));
         }
         let mut left = LARGEST_ARGS;
         bound(args, &mut left);
@@ -296,7 +296,7 @@ mod tests {
         let fields: serde_json::Map<_, _> = (0..10_000).map(|n| ("k".repeat(500) + &n.to_string(), json!(n))).collect();
         assert!(line(Value::Object(fields)) < 2 * LARGEST_ARGS);
         let deep = (0..100).fold(json!("hunter22"), |inner, _| json!([inner]));
-        assert_eq!(args_of(deep), json!("[not kept: it nests deeper than 48]"));
+        assert_eq!(args_of(deep), json!("[omitted: nested deeper than 48]"));
     }
 
     #[test]

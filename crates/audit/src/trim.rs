@@ -62,7 +62,7 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
         let tail = Tail::of(&mut File::open(&path)?)?;
         // The last line, if it is valid and nothing follows it.
         let Some(through) = tail.last.filter(|_| tail.torn.is_none()) else {
-            tracing::warn!("{name} is old, and stays: it is not as the audit log left it");
+            tracing::warn!("{name} is old but is not removed: it was changed by another program");
             break;
         };
         if !limits.trial {

@@ -127,14 +127,12 @@ impl Walk {
             self.line += 1;
             match found {
                 LogLine::Line(line) => self.step(&line),
-                LogLine::TooLong => {
-                    self.find(AuditProblem::NotALine, "it is longer than any line of the log".to_owned())
-                }
+                LogLine::TooLong => self.find(AuditProblem::NotALine, "the line is too long".to_owned()),
                 LogLine::Torn(_) if may_be_growing => {}
                 LogLine::Torn(bytes) => {
                     self.find(
                         AuditProblem::Torn,
-                        format!("the last {bytes} bytes are no whole line, as after a crash"),
+                        format!("the last {bytes} bytes are an incomplete line, as after a crash"),
                     );
                 }
             }
@@ -145,11 +143,11 @@ impl Walk {
     fn step(&mut self, line: &[u8]) {
         self.report.lines += 1;
         let Some(sealed) = SealedLine::read(line) else {
-            return self.find(AuditProblem::NotALine, "it has not the form of a line of the log".to_owned());
+            return self.find(AuditProblem::NotALine, "invalid line".to_owned());
         };
         let n = sealed.n;
         if !sealed.holds() {
-            self.find(AuditProblem::Changed, format!("line {n} was changed: its hash is another"));
+            self.find(AuditProblem::Changed, format!("line {n} was changed: its hash does not match"));
             // The next line may still link to the original version of this one.
             self.last = Some(sealed.head());
             return;
@@ -158,7 +156,7 @@ impl Walk {
             return;
         }
         if let Some(other) = self.remembered.iter().find(|head| head.n == n && head.hash != sealed.hash) {
-            let message = format!("line {n} is not the one that was written: its hash was {}", other.hash);
+            let message = format!("line {n} differs from the one that was written: its hash was {}", other.hash);
             self.find(AuditProblem::Changed, message);
         }
         if self.noted.as_deref() == Some(sealed.hash) {
@@ -178,7 +176,7 @@ impl Walk {
         let Ok(AuditLine { entry, .. }) = serde_json::from_slice(line) else { return };
         match entry.fact {
             AuditFact::LogDamaged { found, problem, .. } => {
-                let message = format!("the log tells, at {}: {found}", entry.at);
+                let message = format!("the log records, at {}: {found}", entry.at);
                 self.find(problem.unwrap_or(AuditProblem::Recorded), message);
             }
             AuditFact::LogTrimmed { through, .. } => self.trimmed.push(through),
@@ -199,16 +197,16 @@ impl Walk {
             None => (1, NO_HASH.to_owned()),
         };
         if n < wanted {
-            let message = format!("line {n} is where line {wanted} belongs: it was moved or inserted");
+            let message = format!("found line {n} in place of line {wanted}: it was moved or inserted");
             self.find(AuditProblem::OutOfOrder, message);
             return false;
         }
         if n > wanted {
             let gone =
                 if n - wanted == 1 { format!("line {wanted} is") } else { format!("lines {wanted} to {} are", n - 1) };
-            self.find(AuditProblem::Missing, format!("{gone} gone"));
+            self.find(AuditProblem::Missing, format!("{gone} missing"));
         } else if sealed.previous != before {
-            let message = format!("line {n} does not follow the line before it: that one was changed, or put in");
+            let message = format!("line {n} does not follow the previous line, which was changed or inserted");
             self.find(AuditProblem::Changed, message);
         }
         true
@@ -222,7 +220,7 @@ impl Walk {
             self.find(AuditProblem::EndMissing, message);
         }
         if !has_witness && last > 0 {
-            let message = format!("{WITNESS} is gone or damaged: whether the end is missing cannot be known");
+            let message = format!("{WITNESS} is missing or damaged: lines at the end may be missing");
             self.find(AuditProblem::NoWitness, message);
         }
         if let Some(noted) = self.noted.take() {
@@ -237,12 +235,11 @@ impl Walk {
         let Some(Beginning { file, line, before }) = self.begins.take() else { return };
         let first = before.n + 1;
         let (problem, message) = if self.trimmed.contains(&before) {
-            let message = format!(
-                "the log begins with line {first}: the log records that it removed the earlier ones by age or size"
-            );
+            let message =
+                format!("the log begins with line {first}: it records that earlier lines were removed by age or size");
             (AuditProblem::Recorded, message)
         } else {
-            let message = format!("the log begins with line {first}: the lines before it are gone");
+            let message = format!("the log begins with line {first}: earlier lines are missing");
             (AuditProblem::BeginningMissing, message)
         };
         self.report.findings.insert(0, AuditFinding { file, line, problem, message });

@@ -178,9 +178,7 @@ impl Thread {
         if let Err(error) = outcome
             && !std::mem::replace(&mut self.failing, true)
         {
-            tracing::error!(
-                "the audit log cannot be written, and nothing that changes or runs anything may run: {error}"
-            );
+            tracing::error!("could not write the audit log; calls that change or run anything are refused: {error}");
         }
         tell(reply, outcome.as_ref().err().map(ToString::to_string));
     }
@@ -242,7 +240,7 @@ impl Thread {
         if let Some(place) = self.place.as_mut()
             && let Err(error) = place.sync()
         {
-            tracing::error!("notes of the audit log may not be on the disk: {error}");
+            tracing::error!("audit log entries may not be on the disk: {error}");
             // The content of the file is unknown, so it is opened again before the next write.
             self.place = None;
         }
@@ -253,7 +251,7 @@ fn tell(reply: Option<Reply>, problem: Option<String>) {
     let Some(reply) = reply else { return };
     let refusal = problem.map(|problem| {
         AuditError::new(ErrorKind::Storage, format!("could not write the audit log: {problem}"))
-            .with_hint("free some disk space for the data folder; `agentctl audit verify` looks at the log")
+            .with_hint("free some disk space for the data folder; `agentctl audit verify` checks the log")
     });
     let _ = reply.send(refusal.map_or(Ok(()), Err));
 }

@@ -196,16 +196,16 @@ impl Gaps {
         let lines = |count: u64| if count == 1 { "1 line".to_owned() } else { format!("{count} lines") };
         let mut remarks = Vec::new();
         if let Some(first) = first.filter(|first| *first > 1) {
-            remarks.push(format!("requests before {first} are no longer kept"));
+            remarks.push(format!("requests before {first} are no longer stored"));
         }
         if self.cut > 0 {
-            remarks.push(format!("{} of the trace: cut off by a stop, and left out", lines(self.cut)));
+            remarks.push(format!("{} of the trace: truncated by a stop, skipped", lines(self.cut)));
         }
         if self.damaged > 0 {
-            remarks.push(format!("{} of the trace: not readable, and left out", lines(self.damaged)));
+            remarks.push(format!("{} of the trace: unreadable, skipped", lines(self.damaged)));
         }
         if self.lost > 0 {
-            remarks.push(format!("{} missing: they could not be written, or came faster than that", lines(self.lost)));
+            remarks.push(format!("{} missing: not written, or sent too fast", lines(self.lost)));
         }
         remarks
     }

@@ -71,7 +71,7 @@ pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
     let writer = Writer { config: config.clone(), state, files: Vec::new(), open: BTreeMap::new(), is_failing: false };
     let started = thread::Builder::new().name("agentd-trace".to_owned()).spawn(move || writer.run(&commands));
     started
-        .inspect_err(|error| tracing::warn!("requests to models are not kept, as no thread can be had: {error}"))
+        .inspect_err(|error| tracing::warn!("model requests are not recorded, could not start a thread: {error}"))
         .ok()?;
     Some(queue)
 }
@@ -213,7 +213,7 @@ impl Writer {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(%session, "requests to models cannot be kept, and turns go on without: {error}");
+                    tracing::warn!(%session, "could not record model requests, turns continue: {error}");
                 }
                 // Dropped, so that the next write opens the file again.
                 self.files.retain(|file| file.session != session);

@@ -291,7 +291,7 @@ impl Call {
         };
         match retry {
             Ok(Retry { wait, announcement }) => {
-                tracing::debug!(?announcement, "a model call is tried again");
+                tracing::debug!(?announcement, "retrying a model call");
                 self.chunks.extend(announcement);
                 Phase::Waiting(wait)
             }
@@ -304,7 +304,7 @@ impl Call {
         self.pauses += 1;
         let Phase::Reading(reading) = std::mem::replace(&mut self.phase, Phase::Opening) else { return };
         if self.pauses > MOST_PAUSES {
-            let message = format!("the model at {} paused its answer without end", self.model.facts.target);
+            let message = format!("the model at {} paused its answer too many times", self.model.facts.target);
             self.phase = Phase::Ended(Some(Failure::protocol(message).error));
         } else {
             self.paused = Some((reading, begun));

@@ -231,7 +231,7 @@ impl Default for ChatTemplate {
 #[derive(Debug, thiserror::Error)]
 pub enum ModelConfigError {
     /// The address is invalid.
-    #[error("the base_url {base_url:?} cannot be used: {reason}; write it like http://127.0.0.1:8080/v1")]
+    #[error("the base_url {base_url:?} cannot be used: {reason}; use a URL such as http://127.0.0.1:8080/v1")]
     BaseUrl {
         /// The address, truncated, without a password.
         base_url: String,

@@ -141,7 +141,7 @@ impl Toolbox for PlayedToolbox {
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         let output = self.script.result(context.session_id, call).unwrap_or_else(|| {
-            let message = format!("the recording has no result of this call of {}", call.name);
+            let message = format!("the recording has no result for this call of {}", call.name);
             ToolOutput::error(ToolErrorCode::NotRun, message)
         });
         at_once(output)

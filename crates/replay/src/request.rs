@@ -205,7 +205,7 @@ fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
     let text = diff.unified_diff().context_radius(2).to_string();
     let mut lines: Vec<&str> = text.lines().take(SHOWN_LINES + 1).collect();
     if lines.len() > SHOWN_LINES {
-        lines[SHOWN_LINES] = "… the rest is left out";
+        lines[SHOWN_LINES] = "… truncated";
     }
     lines.join("\n")
 }

@@ -149,7 +149,7 @@ impl Script {
         let is_it = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
         let open: Vec<usize> = state.open(is_it).collect();
         let Some(first) = open.first().copied() else {
-            return Err(state.refuse("the model is asked once more than it was when this was recorded", None));
+            return Err(state.refuse("the model is called more often than in the recording", None));
         };
         let place = match self.play {
             Play::Strict => match state.same_request(&open, &now) {
@@ -174,9 +174,7 @@ impl Script {
             chunks = self::chunks(&exchange.answer);
         }
         state.mark(place);
-        chunks.ok_or_else(|| {
-            state.refuse("the journal that this was recorded from does not tell what the model answered here", None)
-        })
+        chunks.ok_or_else(|| state.refuse("the recording has no model answer here, as its journal had none", None))
     }
 
     /// The recorded result of a call, or `None` if there is none.
@@ -185,7 +183,7 @@ impl Script {
         let voice = state.voices.get(&session).copied().unwrap_or_default();
         let place = state.recorded_call(voice, call, self.play != Play::LiveModel);
         let Some(place) = place else {
-            let message = format!("the recording has no result of the call of {}: {}", call.name, call.arguments);
+            let message = format!("the recording has no result for the call of {}: {}", call.name, call.arguments);
             state.problem(message, None);
             return None;
         };
@@ -367,7 +365,7 @@ impl State {
 
     fn refuse(&mut self, message: &str, difference: Option<RequestDifference>) -> ModelError {
         self.problem(message.to_owned(), difference);
-        ModelError::new(ErrorKind::Conflict, message).with_hint("`--update` records the requests as they are now")
+        ModelError::new(ErrorKind::Conflict, message).with_hint("`--update` records the current requests")
     }
 }
 

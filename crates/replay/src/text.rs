@@ -32,10 +32,10 @@ const MAX_VALUES: usize = 4_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
     /// The text is too long.
-    #[error("the recording has {0} bytes; {MAX_RECORDING} are read")]
+    #[error("the recording has {0} bytes; the limit is {MAX_RECORDING}")]
     TooLong(usize),
     /// A newer agentd wrote the recording.
-    #[error("the recording has version {0}; this agentd reads up to {VERSION}: use a newer one")]
+    #[error("the recording has version {0}; this agentd supports up to {VERSION}: update it")]
     Newer(u32),
     /// A line is invalid.
     #[error("line {line} of the recording: {problem}")]
@@ -167,7 +167,7 @@ pub fn read(text: &str) -> Result<Recording, RecordingError> {
     }
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let Some((number, first)) = lines.next() else {
-        return Err(problem(1, "the recording is empty; `agentctl sessions record` makes one"));
+        return Err(problem(1, "the recording is empty; `agentctl sessions record` creates one"));
     };
     let head = head(number + 1, first)?;
     let mut reader = Reader::default();
@@ -189,7 +189,7 @@ fn head(number: usize, line: &str) -> Result<RecordingHead, RecordingError> {
         fact: String,
         version: u32,
     }
-    let no_recording = || problem(number, "this is no recording: it does not begin with {\"fact\":\"recording\",…}");
+    let no_recording = || problem(number, "not a recording: it does not begin with {\"fact\":\"recording\",…}");
     let found: Version = serde_json::from_str(line).map_err(|_| no_recording())?;
     if found.fact != "recording" {
         return Err(no_recording());
@@ -216,7 +216,7 @@ struct Reader {
 impl Reader {
     fn take(&mut self, line: Line) -> Result<(), String> {
         match line {
-            Line::Recording(_) => return Err("a second beginning of a recording".to_owned()),
+            Line::Recording(_) => return Err("duplicate start of a recording".to_owned()),
             Line::Turn(start) => {
                 self.refuse_open()?;
                 self.turns.push(RecordedTurn { start: *start, ..RecordedTurn::default() });
@@ -231,7 +231,7 @@ impl Reader {
             }
             Line::Tool { tool } => {
                 let open = self.open.as_mut().filter(|(line, ..)| line.new_tools);
-                open.ok_or("a tool without a request that has new ones")?.2.push(tool);
+                open.ok_or("a tool without a request with new tools")?.2.push(tool);
             }
             Line::Answer(answer) => self.answer(answer)?,
             Line::Subagent(voice) => self.fact(TurnFact::Subagent(voice))?,
@@ -268,7 +268,7 @@ impl Reader {
         }
         self.values += line.keeps;
         if self.values > MAX_VALUES {
-            return Err("the requests of the recording are too many and too long".to_owned());
+            return Err("the requests of the recording are too large".to_owned());
         }
         let messages = before.map(|before| before.messages[..line.keeps].to_vec()).unwrap_or_default();
         let tools = before.map(|before| Arc::clone(&before.tools)).unwrap_or_default();
@@ -282,7 +282,7 @@ impl Reader {
         let request = match self.open.take() {
             None => None,
             Some((open, ..)) if open.voice != voice => {
-                return Err("the answer is not that of the request before it".to_owned());
+                return Err("the answer does not match the request before it".to_owned());
             }
             Some((open, mut request, tools)) => {
                 if open.new_tools {

@@ -49,12 +49,12 @@ impl Change {
             Self::Import(_) => "import the session",
             Self::Append(_) => "store events",
             Self::Delete(_) => "delete the session",
-            Self::FilesGone(_) => "note that files are gone",
-            Self::Keep(_) => "keep the rule",
-            Self::Revoke(_) => "take the rule back",
-            Self::Index(_) => "bring the index up to date",
+            Self::FilesGone(_) => "record removed files",
+            Self::Keep(_) => "store the grant",
+            Self::Revoke(_) => "revoke the grant",
+            Self::Index(_) => "update the index",
             Self::Count(_) => "count a model call",
-            Self::NoteAudit(_) => "note the end of the audit log",
+            Self::NoteAudit(_) => "store the audit position",
             Self::Trial => "store anything",
         }
     }

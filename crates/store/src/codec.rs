@@ -21,7 +21,7 @@ pub(crate) fn id_text(id: Uuid) -> String {
 }
 
 pub(crate) fn id_from<T: FromStr>(text: &str) -> Result<T, Fault> {
-    text.parse().map_err(|_| Fault::Damaged(format!("a stored id has {} characters that are none", text.len())))
+    text.parse().map_err(|_| Fault::Damaged(format!("invalid stored id of {} characters", text.len())))
 }
 
 /// Converts a number for a column, because SQLite's integers are signed.
@@ -55,7 +55,7 @@ pub(crate) fn json(value: &(impl Serialize + ?Sized)) -> Result<String, Fault> {
 /// Parses the output of [`json`]. The error has the position but not the text, which may be private.
 pub(crate) fn json_from<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     serde_json::from_str(text)
-        .map_err(|error| Fault::Damaged(format!("a stored value cannot be read at its character {}", error.column())))
+        .map_err(|error| Fault::Damaged(format!("invalid stored value at character {}", error.column())))
 }
 
 /// Borrows the text of a column.
@@ -215,33 +215,33 @@ impl Fault {
             }
             Self::Damaged(what) => storage(
                 what,
-                "the other sessions are not affected; `agentctl doctor` names what is damaged, and \
+                "other sessions are not affected; `agentctl doctor` lists the damage, and \
                  `agentctl sessions delete` removes a session of which too little is left"
                     .into(),
             ),
             Self::Corrupt(what) => storage(what, damaged_hint(journal)),
             Self::Gone(what) => storage(
                 what,
-                "nothing is stored until the daemon is started again; what it still holds can be saved before it stops, as \
-                 docs/operations.md shows"
+                "nothing is stored until the daemon is restarted; see docs/operations.md for saving the data that it still has \
+                 before it stops"
                     .into(),
             ),
             Self::Newer(version) => storage(
                 &format!("it was written by a newer agentd (schema version {version})"),
-                "update agentd, or name another data folder with AGENTD_DATA_DIR".into(),
+                "update agentd, or set another data folder with AGENTD_DATA_DIR".into(),
             ),
             Self::Foreign => storage(
-                "it is a database of another program",
-                "move the file away, or name another data folder with AGENTD_DATA_DIR".into(),
+                "it belongs to another program",
+                "move the file away, or set another data folder with AGENTD_DATA_DIR".into(),
             ),
             Self::Refused(kind, message) => StoreError::new(*kind, message.clone()),
             Self::Closed => {
                 StoreError::new(ErrorKind::ShuttingDown, format!("could not {action}: the journal is closed"))
-                    .with_hint("the daemon is stopping; ask again when it has started")
+                    .with_hint("the daemon is stopping; try again when it has restarted")
             }
             Self::Lost => {
-                StoreError::new(ErrorKind::Internal, format!("could not {action}: the journal's thread gave up"))
-                    .with_hint("this is a defect of agentd; its log says more")
+                StoreError::new(ErrorKind::Internal, format!("could not {action}: the journal's thread failed"))
+                    .with_hint("this is a bug in agentd; see its log")
             }
         }
     }
@@ -252,7 +252,7 @@ fn explain_sqlite(error: &rusqlite::Error, journal: &Path) -> (String, String) {
     let (cause, hint) = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => ("the disk is full", explain_io(std::io::ErrorKind::StorageFull, journal)),
         Some(ErrorCode::SystemIoFailure) => {
-            ("", format!("check the disk that holds {at} and its free space; what was acknowledged before is safe"))
+            ("", format!("check the disk that holds {at} and its free space; acknowledged data is safe"))
         }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             ("", explain_io(std::io::ErrorKind::PermissionDenied, journal))
@@ -261,14 +261,14 @@ fn explain_sqlite(error: &rusqlite::Error, journal: &Path) -> (String, String) {
         Some(ErrorCode::NotADatabase) => (
             "the file is not a journal",
             format!(
-                "bring a copy of it back, or move {at} and the files beside it that start with its name away; agentd then \
-                 begins a new journal"
+                "restore a backup, or move {at} and the files beside it that start with its name away; agentd then creates \
+                 a new journal"
             ),
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            ("it is locked", "another process uses the journal; stop it, and try again".into())
+            ("it is locked", "another process uses the journal; stop it and try again".into())
         }
-        _ => ("", "this is unexpected; the log says more".into()),
+        _ => ("", "this is unexpected; see the log".into()),
     };
     (if cause.is_empty() { error.to_string() } else { cause.to_owned() }, hint)
 }
@@ -278,18 +278,18 @@ fn explain_io(kind: std::io::ErrorKind, journal: &Path) -> String {
     let folder = journal.parent().unwrap_or(journal).display();
     match kind {
         Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => {
-            format!("free some space on the disk that holds {folder}; what was acknowledged before is safe")
+            format!("free some space on the disk that holds {folder}; acknowledged data is safe")
         }
         Io::PermissionDenied | Io::ReadOnlyFilesystem => {
-            format!("make {folder} writable for this user, or name another data folder with AGENTD_DATA_DIR")
+            format!("make {folder} writable for this user, or set another data folder with AGENTD_DATA_DIR")
         }
-        _ => format!("check that {folder} is a folder, or name another data folder with AGENTD_DATA_DIR"),
+        _ => format!("check that {folder} is a folder, or set another data folder with AGENTD_DATA_DIR"),
     }
 }
 
 fn damaged_hint(journal: &Path) -> String {
     format!(
-        "keep a copy of {} and of the files beside it that start with its name; docs/operations.md says how to save what \
+        "keep a copy of {} and of the files beside it that start with its name; see docs/operations.md for saving what \
          can still be read",
         journal.display()
     )

@@ -26,7 +26,7 @@ fn parse(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
 pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
     let seq = number_from(row.get("seq")?)?;
     Ok(parse(row, session_id).unwrap_or_else(|fault| {
-        tracing::warn!(?fault, session = %session_id, seq, "an event is damaged and is left out");
+        tracing::warn!(?fault, session = %session_id, seq, "skipping a damaged event");
         let turn_id = text(row, "turn").ok().and_then(|turn| id_from(turn).ok());
         Event::damaged(session_id, turn_id, seq)
     }))
@@ -46,7 +46,7 @@ pub(crate) fn fill(
     if missing > MAX_MISSING {
         return Err(Fault::Damaged(format!("{missing} events of session {session_id} are missing")));
     }
-    tracing::warn!(session = %session_id, missing, "events are missing and are left out");
+    tracing::warn!(session = %session_id, missing, "skipping missing events");
     let mut all = Vec::with_capacity(found.len());
     let mut found = found.into_iter().peekable();
     for seq in numbers {
@@ -72,7 +72,7 @@ pub(crate) fn one_by_one(
 /// Numbers of the last completed items in the range after its start, last first, for a damaged index. An unreadable
 /// event counts as an item, because it may have been one.
 pub(crate) fn items_one_by_one(connection: &Connection, session: i64, range: Range<u64>, at_most: usize) -> Vec<u64> {
-    tracing::warn!("an index of events is damaged; items are looked for one by one");
+    tracing::warn!("an index of events is damaged; searching items one by one");
     let kind = "SELECT kind FROM events WHERE session = ?1 AND seq = ?2";
     let is_item = |seq: &u64| {
         let found = first(connection, kind, (session, bound(*seq)), |row| Ok(text(row, "kind")? == "item_completed"));

@@ -86,7 +86,7 @@ fn begin(connection: &Connection, draft: DraftId) -> Result<(), Fault> {
 pub(crate) fn head(connection: &Connection, draft: DraftId) -> Result<(i64, u64), Fault> {
     let sql = "SELECT key, last_seq FROM sessions WHERE id = ?1 AND parent = key";
     let found: Option<(i64, i64)> = first(connection, sql, [name(draft)], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let (key, last) = found.ok_or_else(|| Fault::not_found("the import was given up before"))?;
+    let (key, last) = found.ok_or_else(|| Fault::not_found("the import was aborted"))?;
     Ok((key, number_from(last)?))
 }
 
@@ -95,10 +95,10 @@ fn add(connection: &Connection, draft: DraftId, events: &[(Arc<Event>, String)])
     for (event, payload) in events {
         last += 1;
         if event.seq != last {
-            return Err(Fault::invalid(format!("event {} stands where event {last} is to be", event.seq)));
+            return Err(Fault::invalid(format!("got event {}, expected event {last}", event.seq)));
         }
         if !event.kind.is_stored() {
-            return Err(Fault::invalid("a part of an item is no event that is stored"));
+            return Err(Fault::invalid("deltas are not stored"));
         }
         events::insert(connection, key, event, payload)?;
     }
@@ -110,10 +110,10 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
     let SessionDraft { draft, id, created_at, at, settings, counts_usage } = session;
     let (key, last) = head(connection, *draft)?;
     if last != past.projection.last_seq {
-        return Err(Fault::conflict("the import was changed while it was read"));
+        return Err(Fault::conflict("the import changed while it was read"));
     }
     if sessions::key(connection, *id)?.is_some() {
-        return Err(Fault::conflict(format!("session {id} exists already")));
+        return Err(Fault::conflict(format!("session {id} already exists")));
     }
     let parent = sessions::parent(connection, settings)?;
     let sql = "UPDATE sessions SET id = ?2, created_at = ?3, parent = ?4 WHERE key = ?1";

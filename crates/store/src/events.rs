@@ -178,8 +178,8 @@ pub(crate) fn items_between(
 
 /// Placeholder for a damaged item, for the model and the user. It never quotes the stored text, which may be private.
 fn damaged_item(session_id: SessionId, seq: u64, turn_id: Option<TurnId>) -> Item {
-    tracing::warn!(session = %session_id, seq, "an item is damaged and is left out");
-    let text = format!("What stood here (event {seq}) is damaged on the disk and is left out.");
+    tracing::warn!(session = %session_id, seq, "skipping a damaged item");
+    let text = format!("This item (event {seq}) is damaged on disk and omitted.");
     Item::new(turn_id.unwrap_or_else(TurnId::generate), ItemBody::notice(text))
 }
 

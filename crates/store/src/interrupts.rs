@@ -33,7 +33,7 @@ pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interr
         params![id_text(interrupt.id.as_uuid()), session, number(event.seq)?, json(interrupt)?],
     )?;
     if added == 0 {
-        return Err(Fault::conflict(format!("interrupt {} was raised before", interrupt.id)));
+        return Err(Fault::conflict(format!("interrupt {} already exists", interrupt.id)));
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ pub(crate) fn resolve(
         "UPDATE interrupts SET answer = ?3, resolved_at = ?4 WHERE id = ?1 AND session = ?2 AND resolved_at IS NULL";
     let resolved = changed(connection, sql, params![id_text(id.as_uuid()), session, json(answer)?, time(event.at)?])?;
     if resolved == 0 && !is_of_child(connection, session, id)? {
-        return Err(Fault::conflict(format!("interrupt {id} does not wait for an answer in this session")));
+        return Err(Fault::conflict(format!("interrupt {id} is not pending in this session")));
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Re
     // A damaged interrupt must not hide the others.
     let pending = rows(connection, sql, [key.flatten()], |row| {
         let interrupt = text(row, "interrupt").and_then(json_from);
-        Ok(interrupt.inspect_err(|fault| tracing::warn!(?fault, "an interrupt is damaged and is left out")).ok())
+        Ok(interrupt.inspect_err(|fault| tracing::warn!(?fault, "skipping a damaged interrupt")).ok())
     })?;
     Ok(pending.into_iter().flatten().collect())
 }
@@ -129,7 +129,7 @@ pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, 
             Ok(settings) => settings,
             // A damaged grant allows nothing.
             Err(fault) => {
-                tracing::error!(?fault, "the rules of a session are damaged and do not hold");
+                tracing::error!(?fault, "the grants of a session are damaged and ignored");
                 return Ok(Vec::new());
             }
         };

@@ -148,7 +148,7 @@ impl Mark {
     fn tell(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_told, true) {
             let path = self.path.display();
-            tracing::warn!(%error, "{path} cannot be written: if agentd.db-wal gets lost after a crash, that will not be reported");
+            tracing::warn!(%error, "could not write {path}: a loss of agentd.db-wal after a crash will not be reported");
         }
     }
 }
@@ -204,10 +204,9 @@ impl Loss {
         let Some(short) = short.filter(|short| !short.is_in(newest)) else { return loss };
         let log = log_of(journal);
         let log = log.file_name().unwrap_or_default().to_string_lossy();
-        let told =
-            format!("at the start of {}, {log} was {}, after a stop that was not clean", Timestamp::now(), short.told);
+        let told = format!("at the start of {}, {log} was {} after an unclean stop", Timestamp::now(), short.told);
         if let Err(error) = loss.write(&told) {
-            tracing::warn!(%error, "{} cannot be written: the loss is reported until the next start only", loss.path.display());
+            tracing::warn!(%error, "could not write {}: the loss is reported until the next start only", loss.path.display());
             loss.unwritten = Some(told);
         }
         loss
@@ -243,9 +242,9 @@ impl Loss {
 fn compare(noted: u64, found: Option<u64>) -> Option<String> {
     match found {
         _ if noted == 0 => None,
-        None => Some("gone".to_owned()),
+        None => Some("missing".to_owned()),
         Some(0) => Some("empty".to_owned()),
-        Some(found) if found < noted => Some(format!("shorter than it must be ({found} bytes of {noted})")),
+        Some(found) if found < noted => Some(format!("shorter than expected ({found} bytes of {noted})")),
         Some(_) => None,
     }
 }
@@ -323,7 +322,7 @@ impl Reserve {
     /// Creates the reserve if there is plenty of space. Without it, removals may fail when the disk is full.
     pub(crate) fn keep(&self) {
         let Err(error) = self.fill() else { return };
-        tracing::debug!(%error, "no room is kept back for a full disk");
+        tracing::debug!(%error, "could not reserve space for a full disk");
         let _ = fs::remove_file(&self.path);
     }
 
@@ -414,7 +413,7 @@ mod tests {
         mark.note(|| 9);
         fs::remove_file(log_of(&journal)).unwrap();
         assert_eq!(lost_with(&journal, 9), None);
-        assert!(lost_with(&journal, 8).unwrap().contains("gone"));
+        assert!(lost_with(&journal, 8).unwrap().contains("missing"));
     }
 
     #[test]

@@ -101,7 +101,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
     let pages = upkeep::pages(&writer)?;
     if !upkeep::can_shrink(&writer)? && pages.count.saturating_mul(pages.size) <= upkeep::SMALL {
         // Without space for that, the file stays as it was.
-        upkeep::rewrite(&writer).unwrap_or_else(|fault| tracing::warn!(?fault, "the journal cannot shrink yet"));
+        upkeep::rewrite(&writer).unwrap_or_else(|fault| tracing::warn!(?fault, "could not shrink the journal yet"));
     }
     let readers = (0..config.readers.max(1))
         .map(|_| connect(config, OpenFlags::SQLITE_OPEN_READ_ONLY))
@@ -125,12 +125,12 @@ fn count_start(connection: &Connection, config: &StoreConfig, unclean: bool) -> 
 fn refuse_without_database(path: &Path) -> Result<(), Fault> {
     let what = match std::fs::metadata(path) {
         Ok(database) if database.len() == 0 => "is empty",
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is gone",
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is missing",
         _ => return Ok(()),
     };
     let log = mark::log_of(path);
     Err(Fault::Corrupt(format!(
-        "the file {what}, and {} beside it, which cannot be read without it, holds what was stored last",
+        "the file {what}, and {} beside it, which cannot be read without it, holds the latest data",
         log.file_name().unwrap_or_default().display()
     )))
 }
@@ -220,10 +220,10 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
         }
     }
     if let Some(problem) = found.first() {
-        tracing::error!(problem, "the journal is damaged; what cannot be read is left out: see `agentctl doctor`");
+        tracing::error!(problem, "the journal is damaged; unreadable data is skipped, see `agentctl doctor`");
         // This repairs damage that is limited to an index. Other damage is skipped when reading.
         if let Err(fault) = connection.execute_batch("REINDEX events") {
-            tracing::warn!(fault = %fault, "the indexes of events could not be built again");
+            tracing::warn!(fault = %fault, "could not rebuild the indexes of events");
         }
     }
     Ok(())
@@ -255,7 +255,7 @@ fn problems(connection: &Connection, target: &str) -> Result<Vec<String>, Fault>
 fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     Migrations::from_slice(MIGRATIONS).to_latest(connection).map_err(|error| match error {
         rusqlite_migration::Error::RusqliteError { err, .. } => err.into(),
-        other => Fault::Corrupt(format!("its schema cannot be brought up to date: {other}")),
+        other => Fault::Corrupt(format!("could not migrate its schema: {other}")),
     })
 }
 

@@ -140,7 +140,7 @@ impl Projection {
         let next = self.last_seq.saturating_add(1);
         if event.seq != next {
             return Err(Fault::conflict(format!(
-                "event {} of session {} cannot be stored, because its next number is {next}",
+                "event {} of session {} cannot be stored: the next number is {next}",
                 event.seq, event.session_id
             )));
         }

@@ -136,7 +136,7 @@ impl CatchUp {
                 self.at = None;
             }
             Err(fault) if fault.is_corrupt() => {
-                tracing::warn!(?fault, session, "the index of the search is damaged, and lacks the rest of a session");
+                tracing::warn!(?fault, session, "the search index is damaged and lacks the rest of a session");
                 self.passed.push(session);
                 (self.at, self.damaged) = (None, 0);
             }
@@ -262,7 +262,7 @@ pub(crate) fn find(
             seq: number_from(row.get("seq")?)?,
             at: time_from(row.get("at")?)?,
             kind: SearchKind::from_name(kind)
-                .ok_or_else(|| Fault::Damaged("a found text is of no known kind".to_owned()))?,
+                .ok_or_else(|| Fault::Damaged("a search result has an unknown kind".to_owned()))?,
             excerpt,
             marks,
         })

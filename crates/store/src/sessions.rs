@@ -87,7 +87,7 @@ impl SessionRow {
                 interrupted: row.get("interrupted")?,
                 // A damaged counter must not make the session unreadable.
                 usage: text(row, "usage").and_then(json_from).unwrap_or_else(|fault| {
-                    tracing::warn!(?fault, "the usage of a session is damaged, and is counted again");
+                    tracing::warn!(?fault, "the usage of a session is damaged and is counted again");
                     Usage::default()
                 }),
             },
@@ -134,7 +134,7 @@ pub(crate) fn insert(
     );
     let added = changed(connection, sql, params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?, parent])?;
     if added == 0 {
-        return Err(Fault::conflict(format!("session {id} exists already")));
+        return Err(Fault::conflict(format!("session {id} already exists")));
     }
     let sql = "INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')";
     run(connection, sql, params![connection.last_insert_rowid(), json(settings)?])
@@ -264,7 +264,7 @@ fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
         }
         // A damaged session must not hide the others.
         Err(fault) => {
-            tracing::error!(?fault, "a session cannot be listed; `agentctl doctor` tells more");
+            tracing::error!(?fault, "could not list a session; see `agentctl doctor`");
             None
         }
     }

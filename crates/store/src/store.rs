@@ -151,7 +151,7 @@ impl SqliteStore {
     /// # Errors
     /// If the journal cannot be read.
     pub async fn unknown(&self, ids: Vec<SessionId>) -> Result<Vec<SessionId>, StoreError> {
-        self.read("look for sessions", move |connection| {
+        self.read("find sessions", move |connection| {
             // The files of sessions that were just removed are about to be deleted.
             let removed = upkeep::files_left(connection)?;
             let is_unknown =
@@ -172,7 +172,7 @@ impl SqliteStore {
     /// # Errors
     /// If the journal cannot be read at all.
     pub async fn damaged(&self) -> Result<Vec<DamagedSession>, StoreError> {
-        self.read("look for damage", events::damaged).await
+        self.read("find damage", events::damaged).await
     }
 
     /// Returns the size in bytes of the events of a session and its subagents.
@@ -199,7 +199,7 @@ impl SqliteStore {
     /// # Errors
     /// If there is not enough space on the disk. Nothing is lost then.
     pub async fn let_shrink(&self) -> Result<bool, StoreError> {
-        if self.read("look at the file", upkeep::can_shrink).await? {
+        if self.read("check the file", upkeep::can_shrink).await? {
             return Ok(false);
         }
         self.writer.rewrite().await.map_err(|fault| fault.while_doing("rewrite the journal", &self.path))?;
@@ -219,7 +219,7 @@ impl SqliteStore {
     /// # Errors
     /// If the journal cannot be read.
     pub async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
-        self.read("read how far the audit log was", usage::noted_audit).await
+        self.read("read the audit position", usage::noted_audit).await
     }
 
     /// Adds the missing events of these sessions to the search index.
@@ -286,7 +286,7 @@ impl Store for SqliteStore {
     }
 
     fn ended_turns(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<EndedTurns, StoreError>> {
-        self.read("read the turns that have ended", move |connection| events::ended_turns(connection, after, limit))
+        self.read("read the ended turns", move |connection| events::ended_turns(connection, after, limit))
     }
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -309,15 +309,15 @@ impl Store for SqliteStore {
     }
 
     fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
-        self.read("list the sessions that work for another", move |connection| sessions::children(connection, parent))
+        self.read("list the subagents of a session", move |connection| sessions::children(connection, parent))
     }
 
     fn find_sessions(&self, name: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        self.read("look for the session", move |connection| sessions::find(connection, &name, limit))
+        self.read("find the session", move |connection| sessions::find(connection, &name, limit))
     }
 
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        self.read("look for open turns", sessions::with_open_turn)
+        self.read("find open turns", sessions::with_open_turn)
     }
 
     fn events(
@@ -346,7 +346,7 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<SearchResult, StoreError>> {
         async move {
-            let action = "bring the index up to date";
+            let action = "update the index";
             let behind = self.read(action, move |connection| search::behind(connection, session)).await?;
             let lacks: u64 = behind.iter().map(|behind| behind.lacks).sum();
             let unsearched = if lacks > search::FEW {
@@ -357,7 +357,7 @@ impl Store for SqliteStore {
                     Ok(()) => 0,
                     // On a full disk nothing can be added. The search covers what is indexed.
                     Err(error) if error.kind() == ErrorKind::Storage => {
-                        tracing::warn!("the index of the search is not up to date: {error}");
+                        tracing::warn!("the search index is not up to date: {error}");
                         lacks
                     }
                     Err(error) => return Err(error),
@@ -413,7 +413,7 @@ impl Store for SqliteStore {
     }
 
     fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>> {
-        self.read("read the kept rules", interrupts::grants)
+        self.read("read the grants", interrupts::grants)
     }
 
     fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -425,7 +425,7 @@ impl Store for SqliteStore {
     }
 
     fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>> {
-        self.read("read the rules of sessions", interrupts::session_grants)
+        self.read("read the grants of sessions", interrupts::session_grants)
     }
 
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -433,7 +433,7 @@ impl Store for SqliteStore {
     }
 
     fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        self.read("look for files of deleted sessions", upkeep::files_left)
+        self.read("find files of deleted sessions", upkeep::files_left)
     }
 
     fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -102,9 +102,7 @@ impl Upkeep {
                 let is_folded = fold(connection, mark, wait, busy_timeout)?;
                 let is_given_up = !is_folded && self.folds >= MAX_FOLDS;
                 if is_given_up {
-                    tracing::debug!(
-                        "readers keep the log from being emptied; the next deletion, stop or start does it"
-                    );
+                    tracing::debug!("readers prevent truncating the log; the next deletion, stop or start retries");
                 }
                 return Ok(!is_folded && !is_given_up);
             }
@@ -302,11 +300,7 @@ impl Remains {
             Err(fault) if fault.is_passing() => return Err(fault),
             Err(fault) => {
                 drop(transaction);
-                tracing::error!(
-                    ?fault,
-                    session,
-                    "a deleted session cannot be overwritten, as the journal is damaged there"
-                );
+                tracing::error!(?fault, session, "could not overwrite a deleted session: the journal is damaged there");
                 self.stuck.insert(session);
                 self.count.store(self.stuck.len() as u64, Ordering::Relaxed);
             }

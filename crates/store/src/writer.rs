@@ -247,7 +247,7 @@ impl Thread {
         }
         // All handles are gone, so no one receives the outcome.
         if let Err(fault) = self.close() {
-            tracing::warn!(?fault, "the journal was not closed well; the next start looks after it");
+            tracing::warn!(?fault, "the journal was not closed cleanly; the next start recovers it");
         }
     }
 
@@ -271,7 +271,7 @@ impl Thread {
         let Self { connection, remains, .. } = self;
         let piece = catch_unwind(AssertUnwindSafe(|| remains.first_piece(connection, removed)));
         if let Err(fault) = piece.unwrap_or(Err(Fault::Lost)) {
-            tracing::debug!(?fault, "what was deleted is overwritten later");
+            tracing::debug!(?fault, "deleted data is overwritten later");
         }
     }
 

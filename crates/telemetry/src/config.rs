@@ -166,14 +166,16 @@ fn signal<'a>(
     };
     let endpoint = endpoint(text, &name, protocol, (!own).then_some(signal))?;
     let headers = match said("HEADERS") {
-        Some((text, name)) => pairs(text).ok_or_else(|| TelemetryConfigError::new(name, "is no list of key=value"))?,
+        Some((text, name)) => {
+            pairs(text).ok_or_else(|| TelemetryConfigError::new(name, "is not a list of key=value"))?
+        }
         None => Vec::new(),
     };
     let headers = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value.into())).collect();
     let timeout = match said("TIMEOUT") {
         Some((text, name)) => {
             let milliseconds = text.parse().ok().filter(|milliseconds| (1..=600_000).contains(milliseconds));
-            let problem = || TelemetryConfigError::new(name, "is no number of milliseconds up to 600000");
+            let problem = || TelemetryConfigError::new(name, "is not a number of milliseconds from 1 to 600000");
             Duration::from_millis(milliseconds.ok_or_else(problem)?)
         }
         None => TIMEOUT,
@@ -189,15 +191,15 @@ fn endpoint(
     shared_by: Option<Signal>,
 ) -> Result<Url, TelemetryConfigError> {
     let problem = |problem| TelemetryConfigError::new(name, problem);
-    let mut url = Url::parse(text).map_err(|_| problem("is no address such as http://localhost:4318"))?;
+    let mut url = Url::parse(text).map_err(|_| problem("is not a URL such as http://localhost:4318"))?;
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
-        return Err(problem("is no address such as http://localhost:4318"));
+        return Err(problem("is not a URL such as http://localhost:4318"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(problem("has a password in it; put it into OTEL_EXPORTER_OTLP_HEADERS"));
+        return Err(problem("contains a password; put it into OTEL_EXPORTER_OTLP_HEADERS"));
     }
     if protocol == Protocol::Grpc && url.scheme() == "https" {
-        return Err(problem("begins with https, which grpc cannot have here; use http/protobuf"));
+        return Err(problem("uses https, which is not supported with grpc; use http/protobuf"));
     }
     if let (Protocol::Http, Some(signal)) = (protocol, shared_by) {
         let path = format!("{}/v1/{}", url.path().trim_end_matches('/'), signal.as_str());
@@ -212,7 +214,7 @@ fn resource<'a>(
 ) -> Result<Vec<(String, String)>, TelemetryConfigError> {
     const NAME: &str = "OTEL_RESOURCE_ATTRIBUTES";
     let mut attributes = match variable(NAME) {
-        Some(text) => pairs(text).ok_or_else(|| TelemetryConfigError::new(NAME, "is no list of key=value"))?,
+        Some(text) => pairs(text).ok_or_else(|| TelemetryConfigError::new(NAME, "is not a list of key=value"))?,
         None => Vec::new(),
     };
     let mut set = |name: &str, value: Option<&str>, default: &str| {

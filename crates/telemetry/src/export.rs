@@ -66,7 +66,7 @@ pub async fn anchor(signal: Signal, source: &TurnSource, folder: &Path) {
         file.save(position).map_err(|error| error.to_string())
     };
     if let Err(error) = marked.await {
-        tracing::warn!("the position of telemetry cannot be written: {error}");
+        tracing::warn!("could not write the telemetry position: {error}");
     }
 }
 
@@ -101,7 +101,7 @@ pub async fn follow<T: Clone>(
                 }
             }
             Err(Delay { why, after }) => {
-                tracing::warn!(signal = signal.as_str(), "telemetry is not sent, and tried again later: {why}");
+                tracing::warn!(signal = signal.as_str(), "could not send telemetry, retrying later: {why}");
                 sleep(after.unwrap_or(pause).max(FIRST_PAUSE)).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
@@ -152,7 +152,7 @@ impl Export {
         let loading = file.clone();
         let loaded = tokio::task::spawn_blocking(move || loading.load()).await.unwrap_or(Ok(None));
         let position = loaded.unwrap_or_else(|error| {
-            tracing::warn!("the position of telemetry cannot be read, so it begins with the next turn: {error}");
+            tracing::warn!("could not read the telemetry position, starting with the next turn: {error}");
             None
         });
         let attributes = config.resource.iter().map(|(name, value)| KeyValue::new(name, value.as_str())).collect();
@@ -205,7 +205,7 @@ impl Export {
         // Updated in memory in any case, so that an accepted turn is not exported again in this run.
         self.position = Some(position);
         if let Err(problem) = saved.and_then(|saved| saved) {
-            tracing::warn!("the position of telemetry cannot be written: {problem}");
+            tracing::warn!("could not write the telemetry position: {problem}");
         }
         Ok(position)
     }
@@ -329,10 +329,10 @@ impl Export {
             }
             ExportOutcome::Taken { rejected: 0 } => {}
             ExportOutcome::Taken { rejected } => {
-                tracing::warn!(signal, rejected, "the collector did not take all of a turn");
+                tracing::warn!(signal, rejected, "the collector rejected part of a turn");
             }
             ExportOutcome::Refused(why) | ExportOutcome::TooLarge(why) | ExportOutcome::Later { why, .. } => {
-                tracing::warn!(signal, "the collector does not take a turn, which is left out: {why}");
+                tracing::warn!(signal, "the collector rejected a turn, skipping it: {why}");
             }
         }
         self.tries = 0;

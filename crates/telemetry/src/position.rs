@@ -48,7 +48,7 @@ impl PositionFile {
     /// Fails if the file cannot be read or is invalid.
     pub fn load(&self) -> io::Result<Option<Position>> {
         let text = match fs::metadata(&self.0) {
-            Ok(meta) if meta.len() > LARGEST => return Err(io::Error::other("it is no file of a position")),
+            Ok(meta) if meta.len() > LARGEST => return Err(io::Error::other("not a position file")),
             Ok(_) => fs::read_to_string(&self.0)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

@@ -64,7 +64,7 @@ enum Way {
 
 /// Failure to create the client.
 #[derive(Debug, thiserror::Error)]
-#[error("the way to the collector cannot be opened: {0}")]
+#[error("could not set up the connection to the collector: {0}")]
 pub struct CollectorError(String);
 
 impl Collector {
@@ -96,7 +96,7 @@ impl Collector {
                 Way::Grpc(channel) => self.call(channel.clone(), message).await,
             }
         };
-        let late = || later("it did not answer in time".to_owned());
+        let late = || later("the collector did not answer in time".to_owned());
         tokio::time::timeout(self.timeout, sent).await.unwrap_or_else(|_| late())
     }
 
@@ -123,7 +123,7 @@ impl Collector {
             }
             return taken(ExportResponse::decode(body.as_slice()).unwrap_or_default());
         }
-        let why = format!("it answered {}", status.as_u16());
+        let why = format!("the collector answered {}", status.as_u16());
         match status {
             // These mean that the message itself is invalid. All other causes may be fixed: a key, a path, overload.
             StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
@@ -163,7 +163,7 @@ impl Collector {
         match grpc.unary(request, tonic::codegen::http::uri::PathAndQuery::from_static(path), codec).await {
             Ok(response) => taken(response.into_inner()),
             Err(status) => {
-                let why = format!("it answered {:?}", status.code());
+                let why = format!("the collector answered {:?}", status.code());
                 match status.code() {
                     Code::InvalidArgument | Code::DataLoss => ExportOutcome::Refused(why),
                     // With details, it is a rate limit. Without, the message is too large.

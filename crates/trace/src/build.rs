@@ -258,7 +258,7 @@ impl<'a> TurnBuilder<'a> {
                 self.chosen(event, format!("agent {agent}"), "the session was handed over");
             }
             StateChange::TokenLevel { level, tokens, window } if *level != TokenLevel::default() => {
-                let reason = format!("{tokens} of {window} tokens of the window are used");
+                let reason = format!("{tokens} of {window} tokens in the window are used");
                 self.chosen(event, format!("window {}", level.as_str()), &reason);
             }
             _ => {}

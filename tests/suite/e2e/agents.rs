@@ -57,7 +57,7 @@ async fn they_are_listed_and_shown_and_what_has_no_effect_is_said() {
     let shown = world.json(["agents", "show", "poet"]).await;
     holds(&shown, json!({"slot": "code", "tools": ["read_file", "gerp"]}));
     world.agentctl(["agents", "show", "peot"]).await.exits(2).says(&["no such agent", "poet"]);
-    has_all(&world.log(), &["poet names the tool `gerp`, which is not there, did you mean `grep`?"]);
+    has_all(&world.log(), &["poet names an unknown tool `gerp`, did you mean `grep`?"]);
 }
 
 #[tokio::test]

@@ -217,11 +217,11 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     assert!(!world.path().join("project/made").exists());
     let output = world.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
     output.says(&["did not run: could not write the audit log"]);
-    let told = "nothing runs that changes anything";
+    let told = "calls that change anything are refused";
     let doctor = world.agentctl(["doctor"]).await.exits(2).stdout;
     let place = format!("cannot write to {}", path.display());
     assert!(doctor.contains(&place) && doctor.contains(told), "{doctor}");
-    assert!(doctor.contains("it must be a file of yours that can be written"), "{doctor}");
+    assert!(doctor.contains("make it a writable file that you own"), "{doctor}");
     let status = world.ok(["status"]).await.stdout;
     assert!(status.contains(&place) && status.contains(told), "{status}");
     let problems = world.json(["status"]).await["problems"].clone();
@@ -246,7 +246,7 @@ async fn a_daemon_that_cannot_open_the_log_does_not_start() {
     home.agentctl(["start"])
         .await
         .fails()
-        .says(&["could not open the audit log", "hint: audit.jsonl and audit.head must be plain files of yours"]);
+        .says(&["could not open the audit log", "hint: audit.jsonl and audit.head must be regular files that you own"]);
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ async fn a_model_that_never_answers_is_given_up() {
     for (silent, limit, words) in [
         (Reply::never(), "300ms", ""),
         (Reply::text("one two three").hang_behind("two"), "300ms", ""),
-        (alive.bytes_per_write(comment.len()).delay_ms(10), "2s", "for 10s, only signs of life"),
+        (alive.bytes_per_write(comment.len()).delay_ms(10), "2s", "for 10s, only keep-alives"),
     ] {
         let timeouts = format!("base: {{retries: 0, timeouts: {{first_byte: {limit}, idle: {limit}}}}}");
         let world = World::with_files(&[("config/models.yaml", &timeouts)]).await;
@@ -85,7 +85,7 @@ async fn a_gateway_that_only_keeps_the_connection_alive_is_given_up() {
     spare.default_reply(Reply::text("Spare here."));
     let output = daemon.ok(["run", "Hi"]).await;
     assert_eq!(output.stdout.trim(), "Spare here.");
-    output.says(&["only signs of life"]);
+    output.says(&["only keep-alives"]);
 }
 
 /// Data that arrives while the daemon is stopped for longer than its timeout is in the socket, and paid for.

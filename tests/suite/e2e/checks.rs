@@ -165,10 +165,10 @@ async fn rules_that_cannot_be_read_are_never_followed() {
         // Regardless of who asks for it, and how.
         let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
         assert!(told[0].starts_with(denied), "{what}: {told:?}");
-        let lines = world.log().matches("the configuration was not changed").count();
+        let lines = world.log().matches("could not reload the configuration").count();
         world.daemon.signal(Signal::SIGHUP);
         until_true("the signal is followed", || {
-            world.log().matches("the configuration was not changed").count() > lines
+            world.log().matches("could not reload the configuration").count() > lines
         })
         .await;
         let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;

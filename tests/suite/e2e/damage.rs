@@ -131,10 +131,10 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
         let daemon = &world.daemon;
         until("the log tells", || async {
             let log = daemon.log();
-            (log.contains("workspace/ has files of sessions") && log.contains("the audit log is older")).then_some(())
+            (log.contains("workspace/ has files of sessions") && log.contains("newer than the audit log")).then_some(())
         })
         .await;
-        daemon.ok(["doctor"]).await.shows(&["the journal does not know"]);
+        daemon.ok(["doctor"]).await.shows(&["that are not in the journal"]);
     }
 }
 

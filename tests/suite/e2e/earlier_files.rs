@@ -53,7 +53,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
     let mut check = home.command(program("agentd"));
     check.arg("--check-config");
     let checked = Running::spawn(check).output(Vec::new()).await.exits(0);
-    assert!(checked.stdout.contains("the configuration is right") && checked.stderr.is_empty(), "{}", checked.stderr);
+    assert!(checked.stdout.contains("the configuration is valid") && checked.stderr.is_empty(), "{}", checked.stderr);
     let world = World { model, daemon: TempDaemon::start_in(home).await };
     world.model.reply(Reply::text("Ready."));
     world.ok(["run", "Begin"]).await;
@@ -131,7 +131,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
 
     // Entries without an equivalent are reported once, and no key is in any log.
     let log = world.log();
-    assert_eq!(log.matches("there is no tool `extract_links`").count(), 1, "{log}");
+    assert_eq!(log.matches("unknown tool `extract_links`").count(), 1, "{log}");
     let shown = world.ok(["config", "show", "--all"]).await.stdout;
     has_none(&(log + &shown), &["sk-earlier-7d1f", "ghp_earlier_9c2e"]);
 }
@@ -150,7 +150,7 @@ async fn the_daemons_own_environment_counts_more_than_a_file() {
     assert_eq!(request.body["model"], "environment");
     assert_eq!(request.key(), "sk-of-the-file");
     // It is readable by others, which is reported. It is reloaded with the other files.
-    assert!(world.log().contains("others may look into"), "{}", world.log());
+    assert!(world.log().contains("other users can read it"), "{}", world.log());
     world.write("config/.env", "MODEL_BASIC_API_KEY=sk-of-later\n");
     world.ok(["reload"]).await;
     world.still_serves().await;

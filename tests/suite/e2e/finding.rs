@@ -150,7 +150,7 @@ async fn a_socket_that_was_removed_is_bound_again() {
     assert_eq!(person.desk(&["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
     assert_eq!(person.status(None).await["pid"], pid);
     assert!(socket.exists());
-    assert!(person.home.log().contains("the socket was gone and is bound again"), "{}", person.home.log());
+    assert!(person.home.log().contains("the socket was missing and is bound again"), "{}", person.home.log());
     person.desk(&["doctor"]).await.exits(0);
     person.desk(&["stop"]).await.exits(0);
     assert!(!socket.exists());
@@ -166,7 +166,7 @@ async fn where_the_socket_cannot_be_bound_again_another_place_is_found() {
     let socket = person.told_socket();
     assert!(!socket.starts_with(person.runtime()), "{}", socket.display());
     assert_eq!(person.status(Some(&person.runtime())).await["socket"], socket.to_str().unwrap());
-    assert!(person.home.log().contains("bound at another place"), "{}", person.home.log());
+    assert!(person.home.log().contains("bound at another path"), "{}", person.home.log());
     person.cron(&["stop"]).await.exits(0);
     assert!(!socket.exists());
 }

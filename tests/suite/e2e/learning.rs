@@ -105,7 +105,7 @@ fn good(request: &Recorded) -> Reply {
     let call = |reply: Reply, word: &str| reply.and_call("note_word", json!({ "word": word }));
     let reply = match () {
         () if request.last_role() == "tool" => Reply::text("OK"),
-        () if asked.contains("twice at once") => call(call(Reply::default(), "heron"), "plover"),
+        () if asked.contains("twice in parallel") => call(call(Reply::default(), "heron"), "plover"),
         () if asked.contains("Call the tool") => call(Reply::default(), "heron"),
         () if asked.contains("code word") => Reply::text("heron-4127"),
         () => Reply::text("OK"),
@@ -191,7 +191,7 @@ async fn a_test_says_what_is_wrong_and_what_to_do() {
     };
     check("tools", "warn", "--enable-auto-tool-choice");
     check("parallel calls", "skipped", "one at a time");
-    check("thoughts", "ok", "no earlier thoughts demanded");
+    check("thoughts", "ok", "accepted without earlier reasoning");
     check("window", "warn", "MODEL_BASIC_CONTEXT_WINDOW");
     check("silent cut", "warn", "only 2048 were read");
     check("cache", "warn", "no sign of a cache");

@@ -270,7 +270,7 @@ async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
         &[
             "\"colour\" is unknown and ignored",
             "skills/mute/SKILL.md: line 1: missing `description`",
-            "the agent odd names the tool \"Frobnicate\", which is not there",
+            "the agent odd names an unknown tool \"Frobnicate\"",
             "agents/empty.md: the agent `empty`: it has no prompt",
             "\"climbs\" is skipped",
             "\"asks\" is skipped",
@@ -296,9 +296,9 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0).says(&["3 parts not used"]);
     let shown = plugin(&world, &["list"]).await.exits(0);
     shown.says(&[
-        "the agent cook is not used, because agents.yaml has one of this name",
-        "the server fake is not used, because mcp_servers.yaml has one of this name",
-        "the skill tax is not used, because your own skills has one of this name",
+        "the agent cook is ignored: the name is already used by agents.yaml",
+        "the server fake is ignored: the name is already used by mcp_servers.yaml",
+        "the skill tax is ignored: the name is already used by your own skills",
     ]);
     world.model.default_reply(Reply::text("Good."));
     world.ok(["run", "Go."]).await;
@@ -321,7 +321,10 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
     world.write("aaa/skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies of the second\n---\nx\n");
     let second = world.path().join("aaa").display().to_string();
     plugin(&world, &["add", &second, "--yes"]).await.exits(0);
-    plugin(&world, &["list"]).await.exits(0).says(&["aaa: the skill pie is not used, because the plugin apple"]);
+    plugin(&world, &["list"])
+        .await
+        .exits(0)
+        .says(&["aaa: the skill pie is ignored: the name is already used by the plugin apple"]);
     world.ok(["run", "Go."]).await;
     let request = last_request(&world);
     assert!(request.contains("Pies of the first") && !request.contains("Pies of the second"), "{request}");

@@ -188,7 +188,7 @@ async fn files_that_are_no_tests_are_refused_with_the_reason() {
     let recordings = [
         ("empty.jsonl", "", "the recording is empty"),
         ("newer.jsonl", "{\"fact\":\"recording\",\"version\":99}\n", "has version 99"),
-        ("other.jsonl", "{\"type\":\"x\"}\n", "this is no recording"),
+        ("other.jsonl", "{\"type\":\"x\"}\n", "not a recording"),
         (
             "edited.jsonl",
             "{\"fact\":\"recording\",\"version\":1,\"agentd\":\"x\",\"began\":\"2026-11-25T10:00:00Z\",\"models\":[]}\n{\"fact\":\"message\",\"message\":{}}\n",

@@ -194,7 +194,7 @@ async fn subagents_travel_with_their_session() {
     let child = all.as_array().unwrap().iter().find(|session| session["parent"] == json!(id));
     let child = child.unwrap_or_else(|| panic!("{all:#}"))["id"].as_str().unwrap().to_owned();
     let refused = world.agentctl(["sessions", "export", &child, "-o", "x.tar.gz"]).await;
-    refused.exits(2).says(&["works for another one", "hint:", &id]);
+    refused.exits(2).says(&["is a subagent", "hint:", &id]);
     let file = export(&world.daemon, &id, "family.tar.gz", &[]).await;
     let other = elsewhere(&world).await;
     assert_eq!(import(&other, &file, &[]).await["subagents"], json!(1));

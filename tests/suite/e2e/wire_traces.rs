@@ -181,8 +181,8 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
         let recorded = &world.model.requests()[usize::try_from(number).unwrap() - 1];
         assert_eq!(told["request"]["body"], recorded.sent(), "{number}");
     }
-    world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are kept"]);
-    has_all(&shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string(), &["no longer kept"]);
+    world.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are stored"]);
+    has_all(&shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string(), &["no longer stored"]);
     world.ok(["sessions", "delete", &session, "--yes"]).await;
     agentd_testkit::daemon::until_true("the trace is gone", || !folder.exists()).await;
 }
@@ -208,7 +208,7 @@ async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
     let numbers: Vec<u64> =
         told["requests"].as_array().unwrap().iter().map(|request| request["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [1, 2, 3]);
-    assert!(told["remarks"].to_string().contains("1 line of the trace: cut off"), "{}", told["remarks"]);
+    assert!(told["remarks"].to_string().contains("1 line of the trace: truncated"), "{}", told["remarks"]);
     assert!(told["requests"][1]["answer"].is_null() && told["requests"][2]["answer"]["status"] == 200, "{told:#}");
     for number in 1..=3 {
         let one = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
@@ -250,7 +250,7 @@ async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
     for args in [["--request", "1"], ["--diff", "1"]] {
         let args: Vec<&str> =
             [&["trace", quiet.as_str()][..], &args, if args[0] == "--diff" { &["2"] } else { &[] }].concat();
-        world.agentctl(args).await.exits(2).says(&["no requests of this session are kept", "hint:", "--trace"]);
+        world.agentctl(args).await.exits(2).says(&["no requests of this session are stored", "hint:", "--trace"]);
     }
     assert!(!world.data().join("traces").exists());
     let traced = session_of_turn(&world.daemon, &["Hello", "--trace"]).await;
@@ -329,7 +329,7 @@ async fn a_disk_that_is_full_costs_the_turn_nothing() {
     let session = session_of_turn(&daemon, &["Hello"]).await;
     goes_on(&daemon, &session, "And again").await;
     // It waits until everything that fits is written.
-    daemon.agentctl(["trace", &session, "--requests"]).await.exits(2).says(&["no requests of this session are kept"]);
+    daemon.agentctl(["trace", &session, "--requests"]).await.exits(2).says(&["no requests of this session are stored"]);
     let log = daemon.log();
-    assert_eq!(log.matches("requests to models cannot be kept").count(), 1, "{log}");
+    assert_eq!(log.matches("could not record model requests").count(), 1, "{log}");
 }

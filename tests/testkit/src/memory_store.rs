@@ -135,7 +135,7 @@ impl State {
         first: Vec<Arc<Event>>,
     ) -> Result<(), StoreError> {
         if self.sessions.contains_key(&id) {
-            return Err(StoreError::new(ErrorKind::Conflict, format!("session {id} exists already")));
+            return Err(StoreError::new(ErrorKind::Conflict, format!("session {id} already exists")));
         }
         if let Some(parent) = &settings.parent
             && !self.sessions.contains_key(&parent.session)
@@ -203,13 +203,17 @@ impl State {
             EventKind::InterruptRaised { interrupt }
                 if interrupt.session_id == id && self.interrupt(interrupt.id).is_some() =>
             {
-                Err(conflict(format!("interrupt {} was raised before", interrupt.id)))
+                Err(conflict(format!("interrupt {} already exists", interrupt.id)))
             }
             EventKind::InterruptResolved { interrupt_id, .. } => {
                 let waits = self.pending(Some(id)).any(|interrupt| interrupt.id == *interrupt_id);
                 let asked = self.interrupt(*interrupt_id).map(|stored| stored.interrupt.session_id);
                 let is_told = asked.is_some_and(|asked| self.parent(asked) == Some(id));
-                if waits || is_told { Ok(()) } else { Err(conflict(format!("interrupt {interrupt_id} does not wait"))) }
+                if waits || is_told {
+                    Ok(())
+                } else {
+                    Err(conflict(format!("interrupt {interrupt_id} is not pending")))
+                }
             }
             _ => Ok(()),
         }

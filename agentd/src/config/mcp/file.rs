@@ -290,9 +290,9 @@ fn read(
     let place = ErrorPlace::Setting(format!("plugin {plugin_name}"));
     check_name(name, &place)?;
     if !plugin.is_used() {
-        let message = "its files are not those that you agreed to, so none of its servers starts";
+        let message = "its files differ from those you approved, so its servers are disabled";
         return Err(
-            ConfigError::new(place, message).with_hint(format!("agentctl plugin show {plugin_name} tells which"))
+            ConfigError::new(place, message).with_hint(format!("`agentctl plugin show {plugin_name}` lists them"))
         );
     }
     let (file, variables) = &with_marks(file, known);

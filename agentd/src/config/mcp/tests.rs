@@ -238,16 +238,16 @@ fn one_bad_server_leaves_the_others() {
     for (entry, parts) in [
         ("{}", ["2:6", "has no command"]),
         ("{connection_mode: sse}", ["2:6", "has no address"]),
-        ("{url: 'ftp://x'}", ["2:12", "begins with http"]),
-        ("{url: 'https://me:hunter2@x/'}", ["2:12", "password before the @"]),
+        ("{url: 'ftp://x'}", ["2:12", "must start with http"]),
+        ("{url: 'https://me:hunter2@x/'}", ["2:12", "user name or password"]),
         ("{url: 'https://x/', oauth: {client_secret: hunter2}}", ["2:6", "no `client_id`"]),
         ("{url: 'https://x/', oauth: {client_id: me, client_secret: hunter2}}", ["2:6", "no `issuer`"]),
         ("{url: 'https://x/', oauth: {issuer: 'https://i/'}}", ["2:6", "no `client_id`"]),
-        ("{url: 'https://x/', oauth: {client_id: me, issuer: i}}", ["2:57", "not an address"]),
-        ("{url: 'https://x/', connection_mode: sse, oauth: {client_id: me}}", ["2:6", "which has no login"]),
-        ("{url: 'https://x/', oauth: {client_id: ' '}}", ["2:45", "registered as"]),
+        ("{url: 'https://x/', oauth: {client_id: me, issuer: i}}", ["2:57", "not a URL"]),
+        ("{url: 'https://x/', connection_mode: sse, oauth: {client_id: me}}", ["2:6", "does not support login"]),
+        ("{url: 'https://x/', oauth: {client_id: ' '}}", ["2:45", "client credential"]),
         ("{command: x, oauth: {client_id: x}}", ["2:6", "needs no login"]),
-        ("{command: x, env: {K: \"${TOKEN\"}}", ["2:28", "not closed"]),
+        ("{command: x, env: {K: \"${TOKEN\"}}", ["2:28", "missing `}`"]),
     ] {
         let config = read(&[&format!("servers:\n  a: {entry}\n  b: {{command: x}}\n")]).unwrap();
         assert_eq!(config.servers.keys().collect::<Vec<_>>(), ["b"], "{entry}");

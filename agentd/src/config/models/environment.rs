@@ -14,11 +14,11 @@ pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigEr
     let wrong = |key, why: String| ConfigError::new(ErrorPlace::Variable(variable(slot, key).to_owned()), why);
     let window = |text: String| {
         let tokens = text.parse().ok().filter(|tokens| *tokens >= MIN_WINDOW);
-        tokens.ok_or_else(|| wrong("context_window", format!("it is a number of tokens, at least {MIN_WINDOW}")))
+        tokens.ok_or_else(|| wrong("context_window", format!("must be a number of tokens, at least {MIN_WINDOW}")))
     };
     let wire = |text: String| {
         let named: Result<Wire, serde::de::value::Error> = Wire::deserialize(text.into_deserializer());
-        named.map_err(|_| wrong("wire", "it is openai, responses, anthropic or llamacpp".to_owned()))
+        named.map_err(|_| wrong("wire", "must be openai, responses, anthropic or llamacpp".to_owned()))
     };
     Ok(SlotLayer {
         base_url: text("base_url").map(|url| url_in(variable(slot, "base_url"), &url)).transpose()?,

@@ -139,7 +139,7 @@ async fn damaged_and_cut_lines_are_skipped_with_a_remark() {
     let kept = world.read(&[]).await.unwrap();
     assert_eq!(kept.exchanges.iter().map(|exchange| exchange.number).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!((kept.remarks.len(), world.body(3).await.as_str()), (2, "{\"c\":3}"), "{:?}", kept.remarks);
-    assert!(kept.remarks[0].contains("1 line of the trace: cut off"), "{:?}", kept.remarks);
+    assert!(kept.remarks[0].contains("1 line of the trace: truncated"), "{:?}", kept.remarks);
     assert!(kept.remarks[1].contains("2 lines"), "{:?}", kept.remarks);
 }
 

@@ -71,7 +71,7 @@ impl Answer {
         let room = MAX_TEXT_BYTES - self.text_bytes;
         let kept = &words[..words.floor_char_boundary(room)];
         if kept.len() < words.len() {
-            self.runaway.get_or_insert_with(|| format!("went on for more than {} MiB", MAX_TEXT_BYTES >> 20));
+            self.runaway.get_or_insert_with(|| format!("exceeded {} MiB", MAX_TEXT_BYTES >> 20));
         }
         self.text_bytes += kept.len();
         match self.pieces.back_mut() {

@@ -32,7 +32,7 @@ impl Call {
         }
         let candidates = candidates(&refusal, &self.sent(), &self.model.unneeded());
         let changes: Vec<String> = self.trials.after(refusal, candidates)?.iter().map(ToString::to_string).collect();
-        Some(format!("{}; asking again {}", failure.error, changes.join(", and ")))
+        Some(format!("{}; retrying {}", failure.error, changes.join(", and ")))
     }
 
     /// The optional parts of the request in this model's usual form.
@@ -122,17 +122,17 @@ fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
     let (code, what) = match change {
         Change::TextTools => (
             "tools_in_text",
-            "tools in their own field, so calls are written into the text, one at a time and less surely: let it parse tool calls \
-             (llama.cpp: --jinja; vLLM: --enable-auto-tool-choice and --tool-call-parser), or use a model that has tools"
+            "native tools, so calls are written as text, one at a time and less reliably: let it parse tool calls (llama.cpp: \
+             --jinja; vLLM: --enable-auto-tool-choice and --tool-call-parser), or use a model with tool support"
                 .to_owned(),
         ),
-        Change::WithoutTool(name) => ("tool_left_out", format!("the tool {name}, which is left out: correct its schema")),
+        Change::WithoutTool(name) => ("tool_left_out", format!("the tool {name}, which is omitted: fix its schema")),
         Change::WithoutPicture(_) => (
             "pictures_not_shown",
-            "pictures, which are not shown to it; the files stay. Name a model that sees in the slot `vision`".to_owned(),
+            "pictures, so they are not sent; the files are kept. Set a vision model in the slot `vision`".to_owned(),
         ),
         _ => return None,
     };
-    let message = format!("the server of {model} refuses {what}; `agentctl models test` tries again");
+    let message = format!("the server of {model} refuses {what}; `agentctl models test` retries");
     Some(ModelChunk::Notice { code, message })
 }

@@ -41,7 +41,7 @@ const MAX_STRAY_BYTES: usize = 64 << 10;
 const MAX_GULP: usize = 64 << 10;
 
 /// Hint for an answer that broke off.
-const CONNECTION_CLOSED: &str = "the server or something on the way to it closed the connection; try again";
+const CONNECTION_CLOSED: &str = "the server or a proxy closed the connection; try again";
 
 pub(super) enum Progress {
     More,
@@ -253,7 +253,7 @@ impl Reading {
                 self.reader.hear(target, &text, &mut self.answer)?;
                 if self.answer.finish.is_none() {
                     return Err(Failure::protocol(format!(
-                        "the model at {target} answered with JSON that is no answer: {}",
+                        "the model at {target} answered with JSON that is not an answer: {}",
                         excerpt(target, &text)
                     )));
                 }
@@ -347,8 +347,8 @@ fn says_html(headers: &HeaderMap) -> bool {
 }
 
 fn no_events(target: &Target) -> Failure {
-    Failure::protocol(format!("the model at {target} answered with something that is no event stream"))
-        .hint("is base_url right, and is wire the dialect that this server speaks?")
+    Failure::protocol(format!("the model at {target} did not answer with an event stream"))
+        .hint("is base_url right, and does wire match this server?")
 }
 
 /// Text processing of one answer.

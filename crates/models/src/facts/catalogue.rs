@@ -15,7 +15,7 @@ const TEXT: &str = include_str!("../../../../config/catalogue.json");
 /// Parsed once, for the first model of a provider. An invalid catalogue counts as empty; a test checks that it is not.
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     serde_json::from_str(TEXT).unwrap_or_else(|error| {
-        tracing::error!("the catalogue of models cannot be read: {error}");
+        tracing::error!("could not read the model catalogue: {error}");
         Catalogue::default()
     })
 });

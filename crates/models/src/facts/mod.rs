@@ -204,8 +204,9 @@ impl ModelFacts {
                     tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
                     if *window_source == WindowSource::Default {
                         tracing::warn!(
-                            hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
-                            "nobody says how large the window of {id} is, {context_window} tokens are assumed"
+                            hint =
+                                "set context_window in models.yaml, or a variable such as MODEL_BASIC_CONTEXT_WINDOW",
+                            "the context window of {id} is unknown, assuming {context_window} tokens"
                         );
                     }
                     Ok(())
@@ -349,7 +350,7 @@ fn figures(
     let answer = answer.or_else(|| Some((abilities.max_answer?, "its server")));
     let answer = answer.or_else(|| Some((published?.answer?, page.as_str())));
     figures.extend(answer.map(|(most, source)| figure("answer", tokens(most), source)));
-    figures.push(figure("tools", if info.native_tools { "in their own field" } else { "in the text" }, "its form"));
+    figures.push(figure("tools", if info.native_tools { "native" } else { "in the text" }, "its wire"));
     let pictures = if info.sees_pictures { "yes" } else { "no" };
     let of_pictures = match (config.sees_pictures, abilities.pictures, published) {
         (Some(_), ..) => CONFIGURED,
@@ -379,12 +380,12 @@ const CONFIGURED: &str = "models.yaml or the environment";
 
 fn window_source(source: WindowSource, page: &str) -> &str {
     match source {
-        WindowSource::Default => "assumed: nobody says",
+        WindowSource::Default => "assumed",
         WindowSource::Configured => CONFIGURED,
         WindowSource::Catalogue => page,
         WindowSource::Server => "its server",
-        WindowSource::Refusal => "a refusal of its server",
-        WindowSource::Cut => "its server's counts: it cuts longer requests",
+        WindowSource::Refusal => "a refusal by its server",
+        WindowSource::Cut => "its server's counts: it truncates longer requests",
     }
 }
 
@@ -398,8 +399,8 @@ fn tokens(count: u64) -> String {
 
 /// Prices in dollars per million tokens, as text.
 fn in_words(prices: &Prices) -> String {
-    let tiers = prices.tiers.iter().map(|tier| format!("; in requests above {} tokens {}", tier.above, rates(tier)));
-    format!("{} for a million tokens{}", rates(prices), tiers.collect::<String>())
+    let tiers = prices.tiers.iter().map(|tier| format!("; in requests above {} tokens, {}", tier.above, rates(tier)));
+    format!("{} per million tokens{}", rates(prices), tiers.collect::<String>())
 }
 
 fn rates(prices: &Prices) -> String {
@@ -407,7 +408,7 @@ fn rates(prices: &Prices) -> String {
     let cached = [
         ("cached", prices.cached_input),
         ("cache writes", prices.cache_write),
-        ("cache writes for an hour", prices.cache_write_1h),
+        ("1-hour cache writes", prices.cache_write_1h),
     ];
     let cached: String = cached.into_iter().map(|(name, price)| more(name, price)).collect();
     format!("in ${}{cached}, out ${}{}", prices.input, prices.output, more("reasoning", prices.reasoning))

@@ -93,7 +93,7 @@ impl ModelRecords {
                 state.models.clone()
             };
             if let Err(error) = write_all(path, &models) {
-                tracing::warn!("what was learnt of models cannot be kept in {}: {error}", path.display());
+                tracing::warn!("could not save what was learnt about models to {}: {error}", path.display());
             }
         }
     }
@@ -390,7 +390,7 @@ fn read_all(path: &Path, now: i64) -> Vec<ModelRecord> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
-            tracing::warn!("{} cannot be read, so servers are asked anew: {error}", path.display());
+            tracing::warn!("could not read {}, asking servers again: {error}", path.display());
             return Vec::new();
         }
     };
@@ -401,7 +401,7 @@ fn read_all(path: &Path, now: i64) -> Vec<ModelRecord> {
         }
         Ok(_) => Vec::new(),
         Err(error) => {
-            tracing::warn!("{} is damaged, so servers are asked anew: {error}", path.display());
+            tracing::warn!("{} is damaged, asking servers again: {error}", path.display());
             Vec::new()
         }
     }
@@ -410,7 +410,7 @@ fn read_all(path: &Path, now: i64) -> Vec<ModelRecord> {
 fn bounded(path: &Path) -> io::Result<Vec<u8>> {
     let meta = fs::metadata(path)?;
     if !meta.is_file() || meta.len() > MAX_BYTES {
-        return Err(io::Error::other("it is no file of at most 1 MiB"));
+        return Err(io::Error::other("not a regular file of at most 1 MiB"));
     }
     let mut text = Vec::new();
     fs::File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;

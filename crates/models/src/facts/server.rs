@@ -150,15 +150,15 @@ pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
         target.get(&target.beside("/props"), &deadline).await?;
-        let message = format!("the server at {target} has one model, which is not chosen by name");
+        let message = format!("the server at {target} has a single model that is not selected by name");
         return Err(Failure::new(ErrorKind::Configuration, message)
-            .hint("with `wire: openai` and the address up to /v1 it can be asked for its models"));
+            .hint("to list its models, set `wire: openai` and a base_url that ends in /v1"));
     }
     let text = target.get(list_path(config), &deadline).await?;
     let entries = text.and_then(|text| parse(&text, false));
     let entries = entries.filter(|entries| !entries.is_empty()).ok_or_else(|| {
         Failure::new(ErrorKind::Provider, format!("the server at {target} does not list its models"))
-            .hint("name one by its id: /model =ID")
+            .hint("set one by its id: /model =ID")
     })?;
     let listed =
         |entry: ListedEntry| Some(ListedModel { id: entry.facts.id?, context_window: entry.facts.window.exact });

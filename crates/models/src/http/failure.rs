@@ -64,13 +64,11 @@ impl Failure {
         let failure = Self { error: ModelError::new(kind, message), again, refusal: None };
         // Default hints.
         match kind {
-            ErrorKind::Protocol => failure.hint(
-                "is the model's wire in models.yaml the one that this server speaks? the server's log may tell more",
-            ),
-            ErrorKind::CutStream => failure.hint("ask again; if it happens often, look at the log of the model server"),
-            ErrorKind::Provider => {
-                failure.hint("the trouble is the model server's own: look at its log, or ask again later")
+            ErrorKind::Protocol => {
+                failure.hint("does the model's wire in models.yaml match this server? see the server's log")
             }
+            ErrorKind::CutStream => failure.hint("try again; if it happens often, check the log of the model server"),
+            ErrorKind::Provider => failure.hint("the model server has a problem: check its log, or try again later"),
             _ => failure,
         }
     }
@@ -104,8 +102,8 @@ impl Failure {
     }
 
     pub(crate) fn html(target: &Target) -> Self {
-        Self::protocol(format!("asked the model at {target}: the server answered with HTML, is base_url right?"))
-            .hint("base_url must lead to the model's API, such as http://127.0.0.1:8080/v1, not to a web page")
+        Self::protocol(format!("the model at {target} answered with HTML, is base_url right?"))
+            .hint("base_url must be the model's API, such as http://127.0.0.1:8080/v1, not a web page")
     }
 
     /// A request without an answer.
@@ -196,18 +194,18 @@ impl Failure {
                 };
                 Self::new(ErrorKind::RateLimited, message).again(again).hint(match once {
                     true => {
-                        "one request alone has more tokens than the provider takes in a minute: use another model, or a plan \
-                         with a higher limit"
+                        "a single request exceeds the provider's token limit per minute: use another model, or a plan with a \
+                         higher limit"
                     }
-                    false => "wait a little, or ask less at once",
+                    false => "wait a little, or send fewer requests",
                 })
             }
             Cause::Loading => Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {said}"))
                 .again(Again::Loading)
-                .hint("its server is still loading it: ask again in a few minutes, or look at the server's log"),
+                .hint("the server is still loading it: try again in a few minutes, or check the server's log"),
             Cause::Spoilt => Self::new(ErrorKind::Rejected, message)
                 .again(Again::Anew)
-                .hint("the model wrote a tool call that its server could not read: ask again, or use another model"),
+                .hint("the model wrote a tool call that its server could not parse: try again, or use another model"),
             Cause::Window => {
                 let message =
                     format!("the conversation does not fit the context window of the model at {target}: {said}");
@@ -222,7 +220,7 @@ impl Failure {
             Some(until) => (ErrorKind::RateLimited, format!(" until {}", until.strftime("%Y-%m-%d %H:%M UTC"))),
             None => (ErrorKind::QuotaExceeded, String::new()),
         };
-        let message = format!("the provider of the model at {target} takes no more requests: {said}");
+        let message = format!("the provider of the model at {target} accepts no more requests: {said}");
         Self::new(kind, message).again(Again::Never).hint(&format!(
             "a quota, a spending limit or the balance is used up{when}: raise it in the provider's console, or use \
              another model"
@@ -237,7 +235,7 @@ impl Failure {
 
     fn overflow(message: String, window: Option<u64>) -> Self {
         let mut failure = Self::new(ErrorKind::ContextOverflow, message)
-            .hint("start a new session, or set context_window to what the server really has");
+            .hint("start a new session, or set context_window to the server's actual window");
         failure.error = failure.error.with_window(window);
         failure
     }

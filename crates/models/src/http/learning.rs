@@ -89,29 +89,27 @@ impl Change {
     }
 }
 
-/// Describes the change, as a continuation of "asking again".
+/// Describes the change, as a continuation of "retrying".
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::WithoutNamedTools => f.write_str("without tools, as those that may not be called may be refused"),
-            Self::EchoReasoning => f.write_str("with the model's earlier thoughts, which the server demands"),
-            Self::WithoutEcho => f.write_str("without the model's earlier thoughts, which the server refuses"),
+            Self::WithoutNamedTools => f.write_str("without tools, as uncallable ones may be refused"),
+            Self::EchoReasoning => f.write_str("with the model's earlier reasoning, which the server requires"),
+            Self::WithoutEcho => f.write_str("without the model's earlier reasoning, which the server refuses"),
             Self::WithoutSignedThoughts => f.write_str(
-                "without the model's earlier thoughts, which the server does not take in this conversation any more",
+                "without the model's earlier reasoning, which the server no longer accepts in this conversation",
             ),
-            Self::TextTools => f.write_str("with tools in the text, as their own field may be refused"),
+            Self::TextTools => f.write_str("with tools in the text, as native ones may be refused"),
             Self::WithoutTool(name) => write!(f, "without the tool {name}, which the server may refuse"),
             Self::WithoutPictures => f.write_str("without pictures, which the server refuses"),
             Self::WithoutPicture(_) => f.write_str("without a picture that the server may refuse"),
             Self::WordsInResults => {
-                f.write_str("with the person's words in the result before them, as the server wants the roles in turns")
+                f.write_str("with the user's text in the preceding result, as the server requires alternating roles")
             }
             Self::AnswerLimit(tokens) => {
-                write!(f, "with answers of at most {tokens} tokens, which is all that the server takes")
+                write!(f, "with answers of at most {tokens} tokens, which is the server's limit")
             }
-            Self::WithoutSchema(_) => {
-                f.write_str("with the schema of the answer in words, as its field may be refused")
-            }
+            Self::WithoutSchema(_) => f.write_str("with the answer's schema in the text, as its field may be refused"),
             Self::MaxCompletionTokens => f.write_str("with max_completion_tokens instead of max_tokens"),
             Self::WithoutField(name) => write!(f, "without {name}, which the server may refuse"),
         }
@@ -130,7 +128,7 @@ pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
 }
 
 /// Note in place of pictures that are not sent.
-const UNSEEN: &str = "(Not all of these pictures are shown: the server of the model refused them.)";
+const UNSEEN: &str = "(Some of these pictures are not shown: the model's server refused them.)";
 
 pub(crate) fn fingerprint(schema: &AnswerSchema) -> u64 {
     hash_of(&schema.text())

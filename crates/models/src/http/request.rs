@@ -49,7 +49,7 @@ impl Target {
         recording.head(&response);
         let status = response.status();
         if let Some(id) = failure::request_id(response.headers()) {
-            tracing::debug!(request = id, %status, "the model at {self} has a name for this request");
+            tracing::debug!(request = id, %status, "request id assigned by the model at {self}");
         }
         if status.is_success() {
             return Ok(response);
@@ -76,7 +76,7 @@ impl Target {
         let status = response.status();
         if status.is_server_error() {
             let note = self.proxy_note();
-            let message = format!("asked for its models, the server at {self} answered {status}{note}");
+            let message = format!("could not list models: the server at {self} answered {status}{note}");
             return Err(Failure::new(ErrorKind::Unreachable, message));
         }
         if !status.is_success() {
@@ -106,11 +106,11 @@ impl Target {
                 "a slow model may need a higher `timeouts.first_byte` in models.yaml",
             ),
             MissedDeadline::KeepAlive => (
-                format!("the model at {self} sent nothing of its answer for {limit:?}, only signs of life"),
-                "a model that needs longer before it answers may need a higher `timeouts.first_byte` in models.yaml",
+                format!("the model at {self} sent no answer for {limit:?}, only keep-alives"),
+                "a slow model may need a higher `timeouts.first_byte` in models.yaml",
             ),
             MissedDeadline::Idle | MissedDeadline::Tail => (
-                format!("the model at {self} stopped in the middle of its answer for {limit:?}"),
+                format!("the model at {self} stalled in the middle of its answer for {limit:?}"),
                 "a slow model may need a higher `timeouts.idle` in models.yaml",
             ),
         };

@@ -125,7 +125,7 @@ impl Retries {
         if loading.told.is_none_or(|told| now.duration_since(told) >= TELL_AGAIN) {
             loading.told = Some(now);
             let minutes = LOADING.as_secs() / 60;
-            let reason = format!("{}; it is waited for up to {minutes} minutes", failure.error);
+            let reason = format!("{}; waiting up to {minutes} minutes", failure.error);
             return Ok(self.announce(wait, reason));
         }
         self.attempt += 1;

@@ -155,7 +155,7 @@ fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
         return Err(refuse("it is neither http nor https"));
     }
     if url.host_str().is_none() {
-        return Err(refuse("it names no host"));
+        return Err(refuse("it has no host"));
     }
     let path = url.path().trim_end_matches('/');
     // Users paste the URL of a call. The paths of calls are added by us.
@@ -184,7 +184,7 @@ fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
     let refused = |name: &str, reason| ModelConfigError::Header { name: name.chars().take(80).collect(), reason };
     let value = |name: &str, text: &str| {
         let value = HeaderValue::from_str(text);
-        let mut value = value.map_err(|_| refused(name, "its value has characters that a header cannot carry"))?;
+        let mut value = value.map_err(|_| refused(name, "its value contains invalid characters"))?;
         value.set_sensitive(true);
         Ok(value)
     };
@@ -202,7 +202,7 @@ fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
     }
     for (name, text) in &config.headers {
         let parsed = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| refused(name, "its name has characters that a header cannot carry"))?;
+            .map_err(|_| refused(name, "its name contains invalid characters"))?;
         headers.insert(parsed, value(name, text.expose_secret())?);
     }
     Ok(headers)

@@ -73,7 +73,7 @@ impl CallBounds {
         Err(Failure::protocol(format!(
             "the model at {target} asked for more than {MAX_CALLS} tool calls in one answer"
         ))
-        .hint("the model may be confused: ask again, or try another one"))
+        .hint("the model may be confused: try again, or use another model"))
     }
 
     /// Counts a piece of arguments of this length.

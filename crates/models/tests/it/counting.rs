@@ -81,7 +81,7 @@ async fn pauses_without_end_are_paid_for_each() {
     let search = json!({"type": "content_block_start", "index": 0, "content_block": search});
     server.default_reply(messages(usage, &[search, pause, stop]));
     let outcome = ask_config(&priced(&server, Wire::Anthropic)).await;
-    assert!(outcome.message().contains("without end"), "{outcome:?}");
+    assert!(outcome.message().contains("too many times"), "{outcome:?}");
     let (asked, paid) = (server.requests().len() as u64, outcome.paid());
     assert_eq!((asked, paid.prompt_tokens, paid.completion_tokens), (17, 17_000, 51));
     assert_eq!(paid.cost_microusd, Some(asked * (10_000 + 150)));

@@ -70,7 +70,7 @@ async fn each_deadline_is_its_own() {
     server.reply(Reply::text("Hello").hang_after(400));
     let outcome = ask_config(&config).await;
     assert_eq!((outcome.kind(), outcome.text.as_str()), (Some(ErrorKind::Timeout), "Hello"));
-    assert!(outcome.message().contains("stopped in the middle of its answer for 30ms"), "{outcome:?}");
+    assert!(outcome.message().contains("stalled in the middle of its answer for 30ms"), "{outcome:?}");
 }
 
 /// Server that sends this many keep-alives, and then `then`.
@@ -148,7 +148,7 @@ async fn parts_of_an_answer_that_hold_nothing_are_signs_of_life() {
         server.reply(reply.bytes_per_write(event.len()).delay_ms(10));
         let outcome = ask_config(&config).await;
         assert_eq!(outcome.kind(), Some(ErrorKind::Timeout), "{event}");
-        assert!(outcome.message().contains("for 1.5s, only signs of life"), "{event}: {outcome:?}");
+        assert!(outcome.message().contains("for 1.5s, only keep-alives"), "{event}: {outcome:?}");
     };
     futures_util::future::join_all(EMPTY.map(check)).await;
 }

@@ -93,7 +93,7 @@ async fn a_schema_whose_field_is_refused_stands_in_the_words_alone_from_then_on(
         let model = connect(&ModelConfig { wire, retries: 0, ..config(&server) }).unwrap();
         let outcome = ask(&model, in_form(SCHEMA, request("Hi"))).await;
         assert_eq!((outcome.text.as_str(), outcome.error, outcome.retries.len()), ("{}", None, 1), "{refusal}");
-        assert!(outcome.retries[0].2.contains("with the schema of the answer in words"), "{:?}", outcome.retries);
+        assert!(outcome.retries[0].2.contains("with the answer's schema in the text"), "{:?}", outcome.retries);
         let outcome = ask(&model, in_form(SCHEMA, request("Hi"))).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("{}", 0), "{refusal}: it is known");
         assert_eq!(server.requests().len(), 3);

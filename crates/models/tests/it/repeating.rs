@@ -92,7 +92,7 @@ async fn a_limit_of_tokens_in_a_minute_is_waited_for_and_is_no_full_window() {
     server.reply(Reply::refusal(413, LARGE)).reply(Reply::refusal(413, LARGE));
     let outcome = ask(&model, request("Hi")).await;
     assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::RateLimited), 1));
-    assert!(outcome.hint.unwrap().contains("more tokens than the provider takes in a minute"));
+    assert!(outcome.hint.unwrap().contains("exceeds the provider's token limit per minute"));
 }
 
 #[tokio::test]
@@ -125,5 +125,5 @@ async fn a_call_that_the_server_could_not_read_is_asked_for_twice_more() {
     }
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::Rejected), 2));
-    assert!(outcome.hint.unwrap().contains("could not read"));
+    assert!(outcome.hint.unwrap().contains("could not parse"));
 }

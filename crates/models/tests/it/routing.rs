@@ -70,7 +70,7 @@ fn a_wrong_address_names_its_slot() {
     let error = router(&slots).err().unwrap();
     assert_eq!(error.slot, Slot::Code);
     let source = error.source.to_string();
-    assert!(source.contains("neither http nor https") && source.contains("write it like"), "{source}");
+    assert!(source.contains("neither http nor https") && source.contains("use a URL such as"), "{source}");
 }
 
 #[test]

@@ -113,5 +113,5 @@ fn requests_that_keep_each_other_for_ever_are_refused() {
     };
     request(0, 50_000);
     (0..100).for_each(|_| request(50_000, 0));
-    assert!(read(&text).unwrap_err().to_string().contains("too many and too long"));
+    assert!(read(&text).unwrap_err().to_string().contains("the recording are too large"));
 }

@@ -58,7 +58,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
             Err(error) => break error,
         }
     };
-    check(&error, "the disk is full", "what was acknowledged before is safe");
+    check(&error, "the disk is full", "acknowledged data is safe");
     assert!(fitted > 0);
     assert_eq!(store.events(other.session, 0, 1000).await.unwrap().len(), fitted + 1);
 

@@ -22,7 +22,7 @@ type Way = fn(&Path);
 #[tokio::test]
 async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it() {
     let ways: [(&str, Way); 3] = [
-        ("gone", |log| fs::remove_file(log).unwrap()),
+        ("was missing", |log| fs::remove_file(log).unwrap()),
         ("empty", |log| set_length(log, 0)),
         ("shorter", |log| set_length(log, 2_000)),
     ];

@@ -39,7 +39,10 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
         .iter()
         .map(|left| (left["what"].as_str().unwrap(), left["why"].as_str().unwrap()))
         .collect();
-    assert!(left["bad"].starts_with(&format!("{file}:5:7: ")) && left["bad"].contains("begins with http"), "{left:#?}");
+    assert!(
+        left["bad"].starts_with(&format!("{file}:5:7: ")) && left["bad"].contains("must start with http"),
+        "{left:#?}"
+    );
     assert!(left["worse"].starts_with(&format!("{file}:8:")), "{left:#?}");
     let listed = world.json(["mcp", "list"]).await;
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["name"]), (1, &json!("good-one")), "{listed:#}");
@@ -78,8 +81,8 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
     // A duplicate, an invalid name and invalid values change nothing.
     world.agentctl(add).await.exits(2).says(&["a server `new` already exists"]);
-    world.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["cannot be the name"]);
-    world.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["begins with http"]);
+    world.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["invalid MCP server name"]);
+    world.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["must start with http"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 
     let theirs = json!({"mcpServers": {

@@ -120,7 +120,7 @@ async fn each_session_has_a_process_of_its_own_and_others_have_none() {
 
     let third = Session::new(&world).await;
     let told = third.call(&world, &tool, OnInterrupt::Approve).await;
-    assert!(told.contains("not there") && !told.contains("acted"), "{told}");
+    assert!(told.contains("is gone") && !told.contains("acted"), "{told}");
     assert!(!offers(&world.model.requests().pop().unwrap(), &tool));
     world.ok(["mcp", "list"]).await.says(&["no MCP servers"]);
     assert_eq!(world.daemon.sigterm().await, Some(0));
@@ -253,7 +253,10 @@ async fn others_take_their_place_and_nothing_of_the_old_is_left() {
         told.push(session.call(&world, tool, OnInterrupt::Approve).await);
     }
     session.bring_up(&[behaving("stays", "ok")]).await;
-    has_all(&session.call(&world, &tools[0], OnInterrupt::Approve).await, &["is not there", "took it back"]);
+    has_all(
+        &session.call(&world, &tools[0], OnInterrupt::Approve).await,
+        &["is gone", "the client removed the server"],
+    );
     assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, told[1], "it kept running");
     session.bring(&[]).await;
     until_true("nothing of them is left", || world.of_servers().is_empty()).await;
@@ -281,7 +284,7 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
         let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
         back.client.answer(interrupt.id, &Answer::Approve, "a test").await.unwrap();
         let told = results(&events.to_the_end().await).pop().unwrap();
-        assert_eq!(told.contains("agentd was restarted"), !is_brought, "{told}");
+        assert_eq!(told.contains("agentd restarted"), !is_brought, "{told}");
         assert_eq!(told.contains("acted: now"), is_brought, "{told}");
         if !is_brought {
             back.bring_up(&[behaving("fake", "ok")]).await;

@@ -98,7 +98,7 @@ async fn one_bad_server_stops_nothing() {
     let listed = world.json(["mcp", "list"]).await;
     holds(&listed[0], json!({"name": "bad", "state": "down"}));
     assert!(listed[0]["reason"].as_str().unwrap().contains("has no command"), "{listed:#}");
-    assert!(listed[2]["reason"].as_str().unwrap().contains("begins with http"), "{listed:#}");
+    assert!(listed[2]["reason"].as_str().unwrap().contains("must start with http"), "{listed:#}");
     has_all(listed[3]["reason"].as_str().unwrap(), &["mcp_servers.yaml:7:5", "did you mean `command`?"]);
     world.agentctl(["doctor"]).await.shows(&["warn config", "has no command"]);
     world.agentctl(["mcp", "test", "bad"]).await.says(&["has no command"]);

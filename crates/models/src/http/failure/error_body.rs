@@ -148,7 +148,7 @@ impl ServerError {
         let message = message.or_else(|| field("message")).or_else(|| field("detail"));
         let (code, kind) = (field("code"), field("type"));
         let words = match (message.map(text_of), code.or(kind).map(text_of)) {
-            _ if text.is_empty() => "it said nothing more".to_owned(),
+            _ if text.is_empty() => "no details".to_owned(),
             _ if text.starts_with('<') => "it sent an HTML page".to_owned(),
             (Some(message), Some(label)) => format!("{message} ({label})"),
             (message, label) => message.or(label).unwrap_or_else(|| text.to_owned()),
@@ -406,7 +406,7 @@ mod tests {
         let target = Target::for_tests("http://user:pa55word@host/v1", "sk-secret");
         let said = |body: &str| excerpt(&target, &ServerError::read(body.as_bytes()).words);
         let check = |body: &str, expected: &str| assert_eq!(said(body), expected, "{body}");
-        check("", "it said nothing more");
+        check("", "no details");
         check("<html>", "it sent an HTML page");
         check("plain\nwords", "plain words");
         check(r#"{"error":{"message":"no","code":null,"type":"bad"}}"#, "no (bad)");

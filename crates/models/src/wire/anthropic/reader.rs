@@ -82,7 +82,7 @@ impl AnswerReader for Reader {
             }
             "" => {
                 return Err(Failure::other_wire(target, data).hint(
-                    "is `wire: anthropic` right for this server? Servers of OpenAI's interface want `wire: openai`",
+                    "is `wire: anthropic` right for this server? OpenAI-compatible servers need `wire: openai`",
                 ));
             }
             _ => {}
@@ -375,7 +375,7 @@ impl PartialBlocks {
 
     fn warn_where_thoughts_are_lost(&self) {
         if self.blocks.iter().any(|block| matches!(block.body, Body::Thoughts { .. } | Body::Other { .. })) {
-            tracing::warn!("blocks of an answer are too large or cannot be read, and do not go back");
+            tracing::warn!("blocks of an answer are too large or unreadable and are not sent back");
         }
     }
 

@@ -313,7 +313,7 @@ impl ReasoningDetails {
         let written: Option<Vec<String>> = details.iter().map(|(_, pieces)| joined(pieces)).collect();
         let all = written.map(|written| format!("[{}]", written.join(","))).filter(|all| !is_odd && is_json(all));
         if all.is_none() {
-            tracing::warn!(bytes, "reasoning_details are too large or cannot be read, and do not go back");
+            tracing::warn!(bytes, "reasoning_details are too large or unreadable and are not sent back");
         }
         all
     }
@@ -401,7 +401,7 @@ impl Calls {
             if self.field_bytes <= MAX_SERVER_FIELDS && is_json(extra.get()) {
                 call.extra_content = Some(extra.get().to_owned());
             } else {
-                tracing::warn!("the extra_content of a call is too large or cannot be read, and does not go back");
+                tracing::warn!("the extra_content of a call is too large or unreadable and is not sent back");
             }
         }
         if call.id.is_empty() {

@@ -198,7 +198,7 @@ impl PartialItems {
         });
         let stored = if fits.is_some() && !self.is_odd { stored.written(None) } else { None };
         if stored.is_none() && self.items.iter().any(|item| item.raw().is_some()) {
-            tracing::warn!("items of an answer are too large or out of their order, and do not go back");
+            tracing::warn!("items of an answer are too large or out of order and are not sent back");
         }
         stored
     }

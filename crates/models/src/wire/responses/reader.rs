@@ -43,7 +43,7 @@ impl AnswerReader for Reader {
             EventPlace::Next | EventPlace::Repeated => {}
             EventPlace::BehindGap(missing) => {
                 let message = format!("event {missing} of the answer of the model at {target} is missing");
-                return Err(Failure::cut(message).hint("something on the way to the server loses events; try again"));
+                return Err(Failure::cut(message).hint("a proxy may be dropping events; try again"));
             }
         }
         let (place, piece) = (event.place(), &*event.delta);
@@ -84,9 +84,8 @@ impl AnswerReader for Reader {
                 answer.done = true;
             }
             "" => {
-                return Err(Failure::other_wire(target, data).hint(
-                    "is `wire: responses` right for this server? Servers of chat completions want `wire: openai`",
-                ));
+                return Err(Failure::other_wire(target, data)
+                    .hint("is `wire: responses` right for this server? Chat Completions servers need `wire: openai`"));
             }
             _ => {}
         }
