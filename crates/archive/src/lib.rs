@@ -89,7 +89,7 @@ impl Manifest {
             .map_err(|error| ArchiveError::Changed(format!("its manifest cannot be read: {error}")))?;
         let count = manifest.sessions.len();
         if count == 0 || count > MAX_SESSIONS {
-            return Err(ArchiveError::Hostile(format!("it names {count} sessions")));
+            return Err(ArchiveError::Hostile(format!("it has {count} sessions")));
         }
         Ok(manifest)
     }
@@ -99,10 +99,10 @@ impl Manifest {
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The file is not an archive.
-    #[error("this is no archive of a session: {0}")]
+    #[error("not an archive of a session: {0}")]
     Foreign(&'static str),
     /// The archive has a newer format.
-    #[error("this archive has the format {0}, and this version of agentd reads up to {known}", known = FORMAT)]
+    #[error("this archive has format {0}; this version of agentd reads up to {known}", known = FORMAT)]
     Newer(u32),
     /// The archive is truncated.
     #[error("the archive is cut: its end is missing")]
@@ -134,15 +134,15 @@ impl ArchiveError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Foreign(_) => {
-                "`agentctl sessions export` makes archives; histories of other programs need --from claude-code, codex or \
-                 opencode"
+                "`agentctl sessions export` creates archives; histories of other programs need --from claude-code, \
+                 codex or opencode"
             }
             Self::Newer(_) => "update agentd on this machine, or export it again with this version",
             Self::Cut => "copy the file again, or export the session again",
-            Self::Changed(_) => "copy the file again; where that does not help, export the session again",
-            Self::Hostile(_) => "nothing of it was imported; do not trust where it came from",
-            Self::TooLarge(_) => "nothing of it was imported; export it again without large files",
-            Self::Io(_) => "look at the file, and try again",
+            Self::Changed(_) => "copy the file again; if that fails, export the session again",
+            Self::Hostile(_) => "nothing was imported; do not trust its source",
+            Self::TooLarge(_) => "nothing was imported; export it again without large files",
+            Self::Io(_) => "check the file and retry",
         }
     }
 }

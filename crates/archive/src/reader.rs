@@ -105,13 +105,13 @@ impl Members {
         into: &mut U,
     ) -> Result<bool, U::Error> {
         if self.hashes.is_empty() && name != MANIFEST {
-            return Err(ArchiveError::Foreign("it does not begin with a manifest").into());
+            return Err(ArchiveError::Foreign("it does not start with a manifest").into());
         }
         if self.hashes.len() >= MAX_MEMBERS {
             return Err(ArchiveError::TooLarge(format!("it has more than {MAX_MEMBERS} members")).into());
         }
         if self.hashes.contains_key(name) {
-            return Err(ArchiveError::Hostile(format!("{} is in it twice", shown(name))).into());
+            return Err(ArchiveError::Hostile(format!("it has {} twice", shown(name))).into());
         }
         let size = entry.size();
         if name == SUMS {
@@ -178,14 +178,14 @@ impl Members {
     /// Compares all members with the list of hashes.
     fn verify(&self, sums: &[u8]) -> Result<(), ArchiveError> {
         let changed = |what: String| ArchiveError::Changed(what);
-        let sums = std::str::from_utf8(sums).map_err(|_| changed("its list of hashes is no text".to_owned()))?;
+        let sums = std::str::from_utf8(sums).map_err(|_| changed("its list of hashes is not text".to_owned()))?;
         let mut named = BTreeSet::new();
         for line in sums.lines() {
             let (hash, name) =
                 line.split_once("  ").ok_or_else(|| changed("its list of hashes cannot be read".to_owned()))?;
             match self.hashes.get(name) {
                 None => return Err(changed(format!("{} is missing", shown(name)))),
-                Some(found) if found != hash => return Err(changed(format!("{} is not as it was", shown(name)))),
+                Some(found) if found != hash => return Err(changed(format!("{} was changed", shown(name)))),
                 Some(_) => named.insert(name),
             };
         }
@@ -199,7 +199,7 @@ impl Members {
     fn of_first(&self, error: ArchiveError) -> ArchiveError {
         match error {
             ArchiveError::Changed(_) | ArchiveError::Cut if self.hashes.is_empty() => {
-                ArchiveError::Foreign("what is compressed in it is no tar, or is cut at its start")
+                ArchiveError::Foreign("its content is not a tar, or is cut at its start")
             }
             error => error,
         }
@@ -233,7 +233,7 @@ impl Read for CountedReader<'_> {
 /// Reads a whole member of bounded size.
 fn whole(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Result<Vec<u8>, ArchiveError> {
     if size > limit {
-        return Err(ArchiveError::TooLarge(format!("{} has {size} bytes, and {limit} are allowed", shown(name))));
+        return Err(ArchiveError::TooLarge(format!("{} has {size} bytes; the limit is {limit}", shown(name))));
     }
     let mut bytes = Vec::new();
     content.take(limit).read_to_end(&mut bytes).map_err(broken)?;
@@ -250,14 +250,14 @@ fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
         }
         serde_json::from_slice(line).map_err(|error: serde_json::Error| {
             let (name, line, column) = (shown(name), number + 1, error.column());
-            ArchiveError::Changed(format!("line {line} of {name} cannot be read at its character {column}"))
+            ArchiveError::Changed(format!("line {line} of {name} is invalid at character {column}"))
         })
     };
     lines.enumerate().map(event).collect()
 }
 
 fn misplaced(name: &str) -> ArchiveError {
-    ArchiveError::Hostile(format!("{} does not belong there", shown(name)))
+    ArchiveError::Hostile(format!("unexpected member: {}", shown(name)))
 }
 
 /// Shortens a name and makes invisible characters visible.
@@ -292,15 +292,15 @@ fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Ent
             }
             EntryType::GNULongName => return Err(ArchiveError::Hostile("a name in it is too long".to_owned())),
             EntryType::Symlink | EntryType::Link => {
-                return Err(ArchiveError::Hostile("it holds a link, and links lead elsewhere".to_owned()));
+                return Err(ArchiveError::Hostile("it contains a link".to_owned()));
             }
-            _ => return Err(ArchiveError::Hostile("it holds something that is no regular file".to_owned())),
+            _ => return Err(ArchiveError::Hostile("it contains a non-regular file".to_owned())),
         }
     }
 }
 
 fn text(name: Vec<u8>) -> Result<String, ArchiveError> {
-    String::from_utf8(name).map_err(|_| ArchiveError::Hostile("a name in it is no plain text".to_owned()))
+    String::from_utf8(name).map_err(|_| ArchiveError::Hostile("a name in it is not plain text".to_owned()))
 }
 
 /// Converts an error of the underlying readers.

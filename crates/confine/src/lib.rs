@@ -35,7 +35,7 @@ use nix::{
 pub fn run(name: &str, purpose: &str, arguments: &[OsString], work: impl FnOnce(&[u8]) -> io::Result<()>) -> ExitCode {
     let done = match arguments {
         [job] => work(job.as_encoded_bytes()),
-        _ => Err(io::Error::other(format!("this is started by the daemon, to {purpose}"))),
+        _ => Err(io::Error::other(format!("only the daemon starts this, to {purpose}"))),
     };
     done.map_or_else(
         |error| {
@@ -162,8 +162,6 @@ pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
 pub fn give_up_rights(access: &Access<'_>) -> io::Result<bool> {
     match access {
         Access::Nothing => Ok(false),
-        Access::Read(_) => {
-            Err(io::Error::new(io::ErrorKind::Unsupported, "this system confines no reader of a folder"))
-        }
+        Access::Read(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "this system cannot confine folder readers")),
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn close_paths(access: &Access<'_>) -> io::Result<()> {
     if matches!(access, Access::Read(_)) && status.ruleset == RulesetStatus::NotEnforced {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "this kernel has no Landlock, which confines who reads a folder",
+            "this kernel has no Landlock, needed to confine folder readers",
         ));
     }
     Ok(())

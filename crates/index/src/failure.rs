@@ -60,7 +60,7 @@ pub enum Failure {
         found: String,
     },
     /// Some text was left out because one place holds too much. The rest was returned.
-    #[error("could not read all of the {kind}: {what}; what is beyond was left out")]
+    #[error("could not read all of the {kind}: {what}; the rest was left out")]
     Truncated {
         /// Type of the document.
         kind: Kind,
@@ -118,7 +118,7 @@ pub enum Failure {
         parts: u32,
     },
     /// A page needs recognition, which a quick pass does not do. The caller starts a full pass instead.
-    #[error("could not read the file: letters of it have to be recognised first")]
+    #[error("could not read the file: its text has to be recognised first")]
     NeedsRecognition,
     /// The caller no longer waits for the result.
     #[error("stopped reading the file: it was cancelled")]
@@ -144,34 +144,33 @@ impl Failure {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Encrypted(kind) if kind.opens_with_password() => {
-                "read_file, search_file and agentctl docs show ask for the password where a person can answer; it is left out \
-                 of the index; or open it with its password and save a copy without one"
+                "read_file, search_file and agentctl docs show ask for the password if a user can answer; it is not \
+                 indexed; or save a copy without a password"
             }
             Self::Encrypted(_) => {
-                "open it in the program that made it and save it without a password, or in a format whose password is taken: PDF, \
-                 ZIP, or Office 2007 and later"
+                "save it without a password in its own program, or in a format with supported passwords: PDF, ZIP, or \
+                 Office 2007 and later"
             }
             Self::Protected { .. } => {
-                "no password opens it here: open it in the program that it was made for, and save or export a copy without \
-                 that protection"
+                "no password opens it here: save or export a copy without that protection in its own program"
             }
             Self::Entries { .. } => {
-                "read_file names the files of an archive, with what is wrong; unpack it to see to those"
+                "read_file lists the files of an archive with their problems; unpack it to fix those"
             }
-            Self::NoEntry { .. } => "read the archive itself to see the names of the files in it",
+            Self::NoEntry { .. } => "read the archive itself to list its files",
             Self::Scanned { unread, .. } => unread.why.hint(),
-            Self::Broken { .. } => "open it in the program that made it and save it again, or get it once more",
-            Self::Mismatch { .. } => "give it the ending of what it really is",
+            Self::Broken { .. } => "open it in its own program and save it again, or download it again",
+            Self::Mismatch { .. } => "give it the right file extension",
             Self::Foreign { .. } => {
                 "save or export it as PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, RTF, EPUB, CSV, HTML, Markdown or plain text"
             }
-            Self::Truncated { .. } => "split it, or look at that place in the program that made it",
+            Self::Truncated { .. } => "split it, or open that place in its own program",
             Self::TooLarge { .. } => "split it into smaller ones",
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
-                "split it, or save it again in the program that made it: it may be damaged, or made to do harm"
+                "split it, or save it again in its own program: it may be damaged or malicious"
             }
-            Self::NeedsRecognition | Self::Cancelled => "ask again",
-            Self::Worker(_) => "try again; if it stays so, the log of the daemon says more",
+            Self::NeedsRecognition | Self::Cancelled => "retry",
+            Self::Worker(_) => "retry; if it persists, see the daemon's log",
         }
     }
 
@@ -194,7 +193,7 @@ impl Failure {
     pub fn with_truncated(mut self, what: &str) -> Self {
         if let Self::Scanned { besides, .. } = &mut self {
             let before = besides.take().map(|before| format!("{before}; ")).unwrap_or_default();
-            *besides = Some(format!("{before}{what}; what is beyond was left out"));
+            *besides = Some(format!("{before}{what}; the rest was left out"));
         }
         self
     }
@@ -254,16 +253,16 @@ impl UnreadReason {
                  `make chat` does not"
             }
             Self::Off => {
-                "set reading.recognised_pages in agentd.yaml to more than 0, or run it through text recognition (OCR) first"
+                "set reading.recognised_pages in agentd.yaml above 0, or run it through text recognition (OCR) first"
             }
             Self::NoModels => {
-                "`make recognition` brings the models that recognise letters; agentctl doctor names the command where agentd \
-                 was installed from a package"
+                "`make recognition` installs the recognition models; agentctl doctor shows the command if agentd was \
+                 installed from a package"
             }
             Self::Spent { .. } | Self::OutOfTime { .. } => {
-                "ask for them by page: read_file recognises those that it is asked for with offset"
+                "request them by page: read_file recognises the pages requested with offset"
             }
-            Self::Undrawn => "open it in the program that made it and save it again",
+            Self::Undrawn => "open it in its own program and save it again",
         }
     }
 
@@ -271,7 +270,7 @@ impl UnreadReason {
     fn beginning(self) -> String {
         match self {
             Self::Spent { first } | Self::OutOfTime { first } => {
-                format!("; those from page {first} on were not recognised yet")
+                format!("; pages from {first} on were not recognised yet")
             }
             _ => String::new(),
         }
@@ -318,7 +317,7 @@ impl UnreadPages {
     /// Describes the problem of a document with `pages` pages.
     fn of(&self, kind: Kind, pages: u32) -> String {
         if kind == Kind::Picture && pages == 1 {
-            return "its letters were not recognised".to_owned();
+            return "its text was not recognised".to_owned();
         }
         self.problem(|some| of_its(some, pages))
     }
@@ -351,7 +350,7 @@ const fn are_scans(pages: u32) -> &'static str {
 
 fn unsearched(which: &str, pages: u32) -> String {
     let (picture, was) = if pages == 1 { ("picture", "was") } else { ("pictures", "were") };
-    format!("the {picture} on {which} {was} not searched for letters")
+    format!("the {picture} on {which} {was} not searched for text")
 }
 
 fn read_so_far(parts: u32) -> String {
@@ -455,22 +454,22 @@ mod tests {
             (1, 0, 1, "the PDF: its one page is a picture, probably scanned"),
             (3, 0, 3, "the PDF: its 3 pages are pictures, probably scanned"),
             (1, 0, 3, "all of the PDF: 1 of its 3 pages is a picture, probably scanned"),
-            (1, 1, 1, "all of the PDF: the picture on its one page was not searched for letters"),
-            (1, 1, 6, "all of the PDF: the picture on 1 of its 6 pages was not searched for letters"),
-            (6, 6, 6, "all of the PDF: the pictures on its 6 pages were not searched for letters"),
+            (1, 1, 1, "all of the PDF: the picture on its one page was not searched for text"),
+            (1, 1, 6, "all of the PDF: the picture on 1 of its 6 pages was not searched for text"),
+            (6, 6, 6, "all of the PDF: the pictures on its 6 pages were not searched for text"),
             (
                 4,
                 2,
                 4,
                 "all of the PDF: 2 of its 4 pages are pictures, probably scanned; the pictures on 2 others were not \
-                 searched for letters",
+                 searched for text",
             ),
             (
                 3,
                 1,
                 9,
                 "all of the PDF: 2 of its 9 pages are pictures, probably scanned; the picture on 1 other was not \
-                 searched for letters",
+                 searched for text",
             ),
         ] {
             assert_eq!(told(pictures, with_text, pages), format!("could not read {expected}"));

@@ -205,7 +205,7 @@ impl IndexHandle {
         match tokio::time::timeout(CLOSE_WITHIN, closed).await {
             Ok(Err(IndexError::Closed)) => Ok(()),
             Ok(closed) => closed,
-            Err(_) => Err(IndexError::Internal("closing it takes too long".to_owned())),
+            Err(_) => Err(IndexError::Internal("closing it timed out".to_owned())),
         }
     }
 
@@ -311,7 +311,7 @@ async fn put_away(state: Weak<tokio::sync::Mutex<State>>, after: Duration) {
 
 async fn close(index: Arc<IndexHandle>) {
     if let Err(error) = index.close().await {
-        tracing::warn!("the index of documents was left as it was: {error}");
+        tracing::warn!("the document index was not changed: {error}");
     }
     drop(index);
     give_back();

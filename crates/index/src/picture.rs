@@ -90,7 +90,7 @@ impl PictureReader {
 
 /// Reads and validates the worker's answer.
 async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
-    let ended = |_| "its reader ended without a word: it may be made to do harm".to_owned();
+    let ended = |_| "its reader ended without a result: it may be malicious".to_owned();
     let nonsense = || "its reader returned invalid data".to_owned();
     let mut length = [0; 4];
     out.read_exact(&mut length).await.map_err(ended)?;
@@ -173,7 +173,7 @@ pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
             let read = worker::read_all(file, &limits).map_err(|failure| failure.to_string());
             let made = read.and_then(|bytes| {
                 let made = catch_unwind(AssertUnwindSafe(|| prepare(&bytes)));
-                made.unwrap_or_else(|_| Err("it is damaged (its reader gave up)".to_owned()))
+                made.unwrap_or_else(|_| Err("it is damaged (its reader panicked)".to_owned()))
             });
             let (told, content) = made.unwrap_or_else(|why| (PictureHeader::Failed(why), Vec::new()));
             out.write_all(&agentd_confine::frame(&serde_json::to_vec(&told)?, MAX_HEAD)?)?;
@@ -187,7 +187,7 @@ fn prepare(bytes: &[u8]) -> Result<(PictureHeader, Vec<u8>), String> {
     let (format, decoder) = picture::opened(Cursor::new(bytes)).map_err(|error| why(&error))?;
     let (width, height) = decoder.dimensions();
     if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
-        return Err(format!("it is {width} × {height} pixels, which is too small or too narrow to be seen"));
+        return Err(format!("it is {width} × {height} pixels, too small or too narrow to be seen"));
     }
     let image = picture::decoded(decoder, SIDE).map_err(|error| why(&error))?;
     let is_photograph = format == Some(ImageFormat::Jpeg);
@@ -223,7 +223,7 @@ fn why(error: &ImageError) -> String {
             LimitErrorKind::DimensionError => format!("it is wider or higher than {MAX_SIDE} pixels"),
             _ => "it has more than about a hundred million pixels".to_owned(),
         },
-        ImageError::Unsupported(_) => format!("its form is not known here ({error})"),
+        ImageError::Unsupported(_) => format!("unknown format ({error})"),
         _ => format!("it is damaged ({error})"),
     }
 }

@@ -7,7 +7,7 @@ use agentd_core::error::{ErrorKind, ModelError};
 /// Reason why a file could not be loaded as a model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    #[error("there is no model file at {}", path.display())]
+    #[error("no model file at {}", path.display())]
     Missing { path: PathBuf },
     #[error("could not open the model file {}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
@@ -49,17 +49,17 @@ pub(crate) enum RunError {
     Arithmetic(#[from] candle_core::Error),
     #[error("the built-in model's numbers are not finite; its file may be damaged")]
     NotFinite,
-    #[error("could not turn text into tokens or back: {0}")]
+    #[error("could not encode or decode tokens: {0}")]
     Tokens(String),
 }
 
 impl From<RunError> for ModelError {
     fn from(error: RunError) -> Self {
         let (kind, hint) = match &error {
-            RunError::TooLong { .. } => (ErrorKind::ContextOverflow, "ask in fewer words, or start a new session"),
+            RunError::TooLong { .. } => (ErrorKind::ContextOverflow, "shorten the prompt, or start a new session"),
             RunError::NotFinite => (ErrorKind::Configuration, "remove the file and run `make model`"),
             RunError::Cancelled | RunError::Arithmetic(_) | RunError::Tokens(_) => {
-                (ErrorKind::Internal, "try again; if it stays, name another model in models.yaml")
+                (ErrorKind::Internal, "retry; if it persists, name another model in models.yaml")
             }
         };
         Self::new(kind, error.to_string()).with_hint(hint).with_source(error)

@@ -64,7 +64,7 @@ impl Gguf {
         let gguf = Self { path: path.to_owned(), file, content };
         match gguf.text("general.architecture")? {
             "llama" => Ok(gguf),
-            other => Err(gguf.unsupported(format!("it holds a model of the family {other:?}, not llama"))),
+            other => Err(gguf.unsupported(format!("it is a model of family {other:?}, not llama"))),
         }
     }
 
@@ -109,7 +109,7 @@ impl Gguf {
     pub(crate) fn text(&self, key: &str) -> Result<&str, LoadError> {
         match self.content.metadata.get(key) {
             Some(Value::String(text)) => Ok(text),
-            Some(_) => Err(self.damaged(format!("{key} is not a text"))),
+            Some(_) => Err(self.damaged(format!("{key} is not a string"))),
             None => Err(self.damaged(format!("{key} is missing"))),
         }
     }
@@ -121,7 +121,7 @@ impl Gguf {
 
     /// Returns a list of strings.
     pub(crate) fn texts(&self, key: &str) -> Result<Vec<&str>, LoadError> {
-        self.list(key, "not a text", |value| match value {
+        self.list(key, "not a string", |value| match value {
             Value::String(text) => Some(text.as_str()),
             _ => None,
         })
@@ -142,7 +142,7 @@ impl Gguf {
         match self.content.metadata.get(key) {
             Some(Value::Array(values)) => {
                 let values: Option<Vec<T>> = values.iter().map(read).collect();
-                values.ok_or_else(|| self.damaged(format!("{key} holds something that is {other}")))
+                values.ok_or_else(|| self.damaged(format!("{key} contains a value that is {other}")))
             }
             Some(_) => Err(self.damaged(format!("{key} is not a list"))),
             None => Err(self.damaged(format!("{key} is missing"))),
@@ -154,7 +154,7 @@ impl Gguf {
         match self.content.metadata.get(key).map(whole) {
             None => Ok(None),
             Some(Some(id)) if usize::try_from(id).is_ok_and(|id| id < vocabulary) => Ok(u32::try_from(id).ok()),
-            Some(_) => Err(self.damaged(format!("{key} names no token"))),
+            Some(_) => Err(self.damaged(format!("{key} is not a token"))),
         }
     }
 
@@ -179,7 +179,7 @@ impl Gguf {
         match self.content.metadata.get(key).map(Value::to_f32) {
             None => Ok(None),
             Some(Ok(number)) if number.is_finite() && number > 0.0 => Ok(Some(number)),
-            Some(_) => Err(self.damaged(format!("{key} is no positive number"))),
+            Some(_) => Err(self.damaged(format!("{key} is not positive"))),
         }
     }
 

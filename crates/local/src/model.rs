@@ -83,7 +83,7 @@ impl EmbeddedModel {
     ) -> Result<mpsc::Receiver<Result<ModelChunk, ModelError>>, ModelError> {
         let jobs = jobs.map_err(|error| {
             ModelError::new(ErrorKind::Internal, "could not start the thread of the built-in model")
-                .with_hint("see whether the process may start more threads")
+                .with_hint("check the process's thread limit")
                 .with_source(error)
         })?;
         let gone = |_| ModelError::new(ErrorKind::ShuttingDown, "the built-in model has stopped");
@@ -141,7 +141,7 @@ type Pieces = mpsc::Receiver<Result<ModelChunk, ModelError>>;
 async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelError>, Option<Pieces>)> {
     let mut pieces = pieces?;
     let piece = pieces.recv().await.unwrap_or_else(|| {
-        let error = ModelError::new(ErrorKind::Internal, "the built-in model ended without finishing its answer");
+        let error = ModelError::new(ErrorKind::Internal, "the built-in model stopped before finishing its answer");
         Err(error.with_hint("try again"))
     });
     let is_last = matches!(piece, Ok(ModelChunk::End(_)) | Err(_));

@@ -64,7 +64,7 @@ impl Vocabulary {
         let (tokenizer, bytes) = match gguf.text("tokenizer.ggml.model")? {
             "gpt2" => byte_level(gguf, &names, &is_control)?,
             "llama" => sentence_piece(gguf, &names, &is_control)?,
-            other => return Err(gguf.unsupported(format!("its tokens are of the kind {other:?}"))),
+            other => return Err(gguf.unsupported(format!("unsupported tokenizer {other:?}"))),
         };
         let controls: HashMap<String, u32> = (0u32..)
             .zip(&names)
@@ -74,7 +74,7 @@ impl Vocabulary {
             .collect();
         let end = gguf
             .token("tokenizer.ggml.eos_token_id", names.len())?
-            .ok_or_else(|| gguf.damaged("it names no token that ends an answer"))?;
+            .ok_or_else(|| gguf.damaged("it has no end-of-text token"))?;
         let start = gguf.token("tokenizer.ggml.bos_token_id", names.len())?;
         let format = ChatFormat::detect(&controls, gguf.text("tokenizer.chat_template").unwrap_or_default());
         let wants_start = gguf.switch("tokenizer.ggml.add_bos_token").unwrap_or(format.wants_start());
@@ -161,7 +161,7 @@ fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts,
                 .map_err(|error| gguf.unsupported(error.to_string()))?;
             vec![split.into(), ByteLevel::new(false, true, false).into()]
         }
-        other => return Err(gguf.unsupported(format!("its text is cut into words in the way {other:?}"))),
+        other => return Err(gguf.unsupported(format!("unsupported pre-tokenizer {other:?}"))),
     };
     tokenizer.with_pre_tokenizer(Some(Sequence::new(words)));
     Ok((tokenizer, bytes))
@@ -169,9 +169,9 @@ fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts,
 
 /// Reads a SentencePiece vocabulary, which has scores instead of merges.
 fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts, LoadError> {
-    let scores = gguf.list("tokenizer.ggml.scores", "no number", |score| score.to_f32().ok())?;
+    let scores = gguf.list("tokenizer.ggml.scores", "not a number", |score| score.to_f32().ok())?;
     if scores.len() != names.len() {
-        return Err(gguf.damaged("it has not one score for each token"));
+        return Err(gguf.damaged("it does not have one score per token"));
     }
     let bytes: Vec<Vec<u8>> = names
         .iter()

@@ -85,9 +85,9 @@ impl Worker {
         self.counters.status().busy = true;
         // Damaged weights or a bug in the arithmetic may panic. This must end only the request and not the daemon.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&order, &reply))).unwrap_or_else(|_| {
-            self.release("a request made it fail");
-            let error = ModelError::new(ErrorKind::Internal, "the built-in model failed while it answered");
-            Err(error.with_hint("try again; if it stays, run `make model`, or name another model in models.yaml"))
+            self.release("a request failed");
+            let error = ModelError::new(ErrorKind::Internal, "the built-in model failed while answering");
+            Err(error.with_hint("retry; if it persists, run `make model`, or name another model in models.yaml"))
         });
         self.counters.status().busy = false;
         drop(place);

@@ -82,9 +82,9 @@ const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 /// Reason why the bytes are not a valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
-    #[error("it wrote something that is no message")]
+    #[error("it sent an invalid message")]
     Nonsense,
-    #[error("it wrote a message of more than 8 MiB")]
+    #[error("it sent a message over 8 MiB")]
     TooLong,
 }
 

@@ -77,9 +77,7 @@ async fn open(file: &SourceFile) -> Result<OpenText, LanguageError> {
     let content = tokio::task::spawn_blocking(move || source::read(&folder, &below)).await;
     content.ok().and_then(|content| OpenText::of(&file.below, &content)).ok_or_else(|| {
         let name = file.name();
-        LanguageError::new(format!(
-            "{name} is not there, or no UTF-8 text of at most 1 MiB, or is reached through a link"
-        ))
+        LanguageError::new(format!("{name} is missing, reached through a link, or not UTF-8 text of at most 1 MiB"))
     })
 }
 
@@ -99,11 +97,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<WirePosition, LanguageErr
     let name = at.file.name();
     let line = at.line.checked_sub(1).and_then(|line| text.lines().nth(usize::try_from(line).ok()?));
     let line = line.ok_or_else(|| {
-        LanguageError::new(format!(
-            "{name} has {} lines, counted from 1, and none of number {}",
-            text.lines().count(),
-            at.line
-        ))
+        LanguageError::new(format!("{name} has {} lines, counted from 1; no line {}", text.lines().count(), at.line))
     })?;
     let before = match &at.at {
         LinePlace::Column(column) => {
@@ -136,7 +130,7 @@ fn word(line: &str, symbol: &str) -> Option<usize> {
 
 fn read<T: DeserializeOwned>(answer: &ServerAnswer) -> Result<T, LanguageError> {
     let text = answer.result.as_deref().map_or("null", serde_json::value::RawValue::get);
-    serde_json::from_str(text).map_err(|_| LanguageError::new("the language server's answer makes no sense; use grep"))
+    serde_json::from_str(text).map_err(|_| LanguageError::new("invalid answer from the language server; use grep"))
 }
 
 fn locations(file: &SourceFile, answer: ServerAnswer) -> Result<Vec<SourceLocation>, LanguageError> {
@@ -163,7 +157,7 @@ fn locations(file: &SourceFile, answer: ServerAnswer) -> Result<Vec<SourceLocati
 
 fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec<SourceRewrite>, LanguageError> {
     let refused =
-        |why: &str| LanguageError::new(format!("the rename {why}, so nothing was changed; edit the files yourself"));
+        |why: &str| LanguageError::new(format!("the rename {why}; nothing was changed. Edit the files yourself"));
     let mut of_files: Vec<(String, Vec<TextEdit>)> = Vec::new();
     match edit.document_changes {
         Some(changes) => {
@@ -187,7 +181,7 @@ fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec
         let path = uri_to_path(&address);
         let below = path.as_deref().and_then(|path| path.strip_prefix(folder).ok());
         let is_plain = |below: &&Path| below.components().all(|part| matches!(part, Component::Normal(_)));
-        let below = below.filter(is_plain).ok_or_else(|| refused("would change files outside of the project"))?;
+        let below = below.filter(is_plain).ok_or_else(|| refused("would change files outside the project"))?;
         let own = SourceFile { below: below.to_path_buf(), ..file.clone() };
         let edits = edits.into_iter().map(|TextEdit { range, new_text }| SourceEdit {
             start: range.start,
@@ -204,7 +198,7 @@ fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec
         rewrite.edits.dedup();
         let overlap = rewrite.edits.windows(2).any(|pair| pair[1].start < pair[0].end);
         if overlap || rewrite.edits.iter().any(|edit| edit.end < edit.start) {
-            return Err(refused("makes no sense: its edits overlap"));
+            return Err(refused("is invalid: its edits overlap"));
         }
     }
     rewrites.sort_by(|one, other| one.file.cmp(&other.file));
@@ -255,8 +249,8 @@ mod tests {
         };
         let edit = |from, to| json!({"range": range(from, to), "newText": "b"});
         check(json!({"changes": {"file:///project/a.py": [edit(0, 1)], "file:///project/b.py": [edit(0, 1)]}}), Ok(2));
-        check(json!({"changes": {"file:///etc/a.py": [edit(0, 1)]}}), Err("outside of the project"));
-        check(json!({"changes": {"file:///project/../a.py": [edit(0, 1)]}}), Err("outside of the project"));
+        check(json!({"changes": {"file:///etc/a.py": [edit(0, 1)]}}), Err("outside the project"));
+        check(json!({"changes": {"file:///project/../a.py": [edit(0, 1)]}}), Err("outside the project"));
         check(json!({"changes": {"file:///project/a.py": [edit(0, 2), edit(1, 3)]}}), Err("overlap"));
         check(json!({"changes": {"file:///project/a.py": vec![edit(0, 1); 6000]}}), Err("too much"));
         check(json!({"documentChanges": [{"kind": "delete", "uri": "file:///project/a.py"}]}), Err("remove files"));

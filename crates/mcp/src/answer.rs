@@ -53,14 +53,14 @@ pub(crate) fn of_odd(from: &str, result: &Value) -> ToolOutput {
         }
     }
     if known.is_empty() && odd.is_empty() && field("structuredContent").is_none() {
-        answer.text("[the call ran, and the server sent no result of a known form; it may have taken effect]");
+        answer.text("[the call ran, but its result has an unknown form; it may have taken effect]");
     }
     answer.blocks(known);
     if let Some(content) = field("structuredContent") {
         answer.text(&content.to_string());
     }
     if !odd.is_empty() {
-        answer.text(&format!("[left out: parts of an unknown form ({})]", odd.join(", ")));
+        answer.text(&format!("[omitted: parts of an unknown form ({})]", odd.join(", ")));
     }
     answer.finish(from, failed)
 }
@@ -100,7 +100,7 @@ pub(crate) fn of_prompt(from: &str, result: GetPromptResult) -> ToolOutput {
 
 /// Formats a list, one entry per line, with a note if there are more.
 pub(crate) fn of_list(from: &str, mut entries: Vec<String>, more: bool, nothing: &str) -> ToolOutput {
-    entries.extend(more.then(|| "- […] and more, which are not listed".to_owned()));
+    entries.extend(more.then(|| "- […] and more, not listed".to_owned()));
     let mut answer = Answer::default();
     answer.text(&if entries.is_empty() { nothing.to_owned() } else { entries.join("\n") });
     answer.finish(from, false)
@@ -134,13 +134,13 @@ impl Answer {
                 ContentBlock::Resource(embedded) => self.resource(embedded.resource),
                 ContentBlock::ResourceLink(link) => {
                     let about = link.description.map(|about| format!(": {about}")).unwrap_or_default();
-                    self.text(&format!("[a resource that can be read: {} ({}){about}]", link.uri, link.name));
+                    self.text(&format!("[readable resource: {} ({}){about}]", link.uri, link.name));
                 }
-                _ => self.text("[a part of a kind that is not known here]"),
+                _ => self.text("[a part of unknown type]"),
             }
         }
         if count > MOST_PARTS {
-            self.text(&format!("[{} more parts were left out]", count - MOST_PARTS));
+            self.text(&format!("[{} more parts omitted]", count - MOST_PARTS));
         }
     }
 
@@ -148,10 +148,10 @@ impl Answer {
         match contents {
             ResourceContents::TextResourceContents { uri, text, .. } => self.text(&format!("[{uri}]\n{text}")),
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                self.text(&format!("[{uri}: bytes, kept in a file]"));
+                self.text(&format!("[{uri}: bytes, stored in a file]"));
                 self.encoded("resource", mime_type.as_deref().unwrap_or_default(), &blob);
             }
-            _ => self.text("[a resource of a kind that is not known here]"),
+            _ => self.text("[a resource of unknown type]"),
         }
     }
 
@@ -172,19 +172,19 @@ impl Answer {
                 let name = format!("{name}_{}", self.data.len() + 1);
                 self.data.push(ToolData { name, kind: media_type, ending, content });
             }
-            Err(_) => self.text(&format!("[an {name} that is not Base64, so it cannot be read]")),
+            Err(_) => self.text(&format!("[an {name} with invalid Base64, so it cannot be read]")),
         }
     }
 
     fn finish(self, from: &str, failed: bool) -> ToolOutput {
         let Self { text, left_out, data } = self;
         let mut shown = match (text.is_empty(), data.is_empty()) {
-            (true, true) => "the server answered nothing".to_owned(),
-            (true, false) => "the server answered without words".to_owned(),
+            (true, true) => "the server returned nothing".to_owned(),
+            (true, false) => "the server returned no text".to_owned(),
             (false, _) => untrusted::framed(UntrustedSource::Mcp, from, &text),
         };
         if left_out > 0 {
-            shown.push_str(&format!("\n[{left_out} bytes more were left out: ask for less at once]"));
+            shown.push_str(&format!("\n[{left_out} more bytes omitted: request less at once]"));
         }
         if failed {
             shown.insert_str(0, "the tool failed\n");
@@ -227,7 +227,7 @@ mod tests {
             {"type": "resource", "resource": {"uri": "x:b", "text": "two"}},
         ]}));
         assert!(output.text.starts_with("<mcp_content from=\"x/say\">\none[2J &lt;/mcp_content>\n"), "{}", output.text);
-        assert!(output.text.contains("not Base64") && output.text.contains("file:///a (a)"), "{}", output.text);
+        assert!(output.text.contains("invalid Base64") && output.text.contains("file:///a (a)"), "{}", output.text);
         assert!(output.text.contains("[x:b]\ntwo\n</mcp_content>"), "{}", output.text);
         assert_eq!(output.error, None);
         let [data] = output.data.as_slice() else { panic!("{:?}", output.data) };
@@ -244,7 +244,7 @@ mod tests {
         assert!(failed.text.starts_with("the tool failed\n<mcp_content"), "{}", failed.text);
         let structured = answered(json!({"content": [], "structuredContent": {"degrees": 20}}));
         assert!(structured.text.contains("{\"degrees\":20}"), "{}", structured.text);
-        assert_eq!(answered(json!({"content": []})).text, "the server answered nothing");
+        assert_eq!(answered(json!({"content": []})).text, "the server returned nothing");
     }
 
     #[test]
@@ -291,6 +291,6 @@ mod tests {
         let long = "ä".repeat(MOST_TEXT);
         let output = answered(json!({"content": [{"type": "text", "text": long}]}));
         assert!(output.text.len() < MOST_TEXT + 500);
-        assert!(output.text.ends_with("bytes more were left out: ask for less at once]"), "no word of it");
+        assert!(output.text.ends_with("more bytes omitted: request less at once]"), "no word of it");
     }
 }

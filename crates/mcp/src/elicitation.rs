@@ -23,7 +23,7 @@ const LARGEST: usize = 64 * 1024;
 const MOST_FIELDS: usize = 32;
 
 /// Note on a question that may belong to another session's call.
-pub(crate) const OTHERS: &str = "\nSeveral sessions use this server now; it may be meant for another.";
+pub(crate) const OTHERS: &str = "\nSeveral sessions use this server; this may be meant for another.";
 
 /// Asks the user of the call, with a note if the question may belong to another call.
 pub(crate) async fn ask(
@@ -33,13 +33,13 @@ pub(crate) async fn ask(
     request: ElicitRequestParams,
 ) -> ElicitResult {
     let Some((call, may_be_others)) = call else {
-        log.note("it asked a person outside of any call, which cannot be shown");
+        log.note("it asked the user outside any call, which cannot be shown");
         return declined();
     };
     match call.question(ask_in(server, &call, may_be_others, log, request)).await {
         Ok(answer) => answer,
         Err(NoQuestion::TooMany) => {
-            log.note("it asked a person while several of its questions were waiting; no more are taken");
+            log.note("it asked the user with several questions pending; rejected");
             declined()
         }
         Err(NoQuestion::Over) => cancelled(),
@@ -56,7 +56,7 @@ async fn ask_in(
 ) -> ElicitResult {
     // The request stays in memory until the user answers.
     if serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len()) > LARGEST {
-        log.note("it asked a person with a form that is too large");
+        log.note("it asked the user with a form that is too large");
         return declined();
     }
     let _one_at_a_time = call.asking.lock().await;
@@ -69,8 +69,8 @@ async fn ask_in(
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
             let url = untrusted::plain(&url).replace('\n', "");
             let context = format!(
-                "It wants you to open this address in a browser: {}\nCheck the address before you do. Answer with \
-                 anything when you are done, or reject.{note}",
+                "It wants you to open this address in a browser: {}\nCheck the address first. Answer with anything \
+                 when you are done, or reject.{note}",
                 url.chars().take(LONGEST).collect::<String>()
             );
             match put(server, call, log, &shown(&message), context).await {
@@ -103,7 +103,7 @@ async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, s
                 Ok(content) => {
                     return ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content));
                 }
-                Err(why) => trouble = format!("That did not fit: {why}.\n"),
+                Err(why) => trouble = format!("Invalid answer: {why}.\n"),
             },
             Reply::No => return declined(),
             Reply::Nobody => return cancelled(),
@@ -122,7 +122,7 @@ pub(crate) enum Reply {
 /// answer must never mean consent.
 pub(crate) async fn put(server: &str, call: &Call, log: &Log, message: &str, context: String) -> Reply {
     let Some(number) = call.next_question() else {
-        log.note("it asked a person too often during one call; no more is asked");
+        log.note("it asked the user too often in one call; rejected");
         return Reply::No;
     };
     // The number makes a repeated question distinct.
@@ -171,7 +171,7 @@ impl Form {
     /// Instructions for filling in the form.
     fn told(&self) -> String {
         let mut told = match self.fields.as_slice() {
-            [] => return "Answer with anything to agree, or reject.".to_owned(),
+            [] => return "Answer with anything to accept, or reject.".to_owned(),
             [_] => "Answer with the value, or with a JSON object of this field:".to_owned(),
             _ => "Answer with a JSON object of these fields:".to_owned(),
         };
@@ -179,7 +179,7 @@ impl Form {
             told.push_str(&format!("\n- {}", field.told()));
         }
         if self.fields.iter().all(|field| !field.required || field.schema.contains_key("default")) {
-            told.push_str("\nAnswer {} for what is usual.");
+            told.push_str("\nAnswer {} for the defaults.");
         }
         told
     }
@@ -191,7 +191,7 @@ impl Form {
             _ => match self.fields.as_slice() {
                 [] => Map::new(),
                 [only] => Map::from_iter([(only.name.clone(), only.read(words.trim()))]),
-                _ => return Err("it is no JSON object".to_owned()),
+                _ => return Err("not a JSON object".to_owned()),
             },
         };
         let mut filled = Map::new();
@@ -207,7 +207,7 @@ impl Form {
             }
         }
         match given.keys().next() {
-            Some(name) => Err(format!("there is no field `{}`", shown(name))),
+            Some(name) => Err(format!("unknown field `{}`", shown(name))),
             None => Ok(filled),
         }
     }
@@ -238,7 +238,7 @@ impl Field {
             told.push_str(&format!(", one of: {}", choices.join(", ")));
         }
         if let Some(default) = self.schema.get("default") {
-            told.push_str(&format!(", usually {}", shown(&plainly(default))));
+            told.push_str(&format!(", default {}", shown(&plainly(default))));
         }
         told.push(')');
         let about = self.schema.get("description").or_else(|| self.schema.get("title")).and_then(Value::as_str);
@@ -271,14 +271,14 @@ impl Field {
             _ => value.is_string(),
         };
         if !is_kind {
-            return Err(format!("`{name}` is to be a value of the kind {}", shown(self.kind())));
+            return Err(format!("`{name}` must be a value of type {}", shown(self.kind())));
         }
         let bound = |key: &str| self.schema.get(key).and_then(Value::as_f64);
         if let Some(number) = value.as_f64()
             && (bound("minimum").is_some_and(|least| number < least)
                 || bound("maximum").is_some_and(|most| number > most))
         {
-            return Err(format!("`{name}` is out of its bounds"));
+            return Err(format!("`{name}` is out of bounds"));
         }
         if let Some(text) = value.as_str() {
             let length = text.chars().count() as f64;
@@ -291,7 +291,7 @@ impl Field {
         let choices = self.choices();
         let chosen = value.as_array().map_or_else(|| vec![value], |values| values.iter().collect());
         if !choices.is_empty() && chosen.iter().any(|value| !choices.contains(value)) {
-            return Err(format!("`{name}` is none of the values to choose from"));
+            return Err(format!("`{name}` is not one of the choices"));
         }
         Ok(())
     }
@@ -324,14 +324,14 @@ mod tests {
             r#"{"name": "Ada", "age": 36, "tags": ["a"]}"#,
             Ok(json!({"name": "Ada", "age": 36, "colour": "red", "tags": ["a"]})),
         );
-        check("Ada", Err("no JSON object"));
+        check("Ada", Err("not a JSON object"));
         check(r#"{"name": "Ada"}"#, Err("`age` is missing"));
         check(r#"{"name": "A", "age": 1}"#, Err("too short"));
-        check(r#"{"name": "Ada", "age": 1.5}"#, Err("of the kind integer"));
-        check(r#"{"name": "Ada", "age": 200}"#, Err("out of its bounds"));
-        check(r#"{"name": "Ada", "age": 1, "colour": "green"}"#, Err("none of the values"));
-        check(r#"{"name": "Ada", "age": 1, "tags": ["c"]}"#, Err("none of the values"));
-        check(r#"{"name": "Ada", "age": 1, "more": 1}"#, Err("no field `more`"));
+        check(r#"{"name": "Ada", "age": 1.5}"#, Err("of type integer"));
+        check(r#"{"name": "Ada", "age": 200}"#, Err("out of bounds"));
+        check(r#"{"name": "Ada", "age": 1, "colour": "green"}"#, Err("not one of the choices"));
+        check(r#"{"name": "Ada", "age": 1, "tags": ["c"]}"#, Err("not one of the choices"));
+        check(r#"{"name": "Ada", "age": 1, "more": 1}"#, Err("unknown field `more`"));
         assert!(!form.told().contains("Answer {}"), "{}", form.told());
         assert!(form.told().contains("- name (string, required): Your name"), "{}", form.told());
     }
@@ -356,7 +356,7 @@ mod tests {
         let form = Form::read(&json!({"type": "object", "properties": {}}));
         assert_eq!(form.fill("yes"), Ok(Map::new()));
         let form = Form::read(&json!({"properties": {"it": {"type": "integer", "default": 3}}, "required": ["it"]}));
-        assert!(form.told().ends_with("Answer {} for what is usual."), "{}", form.told());
+        assert!(form.told().ends_with("Answer {} for the defaults."), "{}", form.told());
         assert_eq!(form.fill("{}").unwrap()["it"], 3);
     }
 }

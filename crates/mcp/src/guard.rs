@@ -56,7 +56,7 @@ pub fn run_guard(command: &[OsString]) -> ExitCode {
 fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
     let broken = |what: &str, error: &dyn std::fmt::Display| (125, format!("could not {what}: {error}"));
     let [program, args @ ..] = command else { return Err((125, "there is no command".to_owned())) };
-    set_child_subreaper(true).map_err(|error| broken("take in orphans", &error))?;
+    set_child_subreaper(true).map_err(|error| broken("adopt orphans", &error))?;
     let mut wanted = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         wanted.add(signal);
@@ -77,7 +77,7 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
         let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
         (code, format!("could not start `{}`: {error}", program.display()))
     })?;
-    let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("know the server", &error))?);
+    let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("identify the server", &error))?);
     // Readers of the server's output must see its end when the server exits, not when the guard does.
     let nowhere = File::options().write(true).open("/dev/null").map_err(|error| broken("let go", &error))?;
     dup2_stdout(&nowhere).and_then(|()| dup2_stderr(&nowhere)).map_err(|error| broken("let go", &error))?;

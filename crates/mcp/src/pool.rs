@@ -313,7 +313,7 @@ impl McpPool {
         }
         let fingerprint = config.fingerprint();
         if place.is_some_and(|place| place != fingerprint) {
-            return Err(Reason::ours("it was changed in mcp_servers.yaml since its tool was offered"));
+            return Err(Reason::ours("it changed in mcp_servers.yaml since its tool was offered"));
         }
         if user.environment.is_some() {
             state.last_user = user.clone();
@@ -330,8 +330,8 @@ impl McpPool {
         }
         let Some(ended) = state.connections.make_room(server, is_called) else {
             return Err(Reason::ours(format!(
-                "{MOST} processes of the MCP server {server} are at work already, each for clients of another environment; \
-                 `agentctl mcp stop {server}` ends them"
+                "{MOST} processes of the MCP server {server} are busy already, each for clients with another \
+                 environment; `agentctl mcp stop {server}` ends them"
             )));
         };
         let known = state.known.get(server).filter(|known| known.fingerprint == fingerprint);
@@ -419,7 +419,7 @@ impl McpPool {
         let _one_at_a_time = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(catalogue) = self.state().known.get(server).cloned() else { return };
         if let Err(error) = self.catalogues.keep(server, &catalogue) {
-            tracing::warn!(server, "what the MCP server offers is not kept: {error}");
+            tracing::warn!(server, "could not store what the MCP server offers: {error}");
         }
     }
 
@@ -437,11 +437,11 @@ impl State {
 fn missing(variable: &str) -> String {
     if is_place(variable) {
         return format!(
-            "its entry in mcp_servers.yaml names the project (`${{{variable}}}`), and there is none; `-C FOLDER` names one"
+            "its entry in mcp_servers.yaml names the project (`${{{variable}}}`), but there is none; use `-C FOLDER`"
         );
     }
     format!(
-        "the variable {variable}, which mcp_servers.yaml names, is set neither for agentd nor for the client of the turn; \
+        "the variable {variable}, which mcp_servers.yaml names, is not set for agentd or the client of the turn; \
          export it where agentctl is run"
     )
 }

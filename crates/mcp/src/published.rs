@@ -108,8 +108,8 @@ pub fn publish<C: Borrow<Catalogue>>(
         let is_offered = |name: &String| published.foreign.get(name).is_some_and(|foreign| foreign.server == server);
         if !published.offered.iter().any(is_offered) {
             let note = format!(
-                "its {tools} tools are not offered in every turn, to save context: @{server} brings them, and models find \
-                 them with find_tool; `always_available: true` offers them all the same"
+                "its {tools} tools are not in every request, to save context: @{server} loads them, and models find \
+                 them with find_tool; `always_available: true` always offers them"
             );
             published.notes.push((server, note));
         }
@@ -155,7 +155,7 @@ struct Publisher<'a> {
 impl Publisher<'_> {
     fn server(&mut self, name: &str, server: &ServerConfig, known: Option<&Catalogue>) {
         if self.needs_project {
-            self.note(name, "its entry names the project, so only sessions with one are offered its tools".to_owned());
+            self.note(name, "its entry names the project, so only sessions with one get its tools".to_owned());
         }
         let Some(known) = known else {
             // The server was never started. Tools in the configuration are offered anyway, and calling one starts it.
@@ -170,24 +170,24 @@ impl Publisher<'_> {
         }
         let is_there = |tool: &str| known.tools.iter().any(|there| there.name == tool) || known.has_deed(tool);
         for tool in server.tools.keys().filter(|tool| !is_there(tool)) {
-            self.note(name, format!("the configuration names a tool `{tool}`, and the server has none of that name"));
+            self.note(name, format!("the configuration names a tool `{tool}` that the server does not have"));
         }
         known.odd.iter().for_each(|odd| self.note(name, odd.clone()));
         if known.cut_off {
-            self.note(name, format!("it offers more than is taken: its first {} tools are", known.tools.len()));
+            self.note(name, format!("too many tools: only its first {} are used", known.tools.len()));
         }
         let none = json!({"type": "object", "properties": {}, "required": []});
-        let uri = json!({"type": "string", "description": "The resource's URI, or one that a template becomes."});
+        let uri = json!({"type": "string", "description": "Resource URI, or a filled-in template."});
         let uri = json!({"type": "object", "properties": {"uri": uri}, "required": ["uri"]});
         let prompt = json!({"type": "object", "properties": {
-            "name": {"type": "string", "description": "The prompt's name."},
-            "arguments": {"type": "object", "description": "Its arguments, an object."},
+            "name": {"type": "string", "description": "Prompt name."},
+            "arguments": {"type": "object", "description": "Prompt arguments."},
         }, "required": ["name"]});
         for (verb, deed, about, parameters) in [
-            ("list_resources", ToolTarget::ListResources, "Lists what this server has to be read.", none.clone()),
-            ("read_resource", ToolTarget::ReadResource, "Reads one of the resources of this server.", uri),
-            ("list_prompts", ToolTarget::ListPrompts, "Lists the prompts of this server.", none),
-            ("get_prompt", ToolTarget::GetPrompt, "Says one of the prompts of this server.", prompt),
+            ("list_resources", ToolTarget::ListResources, "List this server's resources.", none.clone()),
+            ("read_resource", ToolTarget::ReadResource, "Read one of this server's resources.", uri),
+            ("list_prompts", ToolTarget::ListPrompts, "List this server's prompts.", none),
+            ("get_prompt", ToolTarget::GetPrompt, "Get one of this server's prompts.", prompt),
         ] {
             if known.has_deed(verb) {
                 self.offer(name, server, (verb, deed), about, parameters);
@@ -197,7 +197,7 @@ impl Publisher<'_> {
         let ToolGrants::Some(granted) = &server.grants else { return };
         for tool in granted.iter().map(|tool| shown(tool)) {
             if !self.published.foreign.values().any(|foreign| foreign.server == name && foreign.tool == tool) {
-                self.note(name, format!("`grants` names a tool `{tool}`, and the server has none of that name"));
+                self.note(name, format!("`grants` names a tool `{tool}` that the server does not have"));
             }
         }
     }
@@ -220,8 +220,8 @@ impl Publisher<'_> {
         let name = self.name(server, tool, alias.filter(|_| is_tool));
         if (self.reserved)(&name) || self.specs.contains_key(&name) {
             let note = match is_tool {
-                true => format!("`{name}` is taken, so `{}` is left out", shown(tool)),
-                false => format!("`{name}` is a tool already, so this server's {tool} is left out"),
+                true => format!("`{name}` is taken; `{}` is skipped", shown(tool)),
+                false => format!("`{name}` is already a tool; this server's {tool} is skipped"),
             };
             return self.note(server, note);
         }
@@ -258,9 +258,9 @@ impl Publisher<'_> {
         let own = schema::name(server, tool);
         let Some(alias) = alias else { return own };
         let why = if !schema::is_fit(alias) {
-            "cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of them"
+            "cannot be used: a name has ASCII letters, digits, `_` and `-`, at most 64"
         } else if self.made.iter().any(|prefix| alias.starts_with(prefix.as_str())) {
-            "cannot be used: it begins as the names of a server's tools do"
+            "cannot be used: it has the prefix of a server's tools"
         } else if (self.reserved)(alias) {
             "is taken"
         } else if self.claimed.contains(alias) {

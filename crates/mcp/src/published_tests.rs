@@ -43,9 +43,9 @@ fn names_are_never_ours_and_never_two_alike() {
     let expected = [
         "the alias `grep` is taken; `a` is called `mcp_s_a`",
         "the alias `mine` is given to several tools; `b` is called `mcp_s_b`",
-        "the configuration names a tool `gone`, and the server has none of that name",
+        "the configuration names a tool `gone` that the server does not have",
         "the alias `mine` is given to several tools; `c` is called `mcp_t_c`",
-        "the alias `not fit` cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of them; `d` is \
+        "the alias `not fit` cannot be used: a name has ASCII letters, digits, `_` and `-`, at most 64; `d` is \
          called `mcp_t_d`",
     ];
     assert!(published.notes.iter().map(|(_, note)| note.as_str()).eq(expected), "{:#?}", published.notes);
@@ -84,7 +84,7 @@ fn an_alias_never_looks_like_a_name_that_was_made() {
     assert_eq!(named("mcp_echo", &["t"]), ("mcp_echo".to_owned(), String::new()));
     for (alias, others) in [("mcp_t_c", &["t"][..]), ("mcp_s_b", &[])] {
         let (name, note) = named(alias, others);
-        assert!(name == "mcp_s_a" && note.contains("as the names of a server's tools do"), "{name}: {note}");
+        assert!(name == "mcp_s_a" && note.contains("prefix of a server's tools"), "{name}: {note}");
     }
 }
 

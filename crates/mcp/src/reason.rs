@@ -41,10 +41,10 @@ impl Reason {
     pub(crate) fn of_greeting(error: &ClientInitializeError, clean: &Clean) -> Self {
         match error {
             ClientInitializeError::JsonRpcError(refusal) => {
-                Self::of_server("it refused to begin", &refusal.message, clean)
+                Self::of_server("initialize failed", &refusal.message, clean)
             }
             ClientInitializeError::TransportError { error, .. } => {
-                Self::of_server("it could not be greeted", &with_causes(error.error.as_ref()), clean)
+                Self::of_server("could not connect", &with_causes(error.error.as_ref()), clean)
             }
             other => Self::of_server("it does not speak MCP", &with_causes(other), clean),
         }
@@ -59,7 +59,7 @@ impl Reason {
     pub(crate) fn with_last_words(self, words: Option<String>) -> Self {
         match words {
             Some(words) if self.theirs.is_none() => {
-                Self { ours: format!("{}; its last words", self.ours), theirs: Some(words) }
+                Self { ours: format!("{}; last output", self.ours), theirs: Some(words) }
             }
             _ => self,
         }
@@ -67,7 +67,7 @@ impl Reason {
 
     /// Adds that the start is not retried immediately.
     pub(crate) fn tried_again_in(&self, wait: &str) -> Self {
-        let ours = format!("it failed several times and is tried again in {wait}. The last time {}", self.ours);
+        let ours = format!("it failed several times, next retry in {wait}. Last time: {}", self.ours);
         Self { ours, theirs: self.theirs.clone() }
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let clean = Clean::new(|words| words.replace("key-123456", "[redacted]"));
         let refusal = || ErrorData::internal_error(hostile.clone(), Some(hostile.clone().into()));
         for reason in [
-            Reason::of_request("it does not say which tools it has", &ServiceError::McpError(refusal()), &clean),
+            Reason::of_request("it does not list its tools", &ServiceError::McpError(refusal()), &clean),
             Reason::of_greeting(&ClientInitializeError::JsonRpcError(refusal()), &clean),
             Reason::of_greeting(&ClientInitializeError::ConnectionClosed(hostile.clone()), &clean),
             Reason::ours("it ended").with_last_words(Some(line(&hostile, &clean))).tried_again_in("2 s"),

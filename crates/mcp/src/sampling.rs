@@ -52,12 +52,12 @@ pub(crate) async fn ask(
     request: CreateMessageRequestParams,
 ) -> Result<CreateMessageResult, ErrorData> {
     let outcome = match call {
-        None => Err(invalid("agentd lets a server use its models only during a call, where the user sees it")),
+        None => Err(invalid("sampling is allowed only during a call, where the user sees it")),
         Some((call, may_be_others)) => {
             let asked = call.question(ask_in(server, &call, may_be_others, log, request)).await;
             asked.unwrap_or_else(|none| {
                 Err(match none {
-                    NoQuestion::TooMany => invalid("too many requests of this call wait; ask for one after the other"),
+                    NoQuestion::TooMany => invalid("too many pending requests of this call; send one at a time"),
                     NoQuestion::Over => invalid("the call is over"),
                 })
             })
@@ -65,7 +65,7 @@ pub(crate) async fn ask(
     };
     match outcome {
         Ok(SampleAnswer { text, model, cut }) => {
-            log.note(&format!("it asked the model {model}, which a person had allowed"));
+            log.note(&format!("it used the model {model}, with the user's approval"));
             let reason = if cut {
                 CreateMessageResult::STOP_REASON_END_MAX_TOKEN
             } else {
@@ -74,7 +74,7 @@ pub(crate) async fn ask(
             Ok(CreateMessageResult::new(SamplingMessage::assistant_text(text), model).with_stop_reason(reason))
         }
         Err((code, why)) => {
-            log.note(&format!("it wanted to ask a model: {why}"));
+            log.note(&format!("its sampling request failed: {why}"));
             Err(ErrorData::new(code, why, None))
         }
     }
@@ -90,23 +90,23 @@ async fn ask_in(
 ) -> Result<SampleAnswer, Refusal> {
     let asked = read(request)?;
     let shown = shown(&asked)?;
-    let model = call.sampler.model().ok_or_else(|| invalid("there is no model that this call could ask"))?;
+    let model = call.sampler.model().ok_or_else(|| invalid("no model is available to this call"))?;
     let _one_at_a_time = call.asking.lock().await;
     let message = format!("may the model {model} answer it, in up to {} tokens?", asked.max_tokens);
     match elicitation::put(server, call, log, &message, told(&shown, &asked, may_be_others)).await {
         // Only this word means consent.
         Reply::Words(words) if words.trim().eq_ignore_ascii_case("yes") => {}
         Reply::Words(_) | Reply::No => {
-            return Err((REJECTED, "the person did not allow it: User rejected sampling request".to_owned()));
+            return Err((REJECTED, "the user did not allow it: User rejected sampling request".to_owned()));
         }
-        Reply::Nobody => return Err((REJECTED, "there is nobody to allow it".to_owned())),
+        Reply::Nobody => return Err((REJECTED, "no user can allow it".to_owned())),
     }
     // The server waits for the answer, so its time limits are suspended.
     let _waiting = call.wait_for_us();
     match call.sampler.ask(asked).await {
         Some(Ok(sampled)) => Ok(sampled),
         Some(Err(error)) => {
-            log.note(&format!("the model did not answer it: {error}"));
+            log.note(&format!("the model failed: {error}"));
             let why = match error.kind() {
                 // A limit of the turn. Other problems of a model are not disclosed to the server.
                 ErrorKind::Conflict => error.to_string(),
@@ -115,7 +115,7 @@ async fn ask_in(
             };
             Err((ErrorCode::INTERNAL_ERROR, why))
         }
-        None => Err(invalid("there is no model that this call could ask")),
+        None => Err(invalid("no model is available to this call")),
     }
 }
 
@@ -127,25 +127,24 @@ fn invalid(why: &str) -> Refusal {
 fn read(request: CreateMessageRequestParams) -> Result<SampleRequest, Refusal> {
     let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
     if size > LARGEST {
-        return Err(invalid(&format!("the request is too large: {size} bytes, where {LARGEST} may be")));
+        return Err(invalid(&format!("the request is too large: {size} bytes; the limit is {LARGEST}")));
     }
     if request.tools.is_some() || request.tool_choice.is_some() {
-        return Err(invalid("the model is given no tools by servers; ask without them"));
+        return Err(invalid("tools are not supported in sampling; omit them"));
     }
     let instructions = fit(request.system_prompt.as_deref().unwrap_or_default());
     let instructions = instructions.unwrap_or_else(|| NO_INSTRUCTIONS.to_owned());
     let mut messages = vec![Message::System { text: instructions }];
     for SamplingMessage { role, content, .. } in request.messages {
         let texts: Option<Vec<String>> = content.into_vec().into_iter().map(text).collect();
-        let texts =
-            texts.ok_or_else(|| invalid("the model takes text alone from servers: no pictures, sounds or results"))?;
+        let texts = texts.ok_or_else(|| invalid("sampling supports only text: no pictures, sounds or results"))?;
         messages.extend(fit(&texts.join("\n")).map(|text| match role {
             Role::User => Message::User { text },
             Role::Assistant => Message::answer(text, Vec::new()),
         }));
     }
     if messages.len() == 1 {
-        return Err(invalid("the request has no words"));
+        return Err(invalid("the request has no text"));
     }
     Ok(SampleRequest { messages, max_tokens: u64::from(request.max_tokens).clamp(1, MOST_TOKENS) })
 }
@@ -183,7 +182,7 @@ fn shown(asked: &SampleRequest) -> Result<String, Refusal> {
     }
     if length > LONGEST || lines > MOST_LINES {
         return Err(invalid(&format!(
-            "the request is too long to be shown to a person: it may have {LONGEST} characters and {MOST_LINES} lines"
+            "the request is too long to be shown to the user: it may have {LONGEST} characters and {MOST_LINES} lines"
         )));
     }
     Ok(shown)
@@ -194,9 +193,9 @@ fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
     let others = if may_be_others { elicitation::OTHERS } else { "" };
     let characters: usize = asked.messages.iter().map(|message| words_of(message).1.chars().count()).sum();
     format!(
-        "The model would read:{shown}\nThat are {characters} characters, and the answer may have {} tokens.{others}\nAnswer yes to \
-         allow it this once; anything else refuses it. What the model says goes to the server, and its tokens are those of \
-         this turn.",
+        "The model would read:{shown}\nIt has {characters} characters; the answer may have {} tokens.{others}\nAnswer \
+         yes to allow it this once; anything else refuses it. The model's answer goes to the server, and its tokens \
+         count for this turn.",
         asked.max_tokens
     )
 }
@@ -205,7 +204,7 @@ fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
 fn words_of(message: &Message) -> (&'static str, &String) {
     match message {
         Message::System { text } => ("instructions", text),
-        Message::Assistant { text, .. } => ("its own earlier words", text),
+        Message::Assistant { text, .. } => ("its earlier text", text),
         Message::User { text } | Message::Pictures { text, .. } | Message::Tool { text, .. } => ("request", text),
     }
 }
@@ -278,7 +277,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_but_yes_is_consent() {
         for (says, part) in [
-            (None, "there is nobody"),
+            (None, "no user"),
             (Some(""), "did not allow it"),
             (Some("yes, but"), "did not allow it"),
             (Some("y"), "did not allow it"),
@@ -298,14 +297,14 @@ mod tests {
         let said = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
         let written = |text: String| said(json!({"type": "text", "text": text}));
         for (request, part) in [
-            (said(image.clone()), "text alone"),
-            (said(json!([{"type": "text", "text": "a"}, image])), "text alone"),
-            (said(result), "text alone"),
+            (said(image.clone()), "only text"),
+            (said(json!([{"type": "text", "text": "a"}, image])), "only text"),
+            (said(result), "only text"),
             (written("x".repeat(LARGEST)), "too large"),
             (json!({"systemPrompt": "x".repeat(LARGEST)}), "too large"),
-            (written("\u{1b} \n".to_owned()), "no words"),
-            (json!({"messages": []}), "no words"),
-            (json!({"tools": []}), "no tools"),
+            (written("\u{1b} \n".to_owned()), "no text"),
+            (json!({"messages": []}), "no text"),
+            (json!({"tools": []}), "not supported"),
             (json!({"systemPrompt": "x".repeat(LONGEST)}), "too long to be shown"),
             (written("é".repeat(LONGEST)), "too long to be shown"),
             (written("x\n".repeat(MOST_LINES)), "too long to be shown"),
@@ -330,9 +329,9 @@ mod tests {
         ]);
         world.ask(json!({"messages": messages})).await.unwrap();
         let questions = world.questions.lock().unwrap();
-        let expected = format!("\n> abcd\n> {}\n> é\n> Answer yes to allow it\nThat are", "é".repeat(WIDTH));
+        let expected = format!("\n> abcd\n> {}\n> é\n> Answer yes to allow it\nIt has", "é".repeat(WIDTH));
         assert!(questions[0].1.contains(&expected), "{}", questions[0].1);
-        assert!(questions[0].1.ends_with("its tokens are those of this turn."), "{}", questions[0].1);
+        assert!(questions[0].1.ends_with("its tokens count for this turn."), "{}", questions[0].1);
         let read = format!("abcd\n{}\nAnswer yes to allow it", "é".repeat(WIDTH + 1));
         let read = [Message::answer("before", Vec::new()), Message::User { text: read }];
         assert_eq!(world.asked.lock().unwrap()[0].messages[1..], read);

@@ -255,15 +255,15 @@ impl ServerRefusal {
 fn config(servers: &[SessionServer], folder: &Path) -> Result<(McpConfig, Vec<String>), ServerRefusal> {
     if servers.len() > MAX_SESSION_SERVERS {
         return Err(ServerRefusal::new(
-            format!("{} MCP servers are brought for the session; {MAX_SESSION_SERVERS} are allowed", servers.len()),
-            "bring those that the session needs",
+            format!("the session brings {} MCP servers; {MAX_SESSION_SERVERS} are allowed", servers.len()),
+            "bring only those that it needs",
         ));
     }
     let bytes: usize = servers.iter().flat_map(texts).map(str::len).sum();
     if bytes > MAX_SESSION_SERVER_BYTES {
         return Err(ServerRefusal::new(
             format!("the MCP servers have {bytes} bytes of text; {MAX_SESSION_SERVER_BYTES} are allowed"),
-            "put what is long into a file that the server reads",
+            "put long values into a file that the server reads",
         ));
     }
     let mut config = McpConfig::default();
@@ -302,37 +302,37 @@ pub fn is_of_session_server(tool: &str) -> bool {
 fn check(server: &SessionServer) -> Result<(), String> {
     let SessionServer { name, address } = server;
     if name.trim().is_empty() || name.chars().count() > MAX_SERVER_NAME {
-        return Err(format!("a name of an MCP server has 1 to {MAX_SERVER_NAME} characters"));
+        return Err(format!("the name of an MCP server has 1 to {MAX_SERVER_NAME} characters"));
     }
     let wrong = |why: &str, hint: &str| Err(format!("it {why}; {hint}"));
     if texts(server).any(|text| text.contains('\0') || variables::has_mark(text)) {
-        return wrong("has a text with characters that no program takes", "leave them out");
+        return wrong("has a value with invalid characters", "omit them");
     }
     match address {
         ServerAddress::Stdio { command, env, cwd, .. } => {
             if command.trim().is_empty() {
-                return wrong("has no command", "name a program, or the address of a server that has one");
+                return wrong("has no command", "name a program, or the address of a remote server");
             }
             if env.keys().any(|name| name.is_empty() || name.contains('=')) {
                 return wrong("has a variable without a name", "name variables as a shell does");
             }
             if !cwd.as_os_str().is_empty() && !cwd.is_absolute() {
-                return wrong("has a folder that is no absolute path", "begin it with `/`, or leave it out");
+                return wrong("has a relative folder path", "begin it with `/`, or omit it");
             }
         }
         ServerAddress::Http { url, headers, .. } => {
             let parsed = reqwest::Url::parse(&url.value).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
             match parsed {
-                None => return wrong("has no address of http or https", "write one such as https://example.org/mcp"),
+                None => return wrong("has no http or https address", "use one such as https://example.org/mcp"),
                 Some(url) if !url.username().is_empty() || url.password().is_some() => {
-                    return wrong("has a name or a password in its address", "put a key into its headers");
+                    return wrong("has a name or password in its address", "put a key into its headers");
                 }
                 Some(_) => {}
             }
             let is_token = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
             let named = |name: &String| !name.is_empty() && name.chars().all(is_token);
             if !headers.keys().all(named) || headers.values().any(|value| plain(value).contains(['\n', '\r'])) {
-                return wrong("has a header that cannot be sent", "write headers as HTTP has them, each on one line");
+                return wrong("has an invalid header", "write valid HTTP headers, each on one line");
             }
         }
     }

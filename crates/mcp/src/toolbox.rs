@@ -48,10 +48,10 @@ impl McpToolbox {
     fn route(&self, context: &ToolContext, call: &ToolCall) -> Result<Route, ToolOutput> {
         let unknown = |why: &str| ToolOutput::error(ToolErrorCode::UnknownTool, why);
         let route = self.pool.published().routes.get(&call.name).cloned();
-        let route = route.ok_or_else(|| unknown("no MCP server has this tool any more"))?;
+        let route = route.ok_or_else(|| unknown("no MCP server has this tool now"))?;
         match &context.stands_for {
             Some(offered) if offered.strip_prefix(&self.mark) != Some(&*route.word()) => {
-                Err(unknown("this name now belongs to another tool than the one that was offered; it did not run"))
+                Err(unknown("this name now belongs to another tool than the offered one; it did not run"))
             }
             _ => Ok(route),
         }
@@ -61,7 +61,7 @@ impl McpToolbox {
         let Route { server, deed, place } = self.route(context, call)?;
         let arguments = arguments(&call.arguments)?;
         let config = self.pool.config_of(&server).ok_or_else(|| {
-            ToolOutput::error(ToolErrorCode::UnknownTool, format!("the MCP server {server} is not there any more"))
+            ToolOutput::error(ToolErrorCode::UnknownTool, format!("the MCP server {server} no longer exists"))
         })?;
         let from = match &deed {
             ToolTarget::Tool(tool) => format!("{server}/{tool}"),
@@ -72,13 +72,13 @@ impl McpToolbox {
         let lease = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
-                return Err(ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended before the server was there"));
+                return Err(ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended before the server was ready"));
             }
             lease = self.pool.lease(&server, &place, context) => lease,
         };
         let lease = lease.map_err(|why| {
             let why = why.for_model(&server);
-            let text = format!("the MCP server {server} is not there. The call did not run: {why}");
+            let text = format!("the MCP server {server} is unavailable. The call did not run: {why}");
             ToolOutput::error(ToolErrorCode::Tool, text)
         })?;
         let time = CallTime { silence: config.call_timeout, all: config.call_limit };
@@ -137,7 +137,7 @@ fn arguments(written: &str) -> Result<Map<String, Value>, ToolOutput> {
         Err(_) if written.trim().is_empty() => Ok(Map::new()),
         Ok(_) => Err(ToolOutput::error(ToolErrorCode::InvalidArgs, "the arguments must be a JSON object")),
         Err(error) => {
-            Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the arguments are no JSON object: {error}")))
+            Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the arguments must be a JSON object: {error}")))
         }
     }
 }
@@ -145,7 +145,7 @@ fn arguments(written: &str) -> Result<Map<String, Value>, ToolOutput> {
 fn request(deed: ToolTarget, mut arguments: Map<String, Value>) -> Result<ClientRequest, ToolOutput> {
     let mut text = |name: &str| match arguments.remove(name) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text),
-        _ => Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("`{name}` must be a text"))),
+        _ => Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("`{name}` must be a string"))),
     };
     Ok(match deed {
         ToolTarget::Tool(name) => {
@@ -186,7 +186,7 @@ fn told(from: &str, result: ServerResult) -> ToolOutput {
         ServerResult::CustomResult(result) => answer::of_odd(from, &result.0),
         _ => ToolOutput::error(
             ToolErrorCode::Tool,
-            "the server returned a result of another kind; the call may have taken effect",
+            "the server returned an unexpected result; the call may have taken effect",
         ),
     }
 }
@@ -202,7 +202,7 @@ fn resources(from: &str, listed: &ListResourcesResult, templates: Option<ListRes
     let mut lines: Vec<String> = there.map(|one| line(&one.uri, &one.name, one.description.as_deref())).collect();
     if let Some(templates) = templates.filter(|templates| !templates.resource_templates.is_empty()) {
         more |= templates.next_cursor.is_some();
-        lines.push("Any URI can be read, too, that is one of these with values in place of the braces:".to_owned());
+        lines.push("URIs from these templates can be read too, with values for the braces:".to_owned());
         let there = templates.resource_templates.iter();
         lines.extend(there.map(|one| line(&one.uri_template, &one.name, one.description.as_deref())));
     }

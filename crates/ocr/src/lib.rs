@@ -41,7 +41,7 @@ pub struct ModelFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum OcrError {
     /// A file does not contain the expected model.
-    #[error("the model that {task} cannot be loaded")]
+    #[error("cannot load the model that {task}")]
     Load {
         /// Task of the model.
         task: &'static str,
@@ -53,10 +53,10 @@ pub enum OcrError {
     #[error("a network failed")]
     Run(#[from] RunError),
     /// A network returned an output of unexpected shape.
-    #[error("a network answers in a form that is not expected: {0}")]
+    #[error("unexpected output of a network: {0}")]
     Form(&'static str),
     /// The deadline has passed.
-    #[error("the time is over")]
+    #[error("timed out")]
     Late,
 }
 

@@ -77,7 +77,7 @@ fn line(
     let answer: NdTensor<f32, 3> = answer.try_into().map_err(|_| OcrError::Form("a row of numbers"))?;
     let [1, steps, classes] = answer.shape() else { return Err(OcrError::Form("more than one row")) };
     if classes != recogniser.alphabet.classes() {
-        return Err(OcrError::Form("letters that the list does not have"));
+        return Err(OcrError::Form("characters missing from the list"));
     }
     Ok(signs(&answer.to_vec(), steps, classes, &recogniser.alphabet))
 }

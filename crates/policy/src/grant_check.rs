@@ -49,7 +49,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
     let name = rule.split([':', ' ']).next().unwrap_or_default();
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
         let shown: String = name.chars().take(80).collect();
-        return unfit(format!("there is no tool {shown:?}"), "agentctl tools lists them; a rule begins with one");
+        return unfit(format!("there is no tool {shown:?}"), "`agentctl tools` lists them; begin with one");
     };
     let rest = &rule[name.len()..];
     let by_command = rest.strip_prefix(": ").map(str::trim);
@@ -58,18 +58,16 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
         Effect::Execute if name == SHELL_TOOL => match by_command {
             Some(command) => check.command(command),
             None => unfit(
-                format!("{SHELL_TOOL} runs anything, and a rule cannot allow anything"),
+                format!("{SHELL_TOOL} runs anything; a rule cannot allow that"),
                 format!(
-                    "name a command: `{SHELL_TOOL}: cargo test`, or the words it begins with: `{SHELL_TOOL}: cargo test *`"
+                    "name a command, as `{SHELL_TOOL}: cargo test`, or its first words, as `{SHELL_TOOL}: cargo test *`"
                 ),
             ),
         },
         Effect::Execute => check.call(rest, by_command),
         Effect::Network => check.call(rest, None),
         _ if rest.is_empty() => Ok(()),
-        _ => {
-            unfit(format!("a rule about {name} covers all its calls and names nothing else"), format!("write `{name}`"))
-        }
+        _ => unfit(format!("a rule for {name} covers all its calls and takes no arguments"), format!("write `{name}`")),
     }
 }
 
@@ -91,7 +89,7 @@ pub fn check_grant_of_other(
     }
     others.get(name).map(|other| {
         unfit(
-            format!("a rule about `{name}` names it as its server's: what is called so may come to be another tool"),
+            format!("a rule for `{name}` must name its server: another tool may get the same name later"),
             format!("write `{}`", other.rule),
         )
     })
@@ -101,8 +99,8 @@ pub fn check_grant_of_other(
 fn is_text(rule: &str) -> GrantCheck {
     if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
         return unfit(
-            format!("a rule is a text of 1 to {MAX_RULE} bytes without control characters"),
-            "write it as the question of an approval shows it",
+            format!("a rule has 1 to {MAX_RULE} bytes and no control characters"),
+            "write it as the approval question shows it",
         );
     }
     Ok(())
@@ -124,20 +122,20 @@ impl Check<'_> {
         });
         if let (Some(Folder::Real(path)), true) = (place, folder.is_some_and(|folder| !folder.starts_with('/'))) {
             return unfit(
-                format!("`[at {path}]` names a folder of this machine, with its whole path"),
-                "write the path of the project, or of a folder in it, as `pwd -P` says it there",
+                format!("`[at {path}]` needs an absolute path on this machine"),
+                "write the path of the project, or of a folder in it, as `pwd -P` prints it",
             );
         }
         if let Some(folder) = folder.filter(|folder| !folder.starts_with('/')) {
             return unfit(
-                "a folder in a rule has its whole name, so that it means the same in every session",
+                "a folder in a rule needs its absolute path, to mean the same in every session",
                 format!("write `[in /project/{folder}]`, or `[in /{folder}]` for one of the session's own"),
             );
         }
         if command == "*" || command.is_empty() {
             return unfit(
                 "a rule must not match every command",
-                format!("name the words that commands begin with: `{SHELL_TOOL}: cargo test *`"),
+                format!("name the first words of the commands: `{SHELL_TOOL}: cargo test *`"),
             );
         }
         match command.strip_suffix(" *") {
@@ -159,18 +157,18 @@ impl Check<'_> {
             .collect();
         if named.len() < pipelines.len() || named.is_empty() {
             return unfit(
-                "what this would run cannot be known beforehand, so no rule can name it",
-                "write plain words, without variables, substitutions, loops and brackets",
+                "what this runs cannot be known in advance, so no rule can name it",
+                "write plain words without variables, substitutions, loops or brackets",
             );
         }
         if named != [command] {
             let mut rules: Vec<String> = named.iter().map(|exact| format!("`{SHELL_TOOL}: {place}{exact}`")).collect();
             rules.dedup();
             return match rules.as_slice() {
-                [one] => unfit("a command is named in its normal form", format!("write {one}")),
+                [one] => unfit("the command is not in normal form", format!("write {one}")),
                 several => unfit(
                     "a rule covers one command or pipeline, not several",
-                    format!("keep one rule for each: {}", several.join(", ")),
+                    format!("add one rule for each: {}", several.join(", ")),
                 ),
             };
         }
@@ -187,7 +185,7 @@ impl Check<'_> {
             return self.may_hold(&json!({}));
         }
         if name.ends_with('*') || !matches!(self.tool.effect, Effect::Execute | Effect::Network) {
-            let problem = format!("a rule about {name} covers all its calls and names nothing else");
+            let problem = format!("a rule for {name} covers all its calls and takes no arguments");
             return unfit(problem, format!("write `{name}`"));
         }
         self.call(rest, rest.strip_prefix(": ").map(str::trim))
@@ -204,12 +202,12 @@ impl Check<'_> {
                 let arguments = Value::Object(arguments);
                 let exact = format!("{name} {arguments}");
                 if exact != self.rule {
-                    return unfit("a call is named in its normal form", format!("write `{exact}`"));
+                    return unfit("the call is not in normal form", format!("write `{exact}`"));
                 }
                 self.may_hold(&arguments)
             }
             _ => unfit(
-                format!("{name} reaches far, and is allowed call by call"),
+                format!("{name} can only be allowed call by call"),
                 format!("write its arguments: `{name} {{\"…\": \"…\"}}`"),
             ),
         }
@@ -235,14 +233,12 @@ impl Check<'_> {
             contained: true,
         };
         match self.policy.judge(&facts).verdict {
-            Verdict::Deny { reason } => unfit(
-                format!("the rules deny it, and no grant beats a denial: {reason}"),
-                "change hitl_rules.yaml first",
-            ),
-            Verdict::Ask { risk: Risk::Critical, reason } => unfit(
-                format!("it is of critical risk, which cannot be allowed beforehand: {reason}"),
-                "answer when it is asked",
-            ),
+            Verdict::Deny { reason } => {
+                unfit(format!("the rules deny it, which no grant overrides: {reason}"), "change hitl_rules.yaml first")
+            }
+            Verdict::Ask { risk: Risk::Critical, reason } => {
+                unfit(format!("critical risk cannot be allowed in advance: {reason}"), "answer it when asked")
+            }
             _ => Ok(()),
         }
     }
@@ -251,12 +247,12 @@ impl Check<'_> {
 /// Checks a rule by prefix.
 fn wide(words: &str, folder: Option<&str>) -> GrantCheck {
     if folder.is_some() {
-        return unfit("a rule that ends in ` *` counts only where a call names no folder", "leave `[in …]` away");
+        return unfit("a rule that ends in ` *` cannot name a folder", "omit `[in …]`");
     }
     match words.split_ascii_whitespace().find(|word| !command::is_plain_text(word)) {
         None => Ok(()),
         Some(word) => unfit(
-            format!("`{word}` is not a plain word: quotes, variables and patterns cannot stand before ` *`"),
+            format!("`{word}` is not a plain word: no quotes, variables or patterns before ` *`"),
             format!("write plain words and one `*` at the end: `{SHELL_TOOL}: cargo test *`"),
         ),
     }

@@ -118,7 +118,7 @@ impl Rules {
         let guarded = guarded.map_err(|value| RuleError {
             key: "global.guarded_names".to_owned(),
             value,
-            message: "not a file name; write `NAME`, `FOLDER/NAME` or `*.ENDING`".to_owned(),
+            message: "invalid file name; use `NAME`, `FOLDER/NAME` or `*.ENDING`".to_owned(),
         })?;
         Ok(Self {
             enable_approval: global.enable_approval.unwrap_or(true),
@@ -270,12 +270,12 @@ fn culprit(lists: &[List<'_>], error: &regex::Error) -> RuleError {
     RuleError {
         key: lists.first().map_or("patterns", |list| list.key.as_str()).to_owned(),
         value: String::new(),
-        message: format!("the patterns are too many or too large together: {}", one_line(error)),
+        message: format!("the patterns are too large in total: {}", one_line(error)),
     }
 }
 
 fn unusable(pattern: &str, error: &dyn std::fmt::Display) -> String {
-    format!("the pattern `{pattern}` is not a regular expression that can be used: {}", one_line(error))
+    format!("the pattern `{pattern}` is not a valid regular expression: {}", one_line(error))
 }
 
 /// The last line of the error, which has the message. The lines above it are a drawing of the pattern.
@@ -294,7 +294,7 @@ impl DenyEntry {
                 key: format!("tools.{tool}.deny"),
                 value: entry.to_owned(),
                 message: format!(
-                    "`{entry}` is not a program; write its name without folder, perhaps with words that follow it, and a \
+                    "`{entry}` is not a program; write its name without a folder, optional words after it, and \
                      `*` only at the end"
                 ),
             });

@@ -151,14 +151,14 @@ impl InForce {
     pub(crate) fn gap(&self) -> Option<&'static str> {
         match self {
             Self { landlock: 0, .. } => {
-                Some("this kernel has no Landlock, so a command could read and change every file of yours")
+                Some("this kernel has no Landlock, so a command could read and change all your files")
             }
             Self { landlock: ..3, namespaces: false, .. } => Some(
-                "this kernel's Landlock is too old and it lets users make no namespaces, so a command could cut files \
-                 outside the workspace",
+                "this kernel has an old Landlock and no user namespaces, so a command could truncate files outside \
+                 the workspace",
             ),
             Self { seccomp: false, .. } => {
-                Some("this kernel filters no system calls, so a command could use the network")
+                Some("this kernel cannot filter system calls, so a command could use the network")
             }
             _ => None,
         }

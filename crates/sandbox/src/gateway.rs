@@ -104,7 +104,7 @@ impl Gateway {
                         let gateway = Arc::clone(&gateway);
                         open.spawn(async move {
                             if let Err(error) = gateway.pass(client).await {
-                                tracing::debug!("a connection of an installer broke: {error}");
+                                tracing::debug!("an installer's connection failed: {error}");
                             }
                         });
                     }

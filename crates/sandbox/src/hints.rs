@@ -66,24 +66,24 @@ pub fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if read_only && (says(NETWORK) || says(FILES)) {
         return Some(
-            "[this command ran without approval because it only reads: it can change nothing but a private /tmp, has no \
-             network, and can read only the session's files and the system]",
+            "[this command ran without approval as read-only: it can write only to a private /tmp, has no network, \
+             and can read only the session's files and the system]",
         );
     }
     if !network && (says(NETWORK) || (said.contains("socket") && says(FILES))) {
         return Some(
-            "[the sandbox forbids sockets: commands have no network. Work without it, or ask the person to set \
+            "[the sandbox forbids sockets: commands have no network. Work without it, or ask the user to set \
              sandbox.network in agentd.yaml]",
         );
     }
     if says(FILES) {
         return Some(
-            "[the sandbox allows commands to change only /uploads, /outputs, /temp and a writable /project or /folders/NAME, and to read \
-             these and the system. Work there, or ask the person to list the folder in sandbox.read or sandbox.write \
-             in agentd.yaml]",
+            "[sandboxed commands can write only to /uploads, /outputs, /temp and a writable /project or \
+             /folders/NAME, and read these and the system. Work there, or ask the user to list the folder in \
+             sandbox.read or sandbox.write in agentd.yaml]",
         );
     }
-    says(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; do it in smaller pieces]")
+    says(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; use smaller steps]")
 }
 
 /// Returns one sentence for the model if git failed because the repository of a folder is outside that folder.
@@ -93,15 +93,15 @@ pub fn repository_hint(stderr: &str, workspace: &Workspace) -> Option<String> {
         Some(repository) => {
             let shown = repository.to_str().filter(|shown| stderr.contains(*shown) && !is_writable(&repository))?;
             Some(format!(
-                "[the repository of {name} is {shown}, outside of it, which commands can only read. Git can write there once \
-                 the person adds that folder: --add-dir {shown}:rw]"
+                "[the repository of {name} is {shown}, outside of it and read-only for commands. Git can write there \
+                 if the user adds that folder: --add-dir {shown}:rw]"
             ))
         }
         None => stderr.contains("not a git repository").then(|| {
             format!(
-                "[{name}/.git leads to a folder that is not mounted, because it is no repository that names {name} in turn. \
-                 The person can mend a worktree that was moved with `git worktree repair`, or add the folder of its \
-                 repository with --add-dir]"
+                "[{name}/.git leads to a folder that is not mounted, because it is not a repository that links back \
+                 to {name}. The user can fix a moved worktree with `git worktree repair`, or add its repository with \
+                 --add-dir]"
             )
         }),
     })
@@ -124,11 +124,11 @@ pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<C
     // A folder of the machine may have the same name.
     let is_own = |path: &Path, name: &str| !path.starts_with(name) && !has(name) && failed(name);
     if workspace.project.as_ref().is_some_and(|project| is_own(&project.path, PROJECT)) {
-        let said = "[commands have no /project here: the project folder is $PROJECT. What used /project did not work]";
+        let said = "[/project does not exist for commands here; use $PROJECT. Uses of /project failed]";
         return Some(Cow::Borrowed(said));
     }
     if workspace.memories.as_ref().is_some_and(|memories| is_own(memories, MEMORIES)) {
-        let said = "[commands have no /memories here: it is $MEMORIES, which they can only read. What used /memories did not work]";
+        let said = "[/memories does not exist for commands here; use $MEMORIES (read-only). Uses of /memories failed]";
         return Some(Cow::Borrowed(said));
     }
     let folder = workspace
@@ -138,15 +138,15 @@ pub fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<C
     if let Some(folder) = folder {
         let (root, path) = (&folder.at, text::quoted(&folder.path.to_string_lossy()));
         return Some(Cow::Owned(format!(
-            "[commands have no {root} here: that folder is {path}. What used {root} did not work]"
+            "[{root} does not exist for commands here; use {path}. Uses of {root} failed]"
         )));
     }
     let from_start = workspace.project.is_some() && AREAS.iter().any(|area| failed(area));
     from_start.then_some(Cow::Borrowed(if has(PROJECT) {
-        "[commands start in the project: the session's own folders are /uploads, /outputs, /temp and /skills there, with the \
-         slash]"
+        "[commands start in the project: use absolute paths for the session's folders: /uploads, /outputs, /temp, \
+         /skills]"
     } else {
-        "[commands start in the project: the session's own folders are in $WORKSPACE there, as $WORKSPACE/uploads]"
+        "[commands start in the project: use $WORKSPACE for the session's folders, as $WORKSPACE/uploads]"
     }))
 }
 
@@ -211,7 +211,7 @@ mod tests {
         check("cp: cannot create regular file '/project/a/b': Read-only file system\nand so on", Some("$PROJECT"));
         check("Error: ENOENT: no such file or directory, open '/project/x'", Some("$PROJECT"));
         check("ls: cannot access '/memories/a.md': No such file or directory", Some("$MEMORIES"));
-        check("cat: /folders/lib/a: No such file or directory", Some("that folder is \"/srv/lib\""));
+        check("cat: /folders/lib/a: No such file or directory", Some("use \"/srv/lib\""));
         check("", None);
         check("copied /project/x", None);
         check("looking into /project\nbash: y: No such file or directory", None);

@@ -125,7 +125,7 @@ impl Sandbox {
         let offer = if mode == SandboxMode::Off { None } else { Some(self.offer().await) };
         let (runs, force, weaknesses) = match offer.map(|offer| (&offer.force, &offer.no_namespaces)) {
             None => {
-                let why = "the sandbox is off: commands may do whatever you may do";
+                let why = "the sandbox is off: commands have all your permissions";
                 (true, InForce::default(), vec![why.to_owned()])
             }
             Some((Err(why), _)) => (false, InForce::default(), vec![why.clone()]),
@@ -208,9 +208,7 @@ impl Sandbox {
         match report {
             Ok(Ok(Report::Ready(force))) => Ok(force),
             Ok(Ok(Report::Failed(why))) => Err(why),
-            Ok(Ok(Report::Ended { .. } | Report::Begun)) => {
-                Err("the sandbox's helper answered something else".to_owned())
-            }
+            Ok(Ok(Report::Ended { .. } | Report::Begun)) => Err("invalid answer from the sandbox's helper".to_owned()),
             Ok(Err(error)) => Err(format!("the sandbox's helper did not answer: {error}")),
             Err(_) => Err("the sandbox's helper did not answer in time".to_owned()),
         }
@@ -354,11 +352,11 @@ fn weaknesses(force: InForce, no_namespaces: Option<&str>) -> Vec<String> {
     let mut weaknesses: Vec<String> = force.gap().map(str::to_owned).into_iter().collect();
     if let Some(why) = no_namespaces {
         weaknesses.push(format!(
-            "no namespaces ({why}): commands share the list of processes, have no /tmp of their own, and can change \
-             modes and times of your files, though not what is in them"
+            "no namespaces ({why}): commands share the process list, have no private /tmp, and can change modes and \
+             times of your files, but not their content"
         ));
         if (1..6).contains(&force.landlock) {
-            weaknesses.push("Landlock is too old to keep commands from ending your other processes".to_owned());
+            weaknesses.push("Landlock is too old to keep commands from killing other processes".to_owned());
         }
     } else if !force.own_proc {
         weaknesses.push("commands see the names of all processes".to_owned());

@@ -49,18 +49,18 @@ pub fn find(project: &Path) -> Result<Repository, WorkspaceError> {
             }
             Ok(found) if found.is_file() => return linked(folder),
             Ok(_) => {
-                let message = format!("{} is a link, and no repository", git.display());
-                return Err(refused(message, "name the project by the folder that holds the repository itself"));
+                let message = format!("{} is a link, not a repository", git.display());
+                return Err(refused(message, "name the folder that contains the repository itself"));
             }
             Err(_) if is_bare(folder) => {
                 let message = format!("{} is in a bare repository, which has no files to work on", project.display());
-                return Err(refused(message, "clone it, and work in the clone"));
+                return Err(refused(message, "clone it and work in the clone"));
             }
             Err(_) => {}
         }
     }
-    let message = format!("{} is in no git repository", project.display());
-    Err(refused(message, "begin one with `git init` and a first commit, or leave --worktree out"))
+    let message = format!("{} is not in a git repository", project.display());
+    Err(refused(message, "run `git init` and commit, or omit --worktree"))
 }
 
 /// Returns true if the folder is a repository itself.
@@ -117,8 +117,8 @@ fn of_linked_submodule(top: &Path) -> Option<PathBuf> {
 /// The repository of a tree that must be a worktree.
 fn linked(top: &Path) -> Result<Repository, WorkspaceError> {
     of_worktree(top).ok_or_else(|| {
-        let message = format!("{} is no repository of its own: its .git leads elsewhere", top.display());
-        refused(message, "name the main folder of the repository; those of submodules have no worktrees here")
+        let message = format!("{} is not a main repository: its .git leads elsewhere", top.display());
+        refused(message, "name the main folder of the repository; submodules have no worktrees here")
     })
 }
 

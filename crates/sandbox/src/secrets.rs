@@ -241,7 +241,7 @@ pub(crate) fn project_secrets(folder: &Path, is_secret: fn(&str) -> bool) -> Res
     while let Some(folder) = waiting.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             left = left.checked_sub(1).ok_or_else(|| {
-                format!("its folder has more than {ENTRIES} files, so those of secrets cannot be found and hidden")
+                format!("its folder has more than {ENTRIES} files, too many to find and hide secrets")
             })?;
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());

@@ -51,12 +51,12 @@ fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Packing>, WebE
             "br" => packings.push(Packing::Brotli),
             other => {
                 let other = failure::quoted(other);
-                return Err(failure::damaged(&format!("it is packed as {other}, which was not asked for")));
+                return Err(failure::damaged(&format!("unrequested content encoding {other}")));
             }
         }
     }
     if packings.len() > MOST_LAYERS {
-        return Err(failure::damaged(&format!("it is packed {} times over", packings.len())));
+        return Err(failure::damaged(&format!("it is compressed {} times", packings.len())));
     }
     Ok(packings)
 }
@@ -86,7 +86,7 @@ async fn unpack(taken: BodyBytes, packings: Vec<Packing>, most: usize) -> Result
     let unpacked = tokio::task::spawn_blocking(move || {
         packings.into_iter().rev().try_fold(taken, |taken, packing| unpacked(&taken, packing, most))
     });
-    unpacked.await.unwrap_or_else(|_| Err(WebError::new(ErrorKind::Internal, "the answer could not be unpacked")))
+    unpacked.await.unwrap_or_else(|_| Err(WebError::new(ErrorKind::Internal, "could not unpack the answer")))
 }
 
 fn unpacked(taken: &BodyBytes, packing: Packing, most: usize) -> Result<BodyBytes, WebError> {

@@ -119,9 +119,8 @@ impl Clients {
                 // Redirects are followed by `fetch`, which checks each of them.
                 .redirect(redirect::Policy::none())
         });
-        let made = made.map_err(|error| {
-            WebError::new(ErrorKind::Internal, "could not make ready to ask the web").with_source(error)
-        })?;
+        let made = made
+            .map_err(|error| WebError::new(ErrorKind::Internal, "could not prepare web requests").with_source(error))?;
         Ok(place.get_or_init(|| made).clone())
     }
 }

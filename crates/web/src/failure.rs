@@ -14,8 +14,8 @@ pub(crate) fn private(host: &str, address: IpAddr, what: &str) -> WebError {
     } else {
         format!("{} leads to {address}, which is not public ({what})", quoted(host))
     };
-    WebError::new(ErrorKind::Configuration, format!("it was not asked: {place}"))
-        .with_hint("only a person can allow it, with fetch.allow in web.yaml; do not look for another way there")
+    WebError::new(ErrorKind::Configuration, format!("no request was sent: {place}"))
+        .with_hint("only the user can allow it, with fetch.allow in web.yaml; do not try another way")
 }
 
 /// Quotes a text for a message: shortened, and without anything that may be a password.
@@ -35,21 +35,21 @@ pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
     if let Some(refused) = causes().find_map(|cause| cause.downcast_ref::<RefusedAddress>()) {
         return private(&host, refused.address, refused.what);
     }
-    let why = causes().last().map_or_else(|| "nothing answers".to_owned(), ToString::to_string);
+    let why = causes().last().map_or_else(|| "no answer".to_owned(), ToString::to_string);
     if error.is_timeout() {
         return WebError::new(ErrorKind::Timeout, format!("{host} does not answer: {why}"));
     }
     let kind = if error.is_connect() { ErrorKind::Unreachable } else { ErrorKind::Protocol };
-    let doing = if error.is_connect() { "could not reach" } else { "could not ask" };
-    WebError::new(kind, format!("{doing} {host}: {why}")).with_hint("look whether the address is right")
+    let doing = if error.is_connect() { "could not reach" } else { "could not request" };
+    WebError::new(kind, format!("{doing} {host}: {why}")).with_hint("check the address")
 }
 
 /// Error for a response that ended early.
 pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
     let innermost = std::iter::successors(error.source(), |&cause| cause.source()).last();
     let why = innermost.map(|cause| format!(" ({cause})")).unwrap_or_default();
-    WebError::new(ErrorKind::CutStream, format!("the answer broke off after {read} bytes{why}"))
-        .with_hint("try again; if it stays so, the server is at fault")
+    WebError::new(ErrorKind::CutStream, format!("the answer ended after {read} bytes{why}"))
+        .with_hint("retry; if it persists, the server is at fault")
 }
 
 /// Error for content that cannot be unpacked.

@@ -83,9 +83,10 @@ impl Fetcher {
             return Err(error.with_hint(format!("the next address would be {}", next.url)));
         }
         if !rules.allow(next.url.as_str()) {
-            let why = format!("it redirects to {}, and the rules do not let that pass unasked", next.url);
-            return Err(WebError::new(ErrorKind::Rejected, why)
-                .with_hint("ask for that address itself, so that they are heard"));
+            let why = format!("it redirects to {}, which requires approval", next.url);
+            return Err(
+                WebError::new(ErrorKind::Rejected, why).with_hint("request that address directly, to get approval")
+            );
         }
         Ok(())
     }
@@ -154,8 +155,8 @@ impl Web for Fetcher {
 
 async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, WebError>>) -> Result<T, WebError> {
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-        let why = format!("it had not answered in full after {} s", limit.as_secs_f64());
-        Err(WebError::new(ErrorKind::Timeout, why).with_hint("ask for less, or try again later"))
+        let why = format!("it did not answer in full within {} s", limit.as_secs_f64());
+        Err(WebError::new(ErrorKind::Timeout, why).with_hint("request less, or retry later"))
     })
 }
 

@@ -50,7 +50,7 @@ impl Hop {
         let url = target::parse(&url)?;
         let body = body.filter(|body| !body.is_empty());
         if method.is_fetch() && body.is_some() {
-            return Err(refused(format!("a {} request has no body", method.as_str()), "leave body away, or use POST"));
+            return Err(refused(format!("a {} request has no body", method.as_str()), "omit body, or use POST"));
         }
         Ok(Self { method, url, headers: read(headers)?, body })
     }
@@ -58,19 +58,18 @@ impl Hop {
 
 fn read(written: Vec<(String, String)>) -> Result<HeaderMap, WebError> {
     if written.len() > MOST_HEADERS {
-        return Err(refused(format!("more than {MOST_HEADERS} headers cannot be sent"), "send those that are needed"));
+        return Err(refused(format!("at most {MOST_HEADERS} headers can be sent"), "send only those needed"));
     }
     let mut headers = HeaderMap::new();
     for (name, text) in written {
         let shown = failure::quoted(&name);
         let parsed = HeaderName::from_bytes(name.trim().as_bytes())
-            .map_err(|_| refused(format!("{shown} is no name of a header"), "write it as in `accept-language`"))?;
+            .map_err(|_| refused(format!("invalid header name: {shown}"), "write it like `accept-language`"))?;
         if OURS.contains(&parsed.as_str()) {
-            return Err(refused(format!("the header {shown} is set by agentd itself"), "leave it away"));
+            return Err(refused(format!("the header {shown} is set by agentd itself"), "omit it"));
         }
-        let value = HeaderValue::from_str(text.trim()).map_err(|_| {
-            refused(format!("the header {shown} has characters that none can carry"), "write it in one plain line")
-        })?;
+        let value = HeaderValue::from_str(text.trim())
+            .map_err(|_| refused(format!("the header {shown} has invalid characters"), "use one plain line"))?;
         headers.append(parsed, value);
     }
     Ok(headers)
@@ -88,13 +87,13 @@ pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Res
         let (from, to) = (hop.url.host_str().unwrap_or_default(), failure::quoted(&location));
         WebError::new(ErrorKind::Rejected, format!("{from} redirects to {to}: {why}"))
     };
-    let by_itself = |url: &Url| format!("to go there all the same, ask for {url} itself");
+    let by_itself = |url: &Url| format!("to go there anyway, request {url} itself");
     let mut url = hop.url.join(location.trim()).map_err(|error| not_followed(&error.to_string()))?;
     // A fragment is only meant for the reader of the page.
     url.set_fragment(None);
     target::check_form(&url).map_err(not_followed)?;
     if hop.url.scheme() == "https" && url.scheme() == "http" {
-        let why = "it leaves https for http, where anybody can read along";
+        let why = "it downgrades from https to http";
         return Err(not_followed(why).with_hint(by_itself(&url)));
     }
     let method = match (status, hop.method) {
@@ -104,7 +103,7 @@ pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Res
     };
     let elsewhere = url.origin() != hop.url.origin();
     if elsewhere && !method.is_fetch() {
-        let why = format!("a {} request meant for one server does not go to another", method.as_str());
+        let why = format!("a {} request is not sent to another server", method.as_str());
         return Err(not_followed(&why).with_hint(by_itself(&url)));
     }
     let kept = hop.headers.iter().filter(|(name, _)| !elsewhere || is_harmless_header(name.as_str()));
@@ -131,9 +130,9 @@ mod tests {
         let get = || WebRequest::get("http://example.org/");
         let with = |name: &str, value: &str| WebRequest { headers: vec![(name.into(), value.into())], ..get() };
         check(WebRequest { body: Some("x".into()), ..get() }, "a GET request has no body");
-        check(with("a b", "c"), "no name of a header");
+        check(with("a b", "c"), "invalid header name");
         check(with("Host", "internal"), "set by agentd itself");
-        check(with("x", "a\r\nHost: internal"), "none can carry");
+        check(with("x", "a\r\nHost: internal"), "invalid characters");
         check(WebRequest { headers: vec![("a".into(), "b".into()); 33], ..get() }, "more than 32");
         assert!(Hop::first(WebRequest { body: Some(String::new()), ..get() }).is_ok());
     }
@@ -185,14 +184,14 @@ mod tests {
     fn redirects_that_lead_astray_are_refused() {
         use WebMethod::{Delete, Get, Post};
         for (method, from, status, location, why) in [
-            (Get, "https://a/", 302, "http://a/", "leaves https for http"),
+            (Get, "https://a/", 302, "http://a/", "downgrades from https"),
             (Get, "http://a/", 302, "file:///etc/passwd", "neither http nor https"),
             (Get, "http://a/", 302, "javascript:alert(1)", "neither http nor https"),
             (Get, "http://a/", 302, "http://user:secret@b/", "before the @"),
             (Get, "http://a/", 302, "http://[nonsense", "invalid"),
-            (Post, "http://a/", 307, "http://b/", "does not go to another"),
-            (Post, "http://a/", 308, "http://a:8080/", "does not go to another"),
-            (Delete, "http://a/", 302, "http://b/", "does not go to another"),
+            (Post, "http://a/", 307, "http://b/", "is not sent to another"),
+            (Post, "http://a/", 308, "http://a:8080/", "is not sent to another"),
+            (Delete, "http://a/", 302, "http://b/", "is not sent to another"),
         ] {
             let told = told(method, from, status, location);
             assert!(told.contains(why) && !told.contains("secret"), "{location}: {told}");

@@ -31,8 +31,8 @@ pub(crate) enum Trust {
 /// Parses and checks a URL.
 pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
     let refuse = |why: &str| {
-        let error = WebError::new(ErrorKind::InvalidInput, format!("{} cannot be asked: {why}", failure::quoted(text)));
-        error.with_hint("give a whole address such as https://example.org/page")
+        let error = WebError::new(ErrorKind::InvalidInput, format!("invalid address {}: {why}", failure::quoted(text)));
+        error.with_hint("use a full address such as https://example.org/page")
     };
     if text.len() > LONGEST {
         return Err(refuse("it is longer than 8 KB"));
@@ -47,18 +47,18 @@ pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
 /// Checks for characters that make a URL look different from its parsed form: users and rules see it as written.
 fn check_writing(text: &str) -> Result<(), &'static str> {
     if text.contains(char::is_control) {
-        return Err("there are control characters in it");
+        return Err("it has control characters");
     }
     if text.contains('\\') {
-        return Err("there is a backslash in it");
+        return Err("it has a backslash");
     }
     let (_, behind) = text.split_once(':').unwrap_or_default();
     let Some(behind) = behind.strip_prefix("//").filter(|behind| !behind.starts_with('/')) else {
-        return Err("http: and https: are followed by exactly two slashes");
+        return Err("http: and https: need exactly two slashes");
     };
     let host = behind.split(['/', '?', '#']).next().unwrap_or_default();
     if host.contains('%') {
-        return Err("its host is written with a %");
+        return Err("its host has a %");
     }
     Ok(())
 }
@@ -72,10 +72,10 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
         return Err("it is neither http nor https");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it holds a name or a password before the @");
+        return Err("it has a name or password before the @");
     }
     if url.host_str().is_none_or(str::is_empty) || url.port_or_known_default().is_none_or(|port| port == 0) {
-        return Err("it names no host that could be asked");
+        return Err("it has no usable host");
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ impl OwnAddresses {
             match (self.0)(address) {
                 Some(true) => return Some("this machine"),
                 Some(false) => {}
-                None => return Some("perhaps this machine, for its addresses cannot be told"),
+                None => return Some("perhaps this machine: its addresses are unknown"),
             }
         }
         None
@@ -219,7 +219,7 @@ mod tests {
             ("http:example.org/", "two slashes"),
             ("https:/example.org/", "two slashes"),
             ("http:///example.org/", "two slashes"),
-            ("http://ex%61mple.org/", "written with a %"),
+            ("http://ex%61mple.org/", "has a %"),
             ("http://example.org/%61?x=%20#%", ""),
             ("HTTPS://Example.org", ""),
             ("http://127.0.0.1:8080/x?y=http:z", ""),

@@ -87,26 +87,26 @@ async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
     let cases = [
         (json!({"command": format!("{touch} # {}", words(70_000))}), "it is longer than 64 KiB"),
         (json!({"command": nested(11)}), "it nests too deeply"),
-        (json!({"command": substituted(9)}), "more commands in commands than anybody would read"),
+        (json!({"command": substituted(9)}), "too many nested commands to review"),
         (json!({"command": format!("{touch}; echo {}", "$(true) ".repeat(300))}), "nests too deeply"),
         (
             json!({"command": format!("{touch}; echo a\"{}\"", "$(true)".repeat(13))}),
-            "more commands in commands than anybody would read",
+            "too many nested commands to review",
         ),
-        (json!({"command": format!("{touch}{}", "; true".repeat(300))}), "more commands than anybody would read"),
+        (json!({"command": format!("{touch}{}", "; true".repeat(300))}), "too many commands to review"),
         (json!({"command": format!("{touch}; echo 'open")}), "quotes do not match"),
-        (json!({"command": format!("{touch}; fi")}), "begins what it does not end"),
-        (json!({"command": format!("{touch}\u{a0}x")}), "cannot be seen"),
-        (json!({"command": format!("{touch} \u{202e}x")}), "cannot be seen"),
-        (json!({"command": format!("{touch}\u{0}")}), "cannot be seen"),
-        (json!({"command": [touch, 1]}), "it names no command"),
-        (json!({"command": {"text": touch}}), "it names no command"),
-        (json!({}), "it names no command"),
-        (json!(format!("{{\"command\": {}", json!(touch))), "its arguments are no JSON object"),
-        (json!(format!("[{{\"command\": {}}}]", json!(touch))), "its arguments are no JSON object"),
+        (json!({"command": format!("{touch}; fi")}), "an unclosed block"),
+        (json!({"command": format!("{touch}\u{a0}x")}), "invisible characters"),
+        (json!({"command": format!("{touch} \u{202e}x")}), "invisible characters"),
+        (json!({"command": format!("{touch}\u{0}")}), "invisible characters"),
+        (json!({"command": [touch, 1]}), "it has no command"),
+        (json!({"command": {"text": touch}}), "it has no command"),
+        (json!({}), "it has no command"),
+        (json!(format!("{{\"command\": {}", json!(touch))), "its arguments are not a JSON object"),
+        (json!(format!("[{{\"command\": {}}}]", json!(touch))), "its arguments are not a JSON object"),
         (
             json!(format!("{{\"command\": {}, \"more\": {}{}}}", json!(touch), "[".repeat(70), "]".repeat(70))),
-            "its arguments are no JSON object",
+            "its arguments are not a JSON object",
         ),
     ];
     let (arguments, expected): (Vec<Value>, Vec<&str>) = cases.into_iter().unzip();
@@ -145,7 +145,7 @@ async fn rules_that_cannot_be_read_are_never_followed() {
     let rules = world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [frobnicate]}}\n");
     world.ok(["reload"]).await;
     let calls = || vec![("run_bash_command", json!({"command": "touch ran; frobnicate"}))];
-    let denied = "E_DENIED: frobnicate is on the list of commands that are never run";
+    let denied = "E_DENIED: frobnicate is on the deny list";
     type Break = fn(&Path);
     let ways: [(&str, Break); 5] = [
         ("no YAML", |path| fs::write(path, "tools: [").unwrap()),

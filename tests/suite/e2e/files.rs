@@ -22,7 +22,7 @@ async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_per
     let memory = world.data().join("memories/people/ada.md");
     let write = json!({"path": "/memories/people/ada.md", "content": "Ada likes tea.\n"});
     let (told, code) = world.tells("write_file", write.clone(), "deny").await;
-    assert!(told.contains("remembered in all sessions") && !memory.exists(), "{told}");
+    assert!(told.contains("remembered in all later sessions") && !memory.exists(), "{told}");
     assert_eq!(code, Some(5));
     // Other tools of this kind do not ask here.
     let (told, code) = world.tells("write_file", json!({"path": "outputs/a.md", "content": "x"}), "fail").await;

@@ -97,7 +97,7 @@ async fn commands_that_are_denied_run_for_nobody() {
     let (world, session, trap) = session(TRUSTING).await;
     let all = commands(&trap, |mark| mark == "deny");
     assert!(all.len() >= 100, "{}", all.len());
-    denied(&world, &session, "approve", &all, "never run").await;
+    denied(&world, &session, "approve", &all, "on the deny list").await;
 }
 
 /// State that must not change: the secrets, and the names of everything next to the workspaces and the project.

@@ -141,7 +141,7 @@ async fn an_image_that_a_command_prints_is_kept_and_named() {
     events.to_the_end().await;
     let told = tool_texts(world.model.requests().last().unwrap());
     assert!(told.contains("[stdout, a PNG image of 40,008 bytes, is not shown: it is stored in "), "{told}");
-    assert!(told.contains("could not read the picture: its letters were not recognised"), "{told}");
+    assert!(told.contains("could not read the picture: its text was not recognised"), "{told}");
     assert!(told.contains(&format!("{size} bytes are there")), "{told}");
     assert!(!told.contains('\u{fffd}') && told.len() < 2_000, "{told}");
 }

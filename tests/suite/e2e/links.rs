@@ -118,7 +118,7 @@ async fn what_was_allowed_for_good_is_not_written_through_a_link() {
             write("/project/docs/b.md"),
         ])
         .await;
-    has_all(&told, &["this run cannot ask", "run or obeyed by other programs", "Created /project/docs/b.md"]);
+    has_all(&told, &["this run cannot ask", "run or read by other programs", "Created /project/docs/b.md"]);
     assert_eq!(result["denials"].as_array().unwrap().len(), 2, "{result:#}");
     assert_eq!((world.file(".envrc").as_str(), world.file(".git/hooks/pre-commit").as_str()), ("use nix\n", "true\n"));
     assert!(!world.path().join("project/.git/hooks/post-commit").exists());

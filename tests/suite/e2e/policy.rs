@@ -58,7 +58,7 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
     assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
     assert_eq!(quoted.stdout, words.stdout);
     let output = world.ok(["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#]).await;
-    has_all(&output.stdout, &["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"]);
+    has_all(&output.stdout, &["ask (high)", "checker", "run or read by other programs", "cannot be granted"]);
     // A session's own settings apply.
     let session = &world.agentctl(["run", "Hi", "--output", "json"]).await.session();
     let args = ["policy", "explain", "--session", &session[..13], "--json", "--", "touch x"];
@@ -210,7 +210,7 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
 async fn a_broken_file_stops_the_start_and_names_the_place() {
     let home = TempHome::with_model("http://127.0.0.1:9");
     home.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: ['/bin/rm']\n");
-    home.agentctl(["start"]).await.exits(2).says(&["hitl_rules.yaml:3:13", "write its name without folder"]);
+    home.agentctl(["start"]).await.exits(2).says(&["hitl_rules.yaml:3:13", "write its name without a folder"]);
 }
 
 #[tokio::test]
@@ -246,8 +246,5 @@ async fn rules_that_change_during_a_turn_hold_for_its_next_call() {
     world.ok(["reload"]).await;
     world.ok(["answer", &pending, "yes"]).await;
     running.output(Vec::new()).await.exits(5);
-    has_all(
-        &tool_texts(world.model.requests().last().unwrap()),
-        &["terraform is on the list of commands that are never run"],
-    );
+    has_all(&tool_texts(world.model.requests().last().unwrap()), &["terraform is on the deny list"]);
 }

@@ -254,7 +254,7 @@ async fn what_is_no_archive_leaves_nothing_behind() {
     bytes[middle] ^= 0x55;
     let changed = other.write("changed.tar.gz", &bytes);
     let text = other.write("text.txt", "hello");
-    for (file, words) in [(&cut, "archive"), (&changed, "archive"), (&text, "no archive of a session")] {
+    for (file, words) in [(&cut, "archive"), (&changed, "archive"), (&text, "not an archive of a session")] {
         let refused = other.agentctl(["sessions", "import", file.to_str().unwrap()]).await;
         refused.exits(2).says(&[words, "hint:"]);
     }

@@ -188,7 +188,7 @@ async fn what_does_not_hold_together_is_refused() {
     let mut others = Forgery::new();
     others.begin();
     others.events[1]["session_id"] = json!(SessionId::generate());
-    refused(others.import(&world).await, "does not belong");
+    refused(others.import(&world).await, "unexpected member");
     for path in ["skills/x/SKILL.md", "temp/a", "evil"] {
         refused(whole.import_as(&world, count, Some(path)).await, "archive");
     }

@@ -142,8 +142,8 @@ async fn what_is_not_public_is_not_asked_unless_a_person_allows_it() {
     for (told, words) in told.iter().zip([
         ["127.0.0.1 is not public (this machine)", "fetch.allow in web.yaml"],
         ["\"localhost\" leads to", "is not public (this machine)"],
-        ["where clouds keep their metadata", "only a person can allow it"],
-        ["before the @", "give a whole address"],
+        ["where clouds keep their metadata", "only the user can allow it"],
+        ["before the @", "use a full address"],
         ["relative URL without a base", "https://example.org/page"],
         ["E_UNKNOWN_TOOL", "tool"],
     ]) {
@@ -207,7 +207,7 @@ async fn rules_about_addresses_hold_for_redirects_too() {
     let calls =
         vec![("read_url", json!({"url": site.url("/start")})), ("read_url", json!({"url": site.url("/internal/x")}))];
     let (told, _) = world.call_all(calls, &[]).await;
-    assert!(told[0].contains("the rules do not let that pass"), "{}", told[0]);
+    assert!(told[0].contains("which requires approval"), "{}", told[0]);
     assert!(!told[1].contains("the keys"), "{}", told[1]);
     assert_eq!(site.seen().len(), 1, "{:?}", site.seen());
 }

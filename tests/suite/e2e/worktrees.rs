@@ -390,10 +390,10 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
     let project = at("project");
     let cases: [(&str, &str, &[&str]); 10] = [
         ("none", "x", &["requires a project", "-C"]),
-        (&at("plain"), "x", &["no git repository", "git init"]),
+        (&at("plain"), "x", &["not in a git repository", "git init"]),
         (&at("empty"), "x", &["no commit", "commit something first"]),
         (&at("bare.git"), "x", &["bare repository", "clone it"]),
-        (&at("pretends"), "x", &["no repository of its own"]),
+        (&at("pretends"), "x", &["not a main repository"]),
         (&project, "a/b", &["invalid worktree name"]),
         (&project, "-x", &["invalid worktree name"]),
         (&project, "..", &["invalid worktree name"]),

@@ -149,7 +149,7 @@ impl HistoryBuilder {
     /// Adds the summary of a compaction in the other program.
     pub(super) fn summary(&mut self, text: &str) {
         let program = self.format.program();
-        self.item(ItemBody::notice(format!("{program} summed up what was before:\n{}", cut(text))), false);
+        self.item(ItemBody::notice(format!("{program} summarized the history before:\n{}", cut(text))), false);
     }
 
     pub(super) fn call(&mut self, foreign_id: &str, name: &str, arguments: String) {
@@ -209,10 +209,7 @@ impl HistoryBuilder {
     pub(super) fn finish(mut self) -> Result<ForeignHistory, ArchiveError> {
         self.end_turn();
         if self.events.is_empty() {
-            return Err(ArchiveError::Hostile(format!(
-                "there is nothing in it that was said in {}",
-                self.format.program()
-            )));
+            return Err(ArchiveError::Hostile(format!("it has no messages in {}", self.format.program())));
         }
         if !self.title.trim().is_empty() {
             let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
@@ -268,7 +265,7 @@ impl HistoryBuilder {
         self.push(Some(id), kind);
         if is_first {
             let text = format!(
-                "This history comes from {program}. The tools that it names were that program's and are not here; files may \
+                "This history comes from {program}. Its tools belong to that program and are not available; files may \
                  have changed since."
             );
             self.completed(Item::new(id, ItemBody::notice(text)));
@@ -319,7 +316,7 @@ impl HistoryBuilder {
         let mut open: Vec<_> = calls.into_values().flatten().collect();
         open.sort();
         for (call_id, name) in open {
-            let text = "the history tells no result of this call".to_owned();
+            let text = "the history has no result of this call".to_owned();
             let error = Some(ToolErrorCode::UnknownOutcome);
             let result = ToolResult { text, error, ..ToolResult::empty(call_id, name) };
             self.completed(Item::new(ended.turn_id, ItemBody::ToolResult(result)));
@@ -340,5 +337,5 @@ fn cut(text: &str) -> String {
         return text.to_owned();
     }
     let end = text.floor_char_boundary(MAX_TEXT);
-    format!("{}\n… ({} more bytes were left out)", &text[..end], text.len() - end)
+    format!("{}\n… ({} more bytes omitted)", &text[..end], text.len() - end)
 }

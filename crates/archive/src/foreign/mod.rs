@@ -64,7 +64,7 @@ impl FromStr for ForeignFormat {
         known
             .into_iter()
             .find(|format| format.as_str() == name)
-            .ok_or_else(|| format!("histories of {:?} cannot be read", name.chars().take(40).collect::<String>()))
+            .ok_or_else(|| format!("unsupported history format {:?}", name.chars().take(40).collect::<String>()))
     }
 }
 
@@ -93,7 +93,7 @@ pub fn read(source: impl Read, format: ForeignFormat) -> Result<ForeignHistory, 
         ForeignFormat::OpenCode => opencode::read(&mut source, &mut history)?,
     }
     if source.limit() == 0 {
-        return Err(ArchiveError::TooLarge(format!("a history may have {} MiB", MAX_BYTES >> 20)));
+        return Err(ArchiveError::TooLarge(format!("a history has at most {} MiB", MAX_BYTES >> 20)));
     }
     history.finish()
 }

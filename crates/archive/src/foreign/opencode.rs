@@ -24,10 +24,10 @@ pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Resu
     // The program prints a status message to the same stream before the object.
     let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let session: Value = serde_json::from_slice(&bytes[start..])
-        .map_err(|_| ArchiveError::Foreign("it is no JSON of `opencode export`, or is cut"))?;
+        .map_err(|_| ArchiveError::Foreign("it is not JSON of `opencode export`, or is cut"))?;
     let info = &session["info"];
     if info.is_null() || !session["messages"].is_array() {
-        return Err(ArchiveError::Foreign("it has no messages as `opencode export` writes them"));
+        return Err(ArchiveError::Foreign("it has no messages of `opencode export`"));
     }
     text(info, "id").clone_into(&mut history.foreign_id);
     text(info, "title").clone_into(&mut history.title);
@@ -58,7 +58,7 @@ fn take(message: &Value, history: &mut HistoryBuilder) {
         return history.person(&words.join("\n"));
     }
     if text(info, "role") != "assistant" {
-        return history.leave_out("message of nobody");
+        return history.leave_out("message without role");
     }
     history.model(text(info, "modelID"));
     list(message, "parts").iter().for_each(|part| answer(part, history));

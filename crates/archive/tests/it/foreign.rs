@@ -46,8 +46,8 @@ pub(crate) fn told(events: &[Event]) -> Vec<String> {
 /// First notice in a history of a program.
 fn notice(program: &str) -> String {
     format!(
-        "notice: This history comes from {program}. The tools that it names were that program's and are not here; files may have \
-         changed since."
+        "notice: This history comes from {program}. Its tools belong to that program and are not available; files may \
+         have changed since."
     )
 }
 
@@ -197,7 +197,7 @@ fn codex_is_read_in_both_forms() {
         "call: shell {}",
         "model: Four.",
     ];
-    let end = ["result: shell the history tells no result of this call E_UNKNOWN_OUTCOME", "end: Four."];
+    let end = ["result: shell the history has no result of this call E_UNKNOWN_OUTCOME", "end: Four."];
     assert_eq!(told(&found.events), [&common[..], &["usage: gpt-x 100 40 9"], &end].concat());
     assert_eq!(found.left_out, ["1 × ghost_snapshot", "1 × message of the program"]);
 
@@ -287,7 +287,7 @@ fn long_texts_are_cut_and_long_lines_left_out() {
     let line = json!({"type": "user", "sessionId": "s", "message": {"content": words}}).to_string();
     let found = read(line.as_bytes(), ForeignFormat::ClaudeCode).unwrap();
     let said = told(&found.events).into_iter().find(|line| line.starts_with("person")).unwrap();
-    assert!(said.len() < 101_000 && said.contains("more bytes were left out"), "{}", said.len());
+    assert!(said.len() < 101_000 && said.contains("more bytes omitted"), "{}", said.len());
     let endless = format!("{}\n{}\n", "x".repeat(33 << 20), line);
     let found = read(endless.as_bytes(), ForeignFormat::ClaudeCode).unwrap();
     assert_eq!(found.left_out, ["1 × unreadable line"]);

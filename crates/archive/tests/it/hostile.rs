@@ -92,20 +92,20 @@ fn paths_that_lead_out_are_refused() {
         refused(&with(path, EntryType::Regular, b"x"), "the path of a file");
     }
     for path in ["../x", "/etc/passwd", "manifest.json/../x", "journal/x", "journal/../x.jsonl", "other"] {
-        refused(&with(path, EntryType::Regular, b"x"), "does not belong there");
+        refused(&with(path, EntryType::Regular, b"x"), "unexpected member");
     }
 }
 
 #[test]
 fn links_folders_and_devices_are_refused() {
     for (kind, words) in [
-        (EntryType::Symlink, "holds a link"),
-        (EntryType::Link, "holds a link"),
-        (EntryType::Directory, "no regular file"),
-        (EntryType::Fifo, "no regular file"),
-        (EntryType::Block, "no regular file"),
-        (EntryType::GNUSparse, "no regular file"),
-        (EntryType::XHeader, "no regular file"),
+        (EntryType::Symlink, "contains a link"),
+        (EntryType::Link, "contains a link"),
+        (EntryType::Directory, "non-regular file"),
+        (EntryType::Fifo, "non-regular file"),
+        (EntryType::Block, "non-regular file"),
+        (EntryType::GNUSparse, "non-regular file"),
+        (EntryType::XHeader, "non-regular file"),
     ] {
         refused(&with("files/uploads/a", kind, b""), words);
     }
@@ -115,13 +115,13 @@ fn links_folders_and_devices_are_refused() {
 fn other_programs_and_later_versions_are_told_apart() {
     refused(b"", "it is empty");
     refused(b"PK\x03\x04 a zip", "not compressed as archives are");
-    refused(&gzipped(b"only a text"), "no archive of a session");
+    refused(&gzipped(b"only a text"), "not an archive of a session");
     let only = |name: &str, content: &[u8]| pack(&[regular(name, content)]);
-    refused(&only("README.md", b"hello"), "does not begin with a manifest");
+    refused(&only("README.md", b"hello"), "does not start with a manifest");
     refused(&only("manifest.json", b"{\"name\": \"a theme\"}"), "another program wrote it");
     refused(&only("manifest.json", b"hello"), "its manifest is not agentd's");
     let later = json!({"archive": "agentd-session", "format": 2, "sessions": "another form"}).to_string();
-    refused(&only("manifest.json", later.as_bytes()), "has the format 2");
+    refused(&only("manifest.json", later.as_bytes()), "has format 2");
     assert!(matches!(read(&only("manifest.json", later.as_bytes())), Err(ArchiveError::Newer(2))));
     let empty = json!({"archive": "agentd-session", "format": 1, "made_by": "", "made_at": "2026-01-01T00:00:00Z",
         "title": "", "sessions": []});
@@ -135,7 +135,7 @@ fn changed_and_cut_archives_are_refused() {
     let file = regular("files/uploads/a", b"evil");
     let members = |sums: &str| pack(&[described.clone(), file.clone(), regular("SHA256SUMS", sums.as_bytes())]);
     let (of_manifest, of_file) = (hash(&described.2), hash(b"good"));
-    refused(&members(&format!("{of_manifest}  manifest.json\n{of_file}  files/uploads/a\n")), "is not as it was");
+    refused(&members(&format!("{of_manifest}  manifest.json\n{of_file}  files/uploads/a\n")), "was changed");
     refused(&members(&format!("{of_manifest}  manifest.json\n")), "has no hash");
     let more = format!("{of_manifest}  manifest.json\n{}  files/uploads/a\n{of_file}  gone\n", hash(b"evil"));
     refused(&members(&more), "gone is missing");

@@ -104,7 +104,7 @@ impl CodePool {
             let order = Order { question: question.clone(), progress: Arc::downgrade(&progress), reply };
             match self.orders(&folder).try_send(order) {
                 Err(mpsc::error::TrySendError::Full(_)) => {
-                    return Err(CodeError::new(ErrorKind::Busy, "too many questions about this folder wait already"));
+                    return Err(CodeError::new(ErrorKind::Busy, "too many pending requests for this folder"));
                 }
                 Err(mpsc::error::TrySendError::Closed(_)) => continue,
                 Ok(()) => {}
@@ -201,7 +201,7 @@ impl FolderProcess {
 
     async fn answer(&mut self, order: &Order) -> Result<CodeReply, CodeError> {
         if self.deaths >= MAX_DEATHS && self.died.is_some_and(|died| died.elapsed() < REST) {
-            return Err(broken("its reader ended again and again, and is left alone for five minutes"));
+            return Err(broken("its reader crashed repeatedly; paused for five minutes"));
         }
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
@@ -213,7 +213,7 @@ impl FolderProcess {
                 Err(Trouble::Refused(why)) => return Err(broken(&why)),
                 Err(Trouble::Replaced) => {
                     self.worker = None;
-                    "the folder was replaced again and again".clone_into(&mut last);
+                    "the folder was replaced repeatedly".clone_into(&mut last);
                 }
                 Err(Trouble::Dead(why)) => {
                     tracing::warn!(folder = %self.folder.display(), why, "a reader of code ended");
@@ -248,11 +248,11 @@ impl FolderProcess {
         let mut told: Option<(Instant, usize)> = None;
         loop {
             if begun.elapsed() > LONGEST {
-                return Err(Trouble::Dead(format!("its reader took more than {} s", LONGEST.as_secs())));
+                return Err(Trouble::Dead(format!("its reader took over {} s", LONGEST.as_secs())));
             }
             match timeout(patience, worker.word()).await {
                 Err(_) => return Err(Trouble::Dead(format!("its reader was silent for {} s", patience.as_secs()))),
-                Ok(Err(error)) => return Err(Trouble::Dead(format!("its reader made no sense: {error}"))),
+                Ok(Err(error)) => return Err(Trouble::Dead(format!("invalid data from its reader: {error}"))),
                 Ok(Ok(None)) => return Err(Trouble::Dead(worker.epitaph().await)),
                 Ok(Ok(Some(Response::Reading(file)))) => worker.reading = Some(file),
                 Ok(Ok(Some(Response::Progress(progress)))) => {
@@ -269,7 +269,7 @@ impl FolderProcess {
                 Ok(Ok(Some(Response::Failed(of, why)))) if of == id => return Err(Trouble::Refused(plain(&why))),
                 Ok(Ok(Some(Response::Replaced(of)))) if of == id => return Err(Trouble::Replaced),
                 Ok(Ok(Some(Response::Reply(..) | Response::Failed(..) | Response::Replaced(_)))) => {
-                    return Err(Trouble::Dead("its reader answered what was not asked".to_owned()));
+                    return Err(Trouble::Dead("unexpected answer from its reader".to_owned()));
                 }
             }
         }
@@ -288,8 +288,8 @@ impl FolderProcess {
 }
 
 fn broken(why: &str) -> CodeError {
-    CodeError::new(ErrorKind::Internal, format!("the code of this folder could not be looked at: {why}"))
-        .with_hint("grep, find_files and read_file work without it")
+    CodeError::new(ErrorKind::Internal, format!("the code of this folder could not be read: {why}"))
+        .with_hint("grep, find_files and read_file still work")
 }
 
 /// Worker process of a folder. Dropping it kills the process.

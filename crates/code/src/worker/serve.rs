@@ -123,7 +123,7 @@ impl Server {
         }
         self.catch_up()?;
         if root.is_none() {
-            let why = "the folder is not there any more, or cannot be read".to_owned();
+            let why = "the folder no longer exists or cannot be read".to_owned();
             return frame::write(&mut self.out, &Response::Failed(request.id, why));
         }
         let response = Response::Reply(request.id, self.code.reply(&request.question));

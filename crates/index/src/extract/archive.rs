@@ -164,7 +164,7 @@ pub(super) fn tell(path: &str, bytes: Vec<u8>, outer: &mut Teller<'_>) -> Result
     let outcome = catch_unwind(AssertUnwindSafe(|| super::extract(bytes, kind, &mut inner)));
     let scanner = std::mem::take(&mut inner.scanner);
     outer.scanner = scanner;
-    let outcome = outcome.unwrap_or_else(|_| Err(broken(kind, "its reader gave up")));
+    let outcome = outcome.unwrap_or_else(|_| Err(broken(kind, "its reader panicked")));
     match (stopped, outcome) {
         (Some(failure), _) | (None, Err(failure @ Failure::NeedsRecognition)) => Err(failure),
         (None, outcome) => Ok(outcome.err()),
@@ -203,7 +203,7 @@ fn archived(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limit
 }
 
 fn nested() -> Failure {
-    Failure::Foreign { found: "it is an archive in an archive or a mail, which is not opened".to_owned() }
+    Failure::Foreign { found: "nested archives and mails are not opened".to_owned() }
 }
 
 fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
@@ -221,7 +221,7 @@ fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, Unpac
     let too_much = if size > by_ratio {
         format!("it unpacks to more than {MOST_RATIO} times its size")
     } else if size > most {
-        format!("it and what came before unpack to more than {} MiB", limits.bytes_in.saturating_mul(TOTAL) / MIB)
+        format!("the files so far unpack to more than {} MiB", limits.bytes_in.saturating_mul(TOTAL) / MIB)
     } else {
         return Ok(bytes);
     };
@@ -243,7 +243,7 @@ fn visit(
             let mut unpacked = MultiGzDecoder::new(Cursor::new(bytes)).take(most.saturating_add(1));
             let visited = visit_tar(&mut unpacked, visitor);
             if visited.is_err() && unpacked.limit() == 0 {
-                Err(Failure::too_large("all that is in it", most))
+                Err(Failure::too_large("its content", most))
             } else {
                 visited
             }
@@ -291,7 +291,7 @@ fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) 
             let name = raw.name().map(|name| name.to_string());
             (name, raw.size(), raw.compressed_size(), is_link, raw.encrypted())
         };
-        let path = name.map_err(|_| "a name that is no text".to_owned()).and_then(|name| checked(&name));
+        let path = name.map_err(|_| "a name that is not text".to_owned()).and_then(|name| checked(&name));
         if is_left_out(path.as_deref().unwrap_or_default()) {
             continue;
         }
@@ -329,7 +329,7 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
             return Err(Failure::too_many("the number of files in it", MOST_FILES));
         }
         let path = String::from_utf8(entry.path_bytes().into_owned());
-        let path = path.map_err(|_| "a name that is no text".to_owned()).and_then(|name| checked(&name));
+        let path = path.map_err(|_| "a name that is not text".to_owned()).and_then(|name| checked(&name));
         if is_left_out(path.as_deref().unwrap_or_default()) {
             continue;
         }
@@ -352,10 +352,10 @@ fn checked(name: &str) -> Result<String, String> {
     let path = path.strip_prefix("./").unwrap_or(&path);
     let is_absolute = path.starts_with('/') || path.get(1..2) == Some(":");
     if is_absolute || path.split('/').any(|part| part == "..") {
-        return Err(format!("{:?} leads out of the archive and is not read", shown()));
+        return Err(format!("{:?} is outside the archive and is not read", shown()));
     }
     if path.is_empty() || path.len() > NAME_BYTES || path.chars().any(char::is_control) {
-        return Err(format!("{:?} is no name of a file and is not read", shown()));
+        return Err(format!("{:?} is not a file name and is not read", shown()));
     }
     Ok(path.to_owned())
 }

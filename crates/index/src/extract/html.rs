@@ -108,7 +108,7 @@ pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     let book = package::parse(&package.needed(&root)?).map_err(damaged)?;
     let said = |name: &str| book.find("metadata").and_then(|about| about.find(name)).map(package::Node::text);
     let (Some(manifest), Some(spine)) = (book.find("manifest"), book.find("spine")) else {
-        return Err(damaged("it does not say what is in it".to_owned()));
+        return Err(damaged("it has no list of contents".to_owned()));
     };
     let folder = root.rsplit_once('/').map(|(folder, _)| folder.to_owned()).unwrap_or_default();
     let chapters = || spine.nodes().filter(|item| item.name == "itemref").filter_map(|item| item.attribute("idref"));
@@ -116,8 +116,7 @@ pub(super) fn book(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     let path = |id: &str| Some(resolved(&folder, item(id)?.attribute("href")?));
     let protected = protected(&mut package);
     if chapters().take(MOST).filter_map(path).any(|path| protected.contains(&path)) {
-        let how =
-            "it is protected against copying (DRM), and opens in the program of the shop or library that it is from";
+        let how = "it has copy protection (DRM) and opens only in the program of its shop or library";
         return Err(Failure::Protected { kind: Kind::Epub, how: how.to_owned() });
     }
     teller.head(said("title").as_deref(), None)?;

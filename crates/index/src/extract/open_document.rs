@@ -69,7 +69,7 @@ fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Packag
     // Empty cells only fill the row.
     let is_left_out = |cell: &Node| repeated(cell) > REPEATED && !cell.text().trim().is_empty();
     if content.all("table-cell").into_iter().any(is_left_out) {
-        teller.leave_out(format!("a row of a table has the same cell more than {REPEATED} times"));
+        teller.leave_out(format!("a table row has the same cell more than {REPEATED} times"));
     }
     Ok((package, content))
 }

@@ -75,7 +75,7 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if clean::is_text(bytes) {
         return text(bytes, named);
     }
-    Err(foreign(named, "its bytes are no text, and of no kind that is known"))
+    Err(foreign(named, "its content is neither text nor a known format"))
 }
 
 /// Returns true if the bytes are an image in a format that can be recognised.
@@ -267,7 +267,7 @@ mod tests {
         let font = [b"\0\x01\0\0\0\x0c\0\x80\0\x03\0\x40".as_slice(), b"GDEF", &[0; 200]].concat();
         assert!(told(&font).contains("a font"), "{}", told(&font));
         let other = [b"\0\x01\0\0".as_slice(), &[0; 200]].concat();
-        assert!(told(&other).contains("of no kind that is known"), "{}", told(&other));
+        assert!(told(&other).contains("nor a known format"), "{}", told(&other));
     }
 
     #[test]

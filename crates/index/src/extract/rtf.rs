@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
                 b'{' => {
                     self.flush();
                     if self.outer.len() == DEEP {
-                        return Err("its groups are nested too deep");
+                        return Err("its groups are nested too deeply");
                     }
                     self.outer.push(self.state);
                     self.state.end = "";
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
                 byte => self.byte(byte),
             }
         }
-        Err("it ends early, as if it was not copied whole")
+        Err("it ends early, as if copied incompletely")
     }
 
     fn next(&mut self) -> Option<u8> {

@@ -52,11 +52,11 @@ fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option
     let unknown = || protected("its encryption is not supported");
     let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
     if lock.rounds() > MOST_ROUNDS {
-        return Err(protected("its encryption asks for more work than is done for a document"));
+        return Err(protected("its encryption needs too much work"));
     }
     let key = [OPEN].into_iter().chain(password).find_map(|word| lock.key(word)).ok_or(Failure::Encrypted(kind))?;
     let package = file.open_stream("EncryptedPackage").unwrap_or_default();
-    lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted to its end"))
+    lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted completely"))
 }
 
 /// Returns true if a workbook before 2007 has an encryption record in its first substream.

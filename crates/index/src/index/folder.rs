@@ -99,8 +99,7 @@ pub(crate) fn size(path: Option<&Path>) -> u64 {
 
 /// Runs an operation on files that may be damaged. The library reports some damage as an error and some as a panic.
 pub(crate) fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
-    catch_unwind(AssertUnwindSafe(act))
-        .unwrap_or_else(|_| Err(IndexError::Lost("what it holds makes no sense".to_owned())))
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(IndexError::Lost("its content is invalid".to_owned())))
 }
 
 /// Creates a folder that only its owner can access, because it holds the text of documents.
@@ -227,7 +226,7 @@ impl HasLen for ReadFile {
 impl FileHandle for ReadFile {
     fn read_bytes(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
         if range.start > range.end || range.end > self.length {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a part beyond the end of a file was asked for"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "read beyond the end of a file"));
         }
         let mut bytes = vec![0; range.len()];
         self.file.read_exact_at(&mut bytes, range.start as u64)?;

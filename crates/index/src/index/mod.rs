@@ -108,12 +108,12 @@ impl IndexError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Full(_) => "free some disk space and try again",
-            Self::Lost(_) => "try again: the documents are indexed again when they are needed",
-            Self::Busy => "end the other process, or give this one its own folder",
-            Self::Files(_) => "check the permissions of the index folder; it can be deleted, and is then rebuilt",
+            Self::Lost(_) => "retry: the documents are indexed again when needed",
+            Self::Busy => "stop the other process, or use another folder",
+            Self::Files(_) => "check the permissions of the index folder, or delete it to rebuild it",
             Self::Cancelled => "try again",
             Self::Closed => "start the daemon",
-            Self::Internal(_) => "try again; if that does not help, delete the index folder, which is then rebuilt",
+            Self::Internal(_) => "retry; if that does not help, delete the index folder to rebuild it",
         }
     }
 
@@ -288,7 +288,7 @@ impl TryFrom<String> for DocumentId {
             let id = Self::new(ContentHash::parse(content)?, kind, reading.parse().ok()?);
             parts.next().is_none().then_some(id)
         };
-        read().ok_or_else(|| format!("{text:?} is no key of a document"))
+        read().ok_or_else(|| format!("{text:?} is not a document key"))
     }
 }
 

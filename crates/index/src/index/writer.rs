@@ -93,7 +93,7 @@ impl Writer {
             Err(error) => return Err(error),
         };
         if let Some(why) = damage {
-            tracing::warn!(%why, "the search index was damaged and is rebuilt; documents are indexed again when needed");
+            tracing::warn!(%why, "rebuilding the damaged search index; documents are indexed again when needed");
         }
         let entries = Arc::new(found.entries);
         let uses = Uses::default();
@@ -356,7 +356,7 @@ impl Writer {
                 tracing::warn!(%error, "could not rebuild the search index");
             }
         } else if let Err(error) = self.read_anew() {
-            tracing::warn!(%error, "could not look through the search index");
+            tracing::warn!(%error, "could not scan the search index");
         }
     }
 
@@ -372,7 +372,7 @@ impl Writer {
 
     /// Deletes the index and creates an empty one.
     fn renew(&mut self, why: &str) -> Result<(), IndexError> {
-        tracing::warn!(%why, "the search index is rebuilt; documents are indexed again when needed");
+        tracing::warn!(%why, "rebuilding the search index; documents are indexed again when needed");
         self.waiting_since = None;
         self.batch.fail(&IndexError::Lost(why.to_owned()));
         self.orphans.clear();
@@ -412,7 +412,7 @@ impl Writer {
         if let Some(path) = &self.folder.path
             && let Err(error) = self.shared.uses.save(path, |id| self.entries.contains_key(id))
         {
-            tracing::debug!(%error, "could not write down when documents were used");
+            tracing::debug!(%error, "could not store when documents were used");
         }
         if !self.orphans.is_empty() && self.writer.is_some() {
             // A failure is logged, and the removal is retried at the next start.
@@ -424,7 +424,7 @@ impl Writer {
                 Ok(self.folder.reader.reload()?)
             });
             if let Err(error) = rested {
-                tracing::warn!(%error, "could not end the work on the search index");
+                tracing::warn!(%error, "could not stop the search index");
             }
             self.publish();
         }

@@ -251,7 +251,7 @@ impl Ingester<'_> {
         };
         let hash = known.inner.as_deref().map_or(hash, |path| hash.within(path));
         let is_same = known.id.content == hash;
-        Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it was changed while it was being read".to_owned())))
+        Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it changed while it was read".to_owned())))
     }
 
     async fn read(
@@ -363,7 +363,7 @@ impl Stamp {
     fn of(file: &File) -> io::Result<((u64, u64), Self)> {
         let found = file.metadata()?;
         if !found.is_file() {
-            return Err(io::Error::other("it is no regular file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         let stamp = Self {
             size: found.len(),

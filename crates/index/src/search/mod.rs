@@ -41,8 +41,7 @@ pub(crate) fn search(
             Ok(pattern) => pattern::search(&planner, &pattern, stop)?,
             Err(why) => {
                 let mut answer = words::search(&planner, dictionary, pattern)?;
-                let note =
-                    format!("the pattern is no regular expression that is known here ({why}); searched for its words");
+                let note = format!("the pattern is not a supported regular expression ({why}); searched for its words");
                 answer.notes.insert(0, note);
                 answer
             }

@@ -34,7 +34,7 @@ pub(crate) fn search(planner: &Planner<'_>, dictionary: &Dictionary, text: &str)
     let parsed = parse(text, dictionary);
     let mut answer = Answer::of(SearchedBy::Words);
     if parsed.units.is_empty() {
-        answer.notes.push("there is no word in what was searched for".to_owned());
+        answer.notes.push("the query has no words".to_owned());
     }
     if parsed.left_out > 0 {
         let (searched, left_out) = (parsed.units.len() + parsed.excluded.len(), parsed.left_out);

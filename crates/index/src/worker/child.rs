@@ -46,7 +46,7 @@ pub(crate) fn confined(
     // Panics are reported as a failure; nothing reads a message.
     std::panic::set_hook(Box::new(|_| {}));
     let reader = thread::Builder::new().name("extract".to_owned()).stack_size(STACK_BYTES);
-    reader.spawn(move || tell(out, file))?.join().map_err(|_| io::Error::other("the reader gave up"))?
+    reader.spawn(move || tell(out, file))?.join().map_err(|_| io::Error::other("the reader panicked"))?
 }
 
 fn tell(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> io::Result<()> {
@@ -84,7 +84,7 @@ fn tell(out: &mut File, mut file: File, job: Job, scanner: extract::Scanner) -> 
     let gave_up = |panic: Box<dyn std::any::Any + Send>| {
         let why = panic.downcast_ref::<&str>().map(|why| (*why).to_owned());
         let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        extract::broken(kind, &format!("its reader gave up: {why}"))
+        extract::broken(kind, &format!("its reader panicked: {why}"))
     };
     match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(panic)))) {
         (Some(error), _) => Err(error),

@@ -116,7 +116,7 @@ impl Extractor {
         wanted: WantedParts,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
-        let metadata = file.metadata().map_err(|error| Failure::Worker(format!("it cannot be looked at: {error}")))?;
+        let metadata = file.metadata().map_err(|error| Failure::Worker(format!("it cannot be accessed: {error}")))?;
         if !metadata.is_file() {
             return Err(Failure::Foreign { found: "it is not a regular file".to_owned() });
         }
@@ -297,7 +297,7 @@ impl Extraction {
                 examine(status, &clean::text(&String::from_utf8_lossy(&said)), self.recognised, &self.limits)
             }
             Ok(Err(error)) => Failure::Worker(format!("its reader was lost: {error}")),
-            Err(_) => Failure::Worker("its reader stopped telling and did not end".to_owned()),
+            Err(_) => Failure::Worker("its reader hangs".to_owned()),
         }
     }
 }
@@ -322,7 +322,7 @@ async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, S
         Err(error) => match error.kind() {
             io::ErrorKind::UnexpectedEof => Ok(None),
             io::ErrorKind::InvalidData => Err(nonsense(format!("{} bytes at once", u32::from_le_bytes(length)))),
-            _ => Err(format!("its reader could not be heard: {error}")),
+            _ => Err(format!("cannot read from its reader: {error}")),
         },
     }
 }
@@ -338,18 +338,18 @@ impl Checks {
     fn check(&mut self, piece: Piece, limits: &Limits) -> Result<Piece, Failure> {
         let nonsense = |why: &str| Err(Failure::Worker(format!("its reader returned invalid data: {why}")));
         match piece {
-            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => nonsense("two beginnings"),
+            Piece::Head(_) if std::mem::replace(&mut self.has_head, true) => nonsense("two starts"),
             Piece::Head(head) => Ok(Piece::Head(clean::head(head))),
-            Piece::Part(_) if !self.has_head => nonsense("a part before the beginning"),
+            Piece::Part(_) if !self.has_head => nonsense("a part before the start"),
             Piece::Part(part) => {
                 let part = clean::part(part);
                 if !clean::is_sound(&part) {
-                    return nonsense("a place that cannot be");
+                    return nonsense("an impossible place");
                 }
                 self.tally.take(&part, limits)?;
                 Ok(Piece::Part(part))
             }
-            Piece::End { .. } if !self.has_head => nonsense("an end before the beginning"),
+            Piece::End { .. } if !self.has_head => nonsense("an end before the start"),
             Piece::End { .. } => Ok(Piece::End { parts: self.tally.parts }),
         }
     }
@@ -370,17 +370,17 @@ fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits
         return Failure::OutOfMemory { limit: limits.memory, parts: 0 };
     }
     if stderr.contains(NO_STACK) {
-        return broken("what it holds is nested too deeply");
+        return broken("its content is nested too deeply");
     }
     match status.signal().map(Signal::try_from) {
         Some(Ok(Signal::SIGXCPU)) => Failure::TookTooLong { limit: limits.time, parts: 0 },
         // None of our limits causes this: an administrator, a service manager, or the out-of-memory killer.
-        Some(Ok(Signal::SIGKILL)) => Failure::Worker("its reader was ended by another program".to_owned()),
+        Some(Ok(Signal::SIGKILL)) => Failure::Worker("its reader was killed by another program".to_owned()),
         Some(Ok(signal)) => broken(&format!("its reader crashed with {}", signal.as_str())),
         Some(Err(_)) => broken("its reader crashed"),
         None => {
-            let said = stderr.lines().last().unwrap_or("it said nothing").trim();
-            Failure::Worker(format!("its reader ended without a word ({said})"))
+            let said = stderr.lines().last().unwrap_or("no output").trim();
+            Failure::Worker(format!("its reader ended without a result ({said})"))
         }
     }
 }

@@ -58,7 +58,7 @@ fn failing(folder: &Path, how: &str, times: u32) -> Extractor {
 #[tokio::test]
 async fn a_document_whose_reader_was_ended_is_read_by_the_next_search() {
     let no_memory = "echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$";
-    for (how, code) in [("kill -KILL $$", "was ended"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")] {
+    for (how, code) in [("kill -KILL $$", "was killed"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")] {
         let folder = tempfile::tempdir().unwrap();
         let extractor = failing(folder.path(), how, 1);
         let shop = Shop::in_folder(folder, extractor);

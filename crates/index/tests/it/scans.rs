@@ -139,7 +139,7 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
     assert!(matches!(failure, Failure::Scanned { unread: told, .. } if told == unread), "{failure:?}");
     assert_eq!(
         failure.to_string(),
-        "could not read all of the PDF: the picture on its one page was not searched for letters"
+        "could not read all of the PDF: the picture on its one page was not searched for text"
     );
 }
 
@@ -164,9 +164,7 @@ async fn pictures_in_an_archive_beyond_the_budget_are_said_each_document_with_it
     let told = failure.unwrap().to_string();
     assert!(told.contains("3 of its 3 files were not read"), "{told}");
     let list = document.unwrap().parts.pop().unwrap().markdown();
-    for line in
-        ["those from page 3 on", "those from page 1 on", "c.png (12 KB), not read: the picture: its letters were not"]
-    {
+    for line in ["pages from 3 on", "pages from 1 on", "c.png (12 KB), not read: the picture: its text was not"] {
         assert!(list.contains(line), "{line}: {list}");
     }
     assert!(!list.lines().last().unwrap().contains("page"), "{list}");
@@ -179,7 +177,7 @@ async fn damage_does_not_hide_that_pages_were_not_recognised() {
     bytes.truncate(end);
     let (_, failure) = read(&recognising(1), "scan.pdf", &bytes).await;
     let told = failure.unwrap().to_string();
-    assert!(told.contains("those from page 2 on were not recognised yet"), "{told}");
+    assert!(told.contains("pages from 2 on were not recognised yet"), "{told}");
     assert!(told.contains("it is damaged, too (it ends early"), "{told}");
 }
 
@@ -208,7 +206,7 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
     // Pages beyond the budget are reported by number, and a rare format is not reported as damage.
     let told = async |name: &str| read_scan(&recognising(1), name).await.1.unwrap();
     let failure = told("pages.tif").await.to_string();
-    assert!(failure.contains("2 of its 3 pages") && failure.contains("those from page 2 on"), "{failure}");
+    assert!(failure.contains("2 of its 3 pages") && failure.contains("pages from 2 on"), "{failure}");
     let failure = told("palette.tif").await;
     assert!(variant(&failure) == "Foreign" && failure.to_string().contains("PNG"), "{failure}");
 }
@@ -304,7 +302,7 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
     let failure = failure.unwrap();
     assert_eq!(
         failure.to_string(),
-        "could not read all of the PDF: 3 of its 4 pages are pictures, probably scanned; those from page 2 on \
+        "could not read all of the PDF: 3 of its 4 pages are pictures, probably scanned; pages from 2 on \
          were not recognised yet"
     );
     assert!(failure.hint().contains("offset"), "{failure:?}");

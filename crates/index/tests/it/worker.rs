@@ -68,13 +68,13 @@ async fn a_worker_is_not_believed() {
         assert!(failure.to_string().contains(words), "{kind:?}: {failure}");
     };
     check(Kind::Docx, "Worker", "invalid data").await;
-    check(Kind::Xlsx, "Worker", "without a word").await;
+    check(Kind::Xlsx, "Worker", "without a result").await;
     check(Kind::Xls, "Broken", "SIGSEGV").await;
     check(Kind::Ods, "OutOfMemory", "MiB").await;
-    check(Kind::Pptx, "Worker", "before the beginning").await;
+    check(Kind::Pptx, "Worker", "before the start").await;
     check(Kind::Csv, "Worker", "invalid data").await;
-    check(Kind::Html, "Worker", "cannot be").await;
-    check(Kind::Odt, "Worker", "its reader was ended").await;
+    check(Kind::Html, "Worker", "impossible").await;
+    check(Kind::Odt, "Worker", "its reader was killed").await;
     check(Kind::Plain, "TooLarge", "its text is more than 10000 bytes").await;
     let (document, failure) = liar(Kind::Markdown, Limits::default()).await;
     let document = document.unwrap();

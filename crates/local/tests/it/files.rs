@@ -86,13 +86,13 @@ async fn spoiled_metadata_and_tensors_are_refused() {
     check("head_count is out of bounds", &|file| file.set("llama.attention.head_count", Some(Value::U32(0)))).await;
     check("do not divide", &|file| file.set("llama.attention.head_count", Some(Value::U32(5)))).await;
     check("context_length is out of bounds", &|file| file.set("llama.context_length", Some(Value::I64(-1)))).await;
-    check("no positive number", &|file| file.set("llama.rope.freq_base", Some(Value::F32(f32::NAN)))).await;
+    check("is not positive", &|file| file.set("llama.rope.freq_base", Some(Value::F32(f32::NAN)))).await;
     check("mixture of experts", &|file| file.set("llama.expert_count", Some(Value::U32(8)))).await;
-    check("of the kind \"bert\"", &|file| file.set("tokenizer.ggml.model", text("bert"))).await;
-    check("in the way \"klingon\"", &|file| file.set("tokenizer.ggml.pre", text("klingon"))).await;
+    check("tokenizer \"bert\"", &|file| file.set("tokenizer.ggml.model", text("bert"))).await;
+    check("pre-tokenizer \"klingon\"", &|file| file.set("tokenizer.ggml.pre", text("klingon"))).await;
     check("tokens is not a list", &|file| file.set("tokenizer.ggml.tokens", text("a b c"))).await;
-    check("eos_token_id names no token", &|file| file.set("tokenizer.ggml.eos_token_id", Some(Value::U32(260)))).await;
-    check("ends an answer", &|file| file.set("tokenizer.ggml.eos_token_id", None)).await;
+    check("eos_token_id is not a token", &|file| file.set("tokenizer.ggml.eos_token_id", Some(Value::U32(260)))).await;
+    check("no end-of-text token", &|file| file.set("tokenizer.ggml.eos_token_id", None)).await;
     check("merge is not a pair", &|file| {
         file.set("tokenizer.ggml.merges", Some(Value::Array(vec![Value::String("ab".to_owned())])));
     })

@@ -119,17 +119,14 @@ impl Actor {
         });
         let is_idle = self.connection.as_ref().is_some_and(Connection::is_idle) && self.queue.is_empty();
         if is_idle && self.parts.limits.idle_stop.is_some_and(|idle| now >= self.used + idle) {
-            tracing::debug!(server = self.parts.config.name, "a language server is stopped: nobody asks it");
+            tracing::debug!(server = self.parts.config.name, "stopping an idle language server");
             self.end().await;
         }
     }
 
     async fn command(&mut self, command: Command) {
         if !matches!(command, Command::Changed { .. } | Command::Stop { .. }) && !self.hides_all_secrets().await {
-            tracing::debug!(
-                server = self.parts.config.name,
-                "a language server is restarted without new files of secrets"
-            );
+            tracing::debug!(server = self.parts.config.name, "restarting a language server: new files of secrets");
             self.end().await;
         }
         let is_running = self.connection.is_some();
@@ -163,7 +160,7 @@ impl Actor {
         if self.queue.len() < MAX_QUEUE {
             self.queue.push_back(command);
         } else {
-            refuse(command, ServerError::passing(format!("{} is busy; try again later", self.parts.config.name)));
+            refuse(command, ServerError::passing(format!("{} is busy; retry later", self.parts.config.name)));
         }
     }
 
@@ -264,7 +261,7 @@ impl Actor {
             }
             Ok(Err(error)) if error.lasting => Err((error.message, CrashKind::Lasting)),
             Ok(Err(error)) => Err((error.message, CrashKind::Other)),
-            Err(_) => Err(("it could not be started in time".to_owned(), CrashKind::Other)),
+            Err(_) => Err(("it did not start in time".to_owned(), CrashKind::Other)),
         };
         match begun {
             Ok(connection) => {

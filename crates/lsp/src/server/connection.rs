@@ -81,7 +81,7 @@ impl Connection {
     // --- Sending ---
 
     fn send(&self, frame: Vec<u8>) -> Result<(), Breakdown> {
-        if self.streams.send(frame) { Ok(()) } else { Err("it does not read what it is sent".to_owned()) }
+        if self.streams.send(frame) { Ok(()) } else { Err("it does not read its input".to_owned()) }
     }
 
     fn request(&mut self, method: &str, params: &Value, request: PendingRequest) -> Result<(), Breakdown> {
@@ -258,18 +258,17 @@ impl Connection {
         }
         match (request.asked, result) {
             (RequestKind::Initialize, Ok(result)) => {
-                let result: Map<String, Value> =
-                    read(result.as_deref()).ok_or("its answer to initialize makes no sense")?;
+                let result: Map<String, Value> = read(result.as_deref()).ok_or("invalid answer to initialize")?;
                 let provider = result.get("capabilities").and_then(|abilities| abilities.get("diagnosticProvider"));
                 self.is_ready = true;
                 self.is_pulled |= !matches!(provider, None | Some(Value::Null | Value::Bool(false)));
                 self.send(message::notification("initialized", &json!({})))?;
             }
-            (RequestKind::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
+            (RequestKind::Initialize, Err(error)) => return Err(format!("initialize failed: {}", told(&error))),
             (RequestKind::Pull { below, generation }, Ok(result)) => {
                 // A null result is not an answer. Some servers return it for a file that they do not know yet.
                 let Some(result) = result else { return Ok(()) };
-                let report: FindingReport = read(Some(&*result)).ok_or("its findings make no sense")?;
+                let report: FindingReport = read(Some(&*result)).ok_or("invalid diagnostics")?;
                 if self.documents.pull(&below, generation, findings(report.items).into()) {
                     self.take_as_answer();
                 }
@@ -283,7 +282,7 @@ impl Connection {
                 let _ = reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
             }
             (RequestKind::Question { reply, .. }, Err(error)) => {
-                let message = format!("{} cannot answer that: {}", self.parts.config.name, told(&error));
+                let message = format!("{} cannot answer: {}", self.parts.config.name, told(&error));
                 let _ = reply.send(Err(ServerError::passing(message)));
             }
         }
@@ -356,7 +355,7 @@ impl Connection {
         let name = &self.parts.config.name;
         let is_loading = self.loading.is_under_way(now);
         let late = ServerError::passing(if is_loading {
-            format!("{name} still loads the project; try again later, or use grep")
+            format!("{name} is still loading the project; retry later, or use grep")
         } else {
             format!("{name} did not answer within {} s", self.parts.limits.request_timeout.as_secs_f64())
         });
@@ -366,7 +365,7 @@ impl Connection {
                 self.send(message::notification("$/cancelRequest", &json!({"id": id})))?;
             }
             match request.asked {
-                RequestKind::Initialize => return Err("it did not get ready in time".to_owned()),
+                RequestKind::Initialize => return Err("it was not ready in time".to_owned()),
                 RequestKind::Question { reply, .. } => {
                     is_silent |= id.is_some();
                     let _ = reply.send(Err(late.clone()));
@@ -377,7 +376,7 @@ impl Connection {
         }
         let may_load = is_loading || (!self.answered_once && now < self.loads_until);
         self.silences += u32::from(is_silent && !may_load);
-        if self.silences >= MOST_SILENCES { Err("it does not answer any more".to_owned()) } else { Ok(()) }
+        if self.silences >= MOST_SILENCES { Err("it stopped answering".to_owned()) } else { Ok(()) }
     }
 
     /// Returns the time of the next timer.

@@ -58,17 +58,17 @@ impl Crashes {
         let Self { count, early, last, .. } = self;
         if self.given_up {
             let why = match count {
-                _ if *early >= MOST_EARLY => format!("it ended {early} times before it was ready, at last so: {last}"),
-                count if *count >= MOST_CRASHES => format!("it failed {count} times, at last so: {last}"),
+                _ if *early >= MOST_EARLY => format!("it ended {early} times before it was ready, last: {last}"),
+                count if *count >= MOST_CRASHES => format!("it failed {count} times, last: {last}"),
                 _ => last.clone(),
             };
-            let message = format!("{name} is not used any more: {why}. `agentctl reload` tries it again");
+            let message = format!("{name} is disabled: {why}. `agentctl reload` retries it");
             return Err(ServerError { message, given_up: true });
         }
         if self.retry_at.is_none_or(|at| now >= at) {
             return Ok(());
         }
-        Err(ServerError::passing(format!("{name} failed ({last}) and is started again in a moment")))
+        Err(ServerError::passing(format!("{name} failed ({last}) and is being restarted")))
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     fn what_comes_again_whatever_is_tried_is_not_tried_again() {
         let mut crashes = Crashes::default();
         crashes.add("there is no sandbox", CrashKind::Lasting, Instant::now());
-        assert!(is_given_up(&crashes, "x is not used any more: there is no sandbox. `agentctl reload`"));
+        assert!(is_given_up(&crashes, "x is disabled: there is no sandbox. `agentctl reload`"));
         let mut crashes = Crashes::default();
         for kind in [CrashKind::Early, CrashKind::Other, CrashKind::Early] {
             crashes.add("exit code 1", kind, Instant::now());
@@ -121,6 +121,6 @@ mod tests {
         crashes = Crashes::default();
         crashes.add("exit code 1", CrashKind::Early, Instant::now());
         crashes.add("exit code 1", CrashKind::Early, Instant::now());
-        assert!(is_given_up(&crashes, "ended 2 times before it was ready, at last so: exit code 1"));
+        assert!(is_given_up(&crashes, "ended 2 times before it was ready, last: exit code 1"));
     }
 }

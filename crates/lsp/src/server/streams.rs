@@ -77,7 +77,7 @@ async fn read(mut output: pipe::Receiver, messages: &mpsc::Sender<Result<Incomin
         decoder.push(&piece[..count]);
         while let Some(body) = decoder.next_body().map_err(|error| error.to_string())? {
             allowance.take(0, 1)?;
-            let message = message::parse(&body).ok_or("it wrote something that is no message")?;
+            let message = message::parse(&body).ok_or("it sent an invalid message")?;
             if messages.send(Ok(message)).await.is_err() {
                 return Ok(());
             }
@@ -102,7 +102,7 @@ impl Allowance {
             *self = Self::new();
         }
         let left = self.bytes.checked_sub(bytes).zip(self.messages.checked_sub(messages));
-        (self.bytes, self.messages) = left.ok_or("it writes without end")?;
+        (self.bytes, self.messages) = left.ok_or("its output is endless")?;
         Ok(())
     }
 }

@@ -39,16 +39,16 @@ pub(super) async fn metadata(
     if !is_of_its_issuer(&said, site.url, routes).await {
         let (issuer, token) = (said.issuer.as_deref().unwrap_or_default(), &said.token_endpoint);
         return Err(AuthError::MetadataError(format!(
-            "its issuer does not say that its token endpoint is there: {issuer} and {token}"
+            "its issuer does not confirm the token endpoint: {issuer} and {token}"
         )));
     }
     let set = site.client.and_then(|client| client.issuer.as_deref());
     if let Some(set) = set
         && !said.issuer.as_deref().is_some_and(|issuer| is_same_issuer(issuer, set))
     {
-        let issuer = said.issuer.as_deref().unwrap_or("nobody that it names");
+        let issuer = said.issuer.as_deref().unwrap_or("an unnamed issuer");
         return Err(AuthError::MetadataError(format!(
-            "people log in to it with another than the `issuer` of mcp_servers.yaml, {set}: {issuer}"
+            "its issuer differs from the `issuer` of mcp_servers.yaml, {set}: {issuer}"
         )));
     }
     Ok(said)
@@ -127,7 +127,7 @@ fn fits(said: &AuthorizationMetadata, server: &str) -> Result<(), String> {
             _ => false,
         });
         if !fits {
-            return Err(format!("its {what} does not begin with https://: {address}"));
+            return Err(format!("its {what} does not start with https://: {address}"));
         }
     }
     Ok(())

@@ -135,14 +135,14 @@ impl Logins {
         let begun = {
             let mut under_way = self.under_way();
             let known = under_way.get(server);
-            let known = known.ok_or_else(|| "no login was begun, or it was finished before".to_owned())?;
+            let known = known.ok_or_else(|| "no login is in progress, or it already finished".to_owned())?;
             // A redirect of another login must not end this one.
             if in_query(known.session.get_authorization_url(), "state") != in_query(came_back_to, "state") {
-                return Err("the browser came back from another login".to_owned());
+                return Err("the browser returned from another login".to_owned());
             }
             under_way.remove(server)
         };
-        let UnderWay { session, wanted, asked } = begun.ok_or_else(|| "it was finished before".to_owned())?;
+        let UnderWay { session, wanted, asked } = begun.ok_or_else(|| "it already finished".to_owned())?;
         if let Some(error) = in_query(came_back_to, "error") {
             if error == "invalid_scope" {
                 self.remember(&wanted, WantedLogins::asked_in_vain);
@@ -151,7 +151,7 @@ impl Logins {
             return Err(line(&format!("the login was refused: {error} {why}")));
         }
         let exchanged = tokio::time::timeout(PATIENCE, session.handle_callback_url(came_back_to)).await;
-        exchanged.map_err(|_| "it gave no token in time".to_owned())?.map_err(|error| told(&error))?;
+        exchanged.map_err(|_| "no token in time".to_owned())?.map_err(|error| told(&error))?;
         self.remember(&wanted, |wanted| wanted.logged_in(asked));
         Ok(())
     }
@@ -170,10 +170,7 @@ impl Logins {
                 TokenLookup::Token(known, secret) => (known.client_id, secret),
                 TokenLookup::Nothing => return Ok(None),
                 TokenLookup::Unfit(why) => {
-                    log.note(&format!(
-                        "no token is sent, for {why}; `agentctl mcp login {}` logs in again",
-                        site.server
-                    ));
+                    log.note(&format!("no token is sent: {why}; `agentctl mcp login {}` logs in again", site.server));
                     return Ok(None);
                 }
             };
@@ -188,20 +185,20 @@ impl Logins {
             }
             Ok::<_, AuthError>(Some(manager))
         });
-        ready.await.map_err(|_| "it did not say in time where to log in".to_owned())?.map_err(|error| told(&error))
+        ready.await.map_err(|_| "no login metadata in time".to_owned())?.map_err(|error| told(&error))
     }
 
     /// Handles an authorisation error of a server. The required scopes are remembered for the next login. Returns a
     /// reason with a suggestion.
     pub(crate) fn refused(&self, site: ServerUrl<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
         if !self.is_open {
-            return Reason::ours("it answers only whom it knows; its client has to pass a key in its headers");
+            return Reason::ours("it requires authorization; the client has to pass a key in its headers");
         }
         let command = format!("`agentctl mcp login {}`", site.server);
         // For example because of a changed secret, or a temporary problem.
         if let Some(why) = &refusal.not_renewed {
             return Reason::of_server(
-                format!("the login could not be renewed; if that stays so, {command} logs in again"),
+                format!("the login could not be renewed; if it persists, {command} logs in again"),
                 why,
                 clean,
             );
@@ -210,22 +207,21 @@ impl Logins {
         let mut remedy = Remedy::None(Vec::new());
         self.remember(&self.wanted_file(site), |wanted| remedy = wanted.refused(refusal, site.url, is_known));
         match (refusal.knows_us, remedy) {
-            (false, _) => Reason::ours(format!("it answers only whom it knows; {command} logs in")),
+            (false, _) => Reason::ours(format!("it requires a login; {command} logs in")),
             (true, Remedy::Login(scopes)) => Reason::of_server(
                 format!(
-                    "it does not allow this without a login: log in{} with {command}, which requests the scope that \
-                     it requires",
+                    "it requires a scope: log in{} with {command}, which requests it",
                     if is_known { " again" } else { "" }
                 ),
                 &scopes.join(" "),
                 clean,
             ),
             (true, Remedy::None(scopes)) if scopes.is_empty() => {
-                Reason::ours("it does not allow this, and does not say what it would allow it to")
+                Reason::ours("it does not allow this, and names no required scope")
             }
             (true, Remedy::None(scopes)) => Reason::of_server(
-                "it does not allow this to the user that is logged in, and another login would not help: the scope that it \
-                 requires was requested already",
+                "it does not allow this to the logged-in user, and another login would not help: the required scope \
+                 was already requested",
                 &scopes.join(" "),
                 clean,
             ),
@@ -281,7 +277,7 @@ impl Logins {
         if wanted != before
             && let Err(error) = wanted.write(path)
         {
-            tracing::warn!("could not store the scope that an MCP server requires: {error}");
+            tracing::warn!("could not store the scope required by an MCP server: {error}");
         }
     }
 
@@ -312,9 +308,7 @@ fn in_query(address: &str, wanted: &str) -> Option<String> {
 /// Error as one line of limited length. It never contains a token.
 fn told(error: &AuthError) -> String {
     let hint = match error {
-        AuthError::RegistrationFailed(_) => {
-            "; put a client that was registered by hand into `oauth` of mcp_servers.yaml"
-        }
+        AuthError::RegistrationFailed(_) => "; put a manually registered client into `oauth` of mcp_servers.yaml",
         _ => "",
     };
     format!("{}{hint}", line(&error.to_string()))

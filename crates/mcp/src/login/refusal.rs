@@ -264,12 +264,12 @@ impl TokenFile {
         };
         let kept: StoredToken = serde_json::from_slice(&text).map_err(|_| broken("the token file is damaged"))?;
         let (Some(given_by), Some(credentials)) = (kept.given_by, kept.credentials) else {
-            return Ok(TokenLookup::Unfit("it is not known who gave the token"));
+            return Ok(TokenLookup::Unfit("the issuer of the token is unknown"));
         };
         Ok(if given_by != self.giver {
-            TokenLookup::Unfit("the login server has changed since the token was issued")
+            TokenLookup::Unfit("the login server changed since the token was issued")
         } else if self.client.as_ref().is_some_and(|id| *id != credentials.client_id) {
-            TokenLookup::Unfit("the token was given to another client than that of mcp_servers.yaml")
+            TokenLookup::Unfit("the token belongs to another client than that of mcp_servers.yaml")
         } else {
             TokenLookup::Token(Box::new(credentials), kept.client_secret)
         })
@@ -297,7 +297,7 @@ impl CredentialStore for TokenFile {
         // Blocks on the disk.
         let written = tokio::task::spawn_blocking(move || write(&path, &text)).await;
         let written = written.map_err(io::Error::other).flatten();
-        written.map_err(|error| broken(&format!("could not keep the token: {error}")))
+        written.map_err(|error| broken(&format!("could not store the token: {error}")))
     }
 
     async fn clear(&self) -> Result<(), AuthError> {

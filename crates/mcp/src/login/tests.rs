@@ -75,7 +75,7 @@ async fn a_token_is_for_whom_it_was_given_by_and_to() {
 async fn what_was_not_begun_cannot_be_finished() {
     let folder = tempfile::tempdir().unwrap();
     let why = Logins::new(folder.path().to_owned()).finish("a", "http://localhost/?code=1&state=2").await;
-    assert!(why.unwrap_err().contains("no login was begun"));
+    assert!(why.unwrap_err().contains("no login is in progress"));
 }
 
 /// A server requires more and more scopes. The next login requests all of them, even after a restart, until a login has
@@ -109,7 +109,7 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
     assert!(told.contains("another login would not help") && !told.contains("agentctl"), "{told}");
     assert_eq!(wanted().asks_for(&words(&["read"]), &[]), ["read"], "nothing more is wanted");
     let told = refused(true, "Bearer");
-    assert!(told.contains("does not say what it would allow it to"), "{told}");
+    assert!(told.contains("names no required scope"), "{told}");
 
     let mode = fs::metadata(logins().wanted_file(site)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);

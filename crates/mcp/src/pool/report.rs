@@ -91,7 +91,7 @@ impl McpPool {
         };
         let (url, client) = match config.reached {
             ServerAddress::Http { url, client, .. } => (url.value, client),
-            ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program, which has no login")),
+            ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program without a login")),
         };
         // Only the response to a request shows the authorisation server and the required scopes, which are stored as a
         // side effect.
@@ -119,7 +119,7 @@ impl McpPool {
                 let site = ServerUrl { server, url: &url.value, client: client.as_ref() };
                 self.supplies.logins.refused(site, refusal, &self.supplies.clean)
             }
-            ServerAddress::Stdio { .. } => Reason::ours("it does not answer"),
+            ServerAddress::Stdio { .. } => Reason::ours("no answer"),
         }
     }
 }
@@ -194,8 +194,8 @@ impl McpPool {
             let why = match (unset.first(), listing.and_then(|listing| listing.failed.as_ref())) {
                 (Some(variable), _) => missing(variable),
                 (None, Some(why)) => why.to_string(),
-                (None, None) if limit.is_zero() => "it has not said yet which tools it has".to_owned(),
-                (None, None) => format!("it has not said within {} which tools it has", span(limit)),
+                (None, None) if limit.is_zero() => "it has not listed its tools yet".to_owned(),
+                (None, None) => format!("it did not list its tools within {}", span(limit)),
             };
             until = until.max(late.map(|listing| listing.asked + limit).filter(|until| *until > Instant::now()));
             unlisted.push(UnlistedServer { name: card.name.clone(), why, is_late: late.is_some() });
@@ -246,7 +246,7 @@ impl McpPool {
         let superfluous = {
             let mut state = self.state();
             if let Err(why) = started {
-                tracing::warn!(server, "the MCP server does not say what it offers: {why}");
+                tracing::warn!(server, "could not list the MCP server's tools: {why}");
                 if let Some(listing) = asked.and_then(|asked| state.asked.get_mut(&asked)) {
                     listing.failed = Some(why);
                 }

@@ -195,9 +195,9 @@ impl Actor {
                 Event::Idle => {
                     let why = match &state {
                         State::Running(running) if running.only_listed => {
-                            "it was stopped: it was started only to list its tools"
+                            "stopped: it was started only to list its tools"
                         }
-                        _ => "it was stopped because it was idle",
+                        _ => "stopped because it was idle",
                     };
                     self.stop(state, why).await;
                     State::Stopped
@@ -211,7 +211,7 @@ impl Actor {
                 Event::Listing(has_changed) => self.listing(state, has_changed),
             };
         }
-        self.stop(state, "agentd has no more use for it").await;
+        self.stop(state, "agentd no longer needs it").await;
     }
 
     /// Waits for the next event.
@@ -277,7 +277,7 @@ impl Actor {
                 }
                 self.waiting.push((need, answer));
                 self.health.send_replace(Health::Starting);
-                self.opening.log.note("it is started");
+                self.opening.log.note("starting");
                 let given_up = CancellationToken::new();
                 State::Starting(self.opening.clone().open(given_up.clone()).boxed(), given_up)
             }
@@ -305,7 +305,7 @@ impl Actor {
                 self.opening.era = era;
                 let offered = catalogue.tools.len();
                 let noun = if offered == 1 { "tool" } else { "tools" };
-                self.opening.log.note(&format!("it runs, and offers {offered} {noun}"));
+                self.opening.log.note(&format!("running, with {offered} {noun}"));
                 // Before the health is updated, so that the tools of a running server are known.
                 (self.opening.supplies.learn)(&self.opening.name, catalogue);
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
@@ -326,7 +326,7 @@ impl Actor {
             Err(why) => {
                 // If the era has changed, it is detected again.
                 self.opening.era = Era::default();
-                self.opening.log.note(&format!("it could not be started: {why}"));
+                self.opening.log.note(&format!("could not start: {why}"));
                 self.budget.failed(Duration::ZERO, Instant::now());
                 self.down(why.clone());
                 self.answer_all(|_| Err(why.clone()));
@@ -395,9 +395,9 @@ impl Actor {
                     Ok(Ok(catalogue)) => (supplies.learn)(&name, catalogue),
                     Ok(Err(error)) => {
                         let why = listing::none(&error, &supplies.clean);
-                        log.note(&format!("what it offers has changed, but {why}"));
+                        log.note(&format!("its tools changed, but {why}"));
                     }
-                    Err(_) => log.note("what it offers has changed, but it does not say how"),
+                    Err(_) => log.note("its tools changed, but it does not list them"),
                 }
             }
             .boxed()

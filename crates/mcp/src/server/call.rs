@@ -93,7 +93,7 @@ pub(crate) async fn request(
         };
         (*responses, *place) = (answers, state);
     }
-    Err(NoAnswer::Odd(format!("it asked for more after {MOST_ROUNDS} rounds of answers")))
+    Err(NoAnswer::Odd(format!("it asked more after {MOST_ROUNDS} rounds of answers")))
 }
 
 /// Answers the questions that a server asks before it does the work. `None` if it only wants the request to be
@@ -109,7 +109,7 @@ async fn answer(
         return Ok(None);
     }
     if asked.len() > MOST_QUESTIONS as usize {
-        return Err(NoAnswer::Odd(format!("{} questions at once, where {MOST_QUESTIONS} may be", asked.len())));
+        return Err(NoAnswer::Odd(format!("{} questions at once; the limit is {MOST_QUESTIONS}", asked.len())));
     }
     let mut answers = InputResponses::new();
     for (name, asked) in asked {
@@ -186,25 +186,25 @@ impl NoAnswer {
     ) -> ToolOutput {
         let late = |how_long: String| {
             let part = "the call was cancelled; it may have done part of the work";
-            (ToolErrorCode::Timeout, format!("{how_long} and {part}. Ask it for less, or try another way"))
+            (ToolErrorCode::Timeout, format!("{how_long} and {part}. Request less, or try another way"))
         };
         let (code, what) = match self {
             Self::Cancelled => return ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
             Self::Refused(error) => return crate::answer::of_refusal(from, &error),
-            Self::Expired(ExpiredLimit::Silence) => late(format!("was silent for {}", span(time.silence))),
+            Self::Expired(ExpiredLimit::Silence) => late(format!("sent nothing for {}", span(time.silence))),
             Self::Expired(ExpiredLimit::InAll) => late(format!("took longer than {}", span(time.all))),
             Self::Expired(ExpiredLimit::Questions) => {
                 let what = format!(
-                    "asked a person more than {MOST_QUESTIONS} times during this call, and the call was cancelled; it may \
-                     have done part of the work"
+                    "asked the user more than {MOST_QUESTIONS} times, and the call was cancelled; it may have done \
+                     part of the work"
                 );
                 (ToolErrorCode::Tool, what)
             }
             Self::Gone => {
                 let framed = last_words.map(|words| untrusted::framed(UntrustedSource::Mcp, server, &words));
-                let said = framed.map(|words| format!(". Its last words:\n{words}")).unwrap_or_default();
+                let said = framed.map(|words| format!(". Last output:\n{words}")).unwrap_or_default();
                 let what = format!(
-                    "ended during this call. It may have done part of the work: check before you call it again, which \
+                    "exited during this call. It may have done part of the work: check before retrying, which \
                      restarts it{said}"
                 );
                 (ToolErrorCode::UnknownOutcome, what)
@@ -214,9 +214,9 @@ impl NoAnswer {
                 (ToolErrorCode::Tool, format!("refused the call, which did not run: {why}"))
             }
             Self::Ungranted(why) => {
-                (ToolErrorCode::Tool, format!("did not finish the call, for it asked for what it is not given: {why}"))
+                (ToolErrorCode::Tool, format!("did not finish the call: its request was refused: {why}"))
             }
-            Self::Odd(what) => (ToolErrorCode::Tool, format!("gave an answer that is none: {what}")),
+            Self::Odd(what) => (ToolErrorCode::Tool, format!("returned an invalid result: {what}")),
         };
         ToolOutput::error(code, format!("the MCP server {server} {what}"))
     }

@@ -181,7 +181,7 @@ impl Opening {
         match &self.config.reached {
             ServerAddress::Stdio { command, args, env, cwd } => {
                 if era != self.era {
-                    self.log.note("it seems to be of the other era of the protocol, and is started again");
+                    self.log.note("it seems to use the other protocol era; restarting");
                 }
                 let mut program = Command::new(&self.supplies.guard);
                 program
@@ -258,10 +258,8 @@ impl Opening {
     ) -> Result<T, Trouble> {
         match given_up.run_until_cancelled(timeout_at(limit, opened)).await {
             Some(Ok(opened)) => opened,
-            Some(Err(_)) => {
-                Err(Reason::ours(format!("it did not answer within {}", span(self.config.start_timeout))).into())
-            }
-            None => Err(Reason::ours("it was stopped while it was started").into()),
+            Some(Err(_)) => Err(Reason::ours(format!("no answer within {}", span(self.config.start_timeout))).into()),
+            None => Err(Reason::ours("it was stopped while starting").into()),
         }
     }
 
@@ -274,7 +272,7 @@ impl Opening {
     ) -> Result<OpenConnection, Trouble> {
         let (peer, handler) = (service.peer().clone(), service.service().clone());
         let Some(info) = peer.peer_info() else {
-            return Err(Reason::ours("it did not say who it is").into());
+            return Err(Reason::ours("it did not identify itself").into());
         };
         let listed = listing::catalogue(&peer, &info, self.fingerprint.clone()).await;
         let catalogue = listed.map_err(|error| match refused(&error) {

@@ -59,7 +59,7 @@ impl Handler {
             }
             InputRequest::CreateMessage(asked) => serde_json::to_value(self.sample(call, asked.params).await?),
             InputRequest::ListRoots(_) => serde_json::to_value(self.roots()),
-            _ => return Err(ErrorData::invalid_request("agentd does not know what is asked", None)),
+            _ => return Err(ErrorData::invalid_request("unknown request", None)),
         };
         answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
@@ -70,13 +70,8 @@ impl Handler {
         request: CreateMessageRequestParams,
     ) -> Result<CreateMessageResult, ErrorData> {
         if self.sampling == Sampling::Never {
-            self.log.note(
-                "it wanted to ask a model, which it is not allowed; `sampling: ask` in mcp_servers.yaml allows it",
-            );
-            return Err(ErrorData::invalid_request(
-                "agentd does not let this server ask its models; answer without",
-                None,
-            ));
+            self.log.note("it requested sampling, which is off; `sampling: ask` in mcp_servers.yaml allows it");
+            return Err(ErrorData::invalid_request("sampling is not allowed for this server; answer without it", None));
         }
         sampling::ask(&self.server, call, &self.log, request).await
     }
@@ -112,7 +107,7 @@ impl ClientHandler for Handler {
         // A withdrawn request needs no answer.
         tokio::select! {
             biased;
-            () = context.ct.cancelled() => Err(ErrorData::invalid_request("the request was taken back", None)),
+            () = context.ct.cancelled() => Err(ErrorData::invalid_request("the request was cancelled", None)),
             answer = self.sample(self.calls.latest(), request) => answer,
         }
     }
@@ -297,7 +292,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
                     () = self.open.answered.notified() => self.full_since = None,
                     () = until(next_free) => {}
                     () = sleep_until(since + PATIENCE) => {
-                        self.log.note("it asks and asks, and reads no answers; the connection is closed");
+                        self.log.note("it sends requests and reads no answers; closing the connection");
                         return None;
                     }
                 }

@@ -66,7 +66,7 @@ impl Address<'_> {
         era: Era,
     ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
         let client = client(self.headers, &self.logins.routes)
-            .map_err(|error| Reason::ours(format!("could not make ready to ask it: {}", error.without_url())))?;
+            .map_err(|error| Reason::ours(format!("could not prepare the request: {}", error.without_url())))?;
         let greeting = self.streamable(client.clone(), era, handler);
         if era == Era::Discover {
             let Some(limit) = self.finding_out else { return greeting.await };
@@ -95,7 +95,7 @@ impl Address<'_> {
             Ok(Some(manager)) => self.greet_by(AuthClient::new(client, manager), era, handler).await,
             Ok(None) => self.greet_by(client, era, handler).await,
             Err(why) => {
-                let why = Reason::of_server("it does not say who may ask it", &why, self.clean);
+                let why = Reason::of_server("its login metadata is invalid", &why, self.clean);
                 Err(Trouble { is_of_era: era == Era::Initialize, ..why.into() })
             }
         }
@@ -264,15 +264,15 @@ impl EventStream {
         loop {
             match events.next().await {
                 Some(Event { name, data }) if name == "endpoint" => {
-                    let post = base.join(data.trim()).map_err(|_| "it named an address that is none".to_owned())?;
+                    let post = base.join(data.trim()).map_err(|_| "it sent an invalid address".to_owned())?;
                     // Keys are sent with every message, and must stay within the origin that they are meant for.
                     if post.origin() != base.origin() {
-                        return Err("it wants messages to be sent to another host".to_owned());
+                        return Err("its address for messages is on another host".to_owned());
                     }
                     return Ok(Self { client, post, events: Some(events) });
                 }
                 Some(_) => {}
-                None => return Err("its events ended before it named an address for messages".to_owned()),
+                None => return Err("its events ended before the address for messages".to_owned()),
             }
         }
     }

@@ -98,7 +98,7 @@ fn about(info: &ServerPeerInfo) -> String {
 
 /// Reason of a failed listing.
 pub(crate) fn none(error: &ServiceError, clean: &Clean) -> Reason {
-    Reason::of_request("it does not say which tools it has", error, clean)
+    Reason::of_request("it does not list its tools", error, clean)
 }
 
 /// Tools of a server.
@@ -159,10 +159,10 @@ fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
 
 /// Stored part of a tool, and a problem with its definition, if any. Only tools that cannot be called are left out.
 fn known(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>) {
-    let left_out = |why: &str| (None, Some(format!("its tool number {number} is left out: {why}")));
+    let left_out = |why: &str| (None, Some(format!("its tool number {number} is skipped: {why}")));
     let Value::Object(mut definition) = definition else { return left_out("it is not an object") };
     let Some(Value::String(name)) = definition.remove("name").filter(|name| name.as_str() != Some("")) else {
-        return left_out("it has no text as its `name`");
+        return left_out("its `name` is not a string");
     };
     if name.len() > LONGEST_NAME {
         return left_out(&format!("its `name` has more than {LONGEST_NAME} bytes: {}", shown(&name)));
@@ -259,12 +259,12 @@ mod tests {
             odd(tool("odd", json!(false)), "`inputSchema` is not an object"),
             odd(tool("odd", json!([input])), "`inputSchema` is not an object"),
             odd(tool("odd", json!({"a": "x".repeat(LARGEST)})), "`inputSchema` is too large"),
-            odd(json!({"name": "", "inputSchema": input}), "number 2 is left out: it has no text as its `name`"),
-            odd(json!({"name": 5, "inputSchema": input}), "number 2 is left out: it has no text as its `name`"),
-            odd(json!({"inputSchema": input}), "number 2 is left out: it has no text as its `name`"),
+            odd(json!({"name": "", "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
+            odd(json!({"name": 5, "inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
+            odd(json!({"inputSchema": input}), "number 2 is skipped: its `name` is not a string"),
             odd(json!({"name": format!("\u{1b}[2J{}", "n".repeat(999))}), "`name` has more than 256 bytes: [2Jnnn"),
-            odd(json!("odd"), "number 2 is left out: it is not an object"),
-            odd(json!(null), "number 2 is left out: it is not an object"),
+            odd(json!("odd"), "number 2 is skipped: it is not an object"),
+            odd(json!(null), "number 2 is skipped: it is not an object"),
         ] {
             let list =
                 json!({"tools": [tool("first", json!({})), definition, tool("last", json!({}))], "nextCursor": null});
@@ -273,7 +273,7 @@ mod tests {
             let listed = pages(|_| std::future::ready(read.clone().ok_or(())));
             let ListedTools { tools, cut_off, odd } = listed.await.unwrap_or_else(|()| panic!("{definition}"));
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-            let is_left_out = why.is_some_and(|why| why.contains("left out") || why.contains("more than"));
+            let is_left_out = why.is_some_and(|why| why.contains("skipped") || why.contains("more than"));
             let expected = if is_left_out { &["first", "last"][..] } else { &["first", "odd", "last"] };
             assert_eq!((names.as_slice(), cut_off), (expected, false), "{definition}");
             assert_eq!(odd.len(), usize::from(why.is_some()), "{definition}: {odd:?}");

@@ -75,7 +75,7 @@ impl Process {
             status = self.ended_within(CLEANING).await;
         }
         if status.is_none() {
-            self.log.note("it did not end, and was killed");
+            self.log.note("it did not exit and was killed");
             self.kill();
             status = self.ended_within(CLEANING).await;
         }
@@ -180,7 +180,7 @@ impl Pipes {
                 if self.noted < NOTED {
                     self.noted += 1;
                     let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
-                    self.log.said(&format!("stdout, which is no message: {shown} ({error})"));
+                    self.log.said(&format!("stdout, not a message: {shown} ({error})"));
                 }
                 None
             }
@@ -212,9 +212,9 @@ impl Transport<RoleClient> for Pipes {
                     }
                 }
                 ReadOutcome::TooLong { head, tail, length } => {
-                    self.log.note(&format!("a message of {length} bytes was not taken: the most is {LONGEST}"));
+                    self.log.note(&format!("a message of {length} bytes was dropped: the limit is {LONGEST}"));
                     let message =
-                        format!("the answer has {length} bytes, and at most {LONGEST} are taken; ask for less at once");
+                        format!("the answer has {length} bytes, the limit is {LONGEST}; request less at once");
                     // Fails the call that it answers. If that is unknown, the call times out.
                     if let Some(id) = answered(&head).or_else(|| answered(&tail)) {
                         return Some(ServerJsonRpcMessage::error(ErrorData::internal_error(message, None), Some(id)));
@@ -223,7 +223,7 @@ impl Transport<RoleClient> for Pipes {
                 }
             }
             if self.noise > MOST_NOISE {
-                self.log.note("it writes what is no message to its standard output, and nothing else");
+                self.log.note("it writes only invalid messages to its standard output");
                 return None;
             }
         }

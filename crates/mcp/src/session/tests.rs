@@ -124,8 +124,8 @@ fn what_no_server_could_be_is_broken_and_says_why() {
     check(&[program(" ", "/bin/a", &[])], "name");
     check(&[program(&"x".repeat(101), "/bin/a", &[])], "name");
     check(&[program("a", " ", &[])], "no command");
-    check(&[program("a", "/bin/a\0b", &[])], "no program takes");
-    check(&[program("a", &variables::mark("HOME"), &[])], "no program takes");
+    check(&[program("a", "/bin/a\0b", &[])], "invalid characters");
+    check(&[program("a", &variables::mark("HOME"), &[])], "invalid characters");
     check(&[program("a", "/bin/a", &[("", "s3cret")])], "without a name");
     check(&[program("a", "/bin/a", &[("A=B", "s3cret")])], "without a name");
     let relative = ServerAddress::Stdio {
@@ -134,9 +134,9 @@ fn what_no_server_could_be_is_broken_and_says_why() {
         env: BTreeMap::new(),
         cwd: "up/../down".into(),
     };
-    check(&[SessionServer { name: "a".to_owned(), address: relative }], "no absolute path");
-    check(&[http("file:///etc/passwd", &[])], "no address");
-    check(&[http("nonsense", &[])], "no address");
+    check(&[SessionServer { name: "a".to_owned(), address: relative }], "relative folder");
+    check(&[http("file:///etc/passwd", &[])], "no http or https address");
+    check(&[http("nonsense", &[])], "no http or https address");
     check(&[http("https://me:s3cret@example.org/", &[])], "password");
     check(&[http("https://example.org/", &[("Bad Name", "s3cret")])], "header");
     check(&[http("https://example.org/", &[("X-Key", "s3cret\r\nX-Other: a")])], "header");

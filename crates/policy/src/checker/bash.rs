@@ -78,7 +78,7 @@ fn set_by_option(part: &Part) -> Option<&str> {
 /// Verdict on a program name that is not a plain one.
 fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     if !program.is_plain() {
-        return Some(LayerVerdict::unknown("the name of the program is put together while it runs"));
+        return Some(LayerVerdict::unknown("the name of the program is only known at run time"));
     }
     let text = program.text.as_str();
     let placed = text.contains('/')
@@ -89,9 +89,9 @@ fn program_word(program: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     } else if text.starts_with('-') {
         LayerVerdict::unknown("the name of the program looks like an option")
     } else if !text.is_ascii() {
-        LayerVerdict::high("the name of the program holds letters that may look like others")
+        LayerVerdict::high("the name of the program has confusable letters")
     } else if odd {
-        LayerVerdict::high(format!("it runs {} from a folder where programs do not belong", shortened(text)))
+        LayerVerdict::high(format!("it runs {} from an unusual folder for programs", shortened(text)))
     } else {
         return None;
     })
@@ -112,7 +112,7 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
         return None;
     }
     if !target.is_plain() {
-        return Some(LayerVerdict::unknown("it writes to a file whose name is only known at run time"));
+        return Some(LayerVerdict::unknown("it writes to a file only known at run time"));
     }
     written(target, roots).or_else(|| files::path(text, roots, &GuardedNames::default()))
 }
@@ -121,9 +121,7 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
 fn written(word: &Word, roots: &[&Path]) -> Option<LayerVerdict> {
     let shown = shortened(&word.text);
     match paths::place(word, roots) {
-        WordPlace::System => {
-            Some(LayerVerdict::asks(Risk::Critical, format!("it writes to {shown}, which the machine needs")))
-        }
+        WordPlace::System => Some(LayerVerdict::asks(Risk::Critical, format!("it writes to the system path {shown}"))),
         WordPlace::Outside => Some(LayerVerdict::high(format!("it writes to {shown}, outside the session's folders"))),
         WordPlace::Inside | WordPlace::Temporary => None,
     }

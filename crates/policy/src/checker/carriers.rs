@@ -139,31 +139,31 @@ pub(super) fn check(part: &Part) -> Vec<LayerVerdict> {
     let mut found = Vec::new();
     let mut unknown = |why: String| found.push(LayerVerdict::unknown(why));
     if arguments.iter().any(|word| !word.is_static()) {
-        unknown("what it runs is put together while it runs".to_owned());
+        unknown("what it runs is only known at run time".to_owned());
     }
     if arguments.len() > MAX_WORDS {
         found.push(LayerVerdict {
             dynamic: true,
-            ..LayerVerdict::asks(Risk::Critical, format!("{program} is given more words than anybody would read"))
+            ..LayerVerdict::asks(Risk::Critical, format!("{program} has too many arguments to review"))
         });
         return found;
     }
     let options = arguments.first().is_some_and(|word| word.text.starts_with('-'));
     let looks_up = program == "command" && arguments.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V"));
     match program {
-        "find" => unknown("find runs a command for what it finds".to_owned()),
-        "watch" | "script" | "flock" | "ssh" => unknown(format!("what {program} does reaches beyond this command")),
+        "find" => unknown("find runs a command for each match".to_owned()),
+        "watch" | "script" | "flock" | "ssh" => unknown(format!("{program} has effects beyond this command")),
         "sudo" | "doas" | "su" | "runuser" => {
             found.push(LayerVerdict::asks(Risk::Critical, format!("{program} runs commands as another user")));
         }
         "eval" => script(&joined(arguments), &mut unknown),
         "trap" => arguments.iter().take(1).for_each(|word| script(&word.text, &mut unknown)),
         _ if shell(program).is_some() => found.extend(of_shell(part)),
-        _ if part.open_ended && arguments.is_empty() => unknown("what it runs is in a file that it reads".to_owned()),
+        _ if part.open_ended && arguments.is_empty() => unknown("it reads what it runs from a file".to_owned()),
         "xargs" if arguments.iter().any(|word| holds(WRAPPERS, &word.text) || shell(&word.text).is_some()) => {
-            unknown("what it runs is in a file that it reads".to_owned());
+            unknown("it reads what it runs from a file".to_owned());
         }
-        _ if options && !looks_up => unknown(format!("{program} is given options, and may run something else")),
+        _ if options && !looks_up => unknown(format!("{program} has options and may run something else")),
         _ => {}
     }
     found
@@ -175,7 +175,7 @@ fn joined(words: &[Word]) -> String {
 
 fn script(text: &str, unknown: &mut impl FnMut(String)) {
     if let Line::Other(_) = read(text) {
-        unknown("it runs a text that is more than plain words".to_owned());
+        unknown("it runs a script with shell syntax".to_owned());
     }
 }
 
@@ -184,17 +184,17 @@ fn of_shell(part: &Part) -> Vec<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let mut found = Vec::new();
     if shell(program).is_some_and(|(_, foreign)| foreign) {
-        found.push(LayerVerdict::unknown(format!("{program} reads commands in its own way")));
+        found.push(LayerVerdict::unknown(format!("{program} has its own command syntax")));
     }
     let first = arguments.first().map_or("", |word| word.text.as_str());
     let letters = first.strip_prefix('-').unwrap_or_default();
     if letters.contains('c') && letters.chars().all(|c| "cleux".contains(c)) {
         match arguments.get(1..).unwrap_or_default() {
-            [] => found.push(LayerVerdict::unknown("a shell is called without its script")),
+            [] => found.push(LayerVerdict::unknown("a shell is called without a script")),
             [code, more @ ..] => {
                 script(&code.text, &mut |why| found.push(LayerVerdict::unknown(why)));
                 if !more.is_empty() && code.text.contains('$') {
-                    found.push(LayerVerdict::unknown("a script runs the words after it"));
+                    found.push(LayerVerdict::unknown("a script runs its arguments"));
                 }
             }
         }
@@ -204,7 +204,7 @@ fn of_shell(part: &Part) -> Vec<LayerVerdict> {
     if arguments.is_empty() || options || is_device(first) {
         let rule = match options {
             true => "a shell is called in a way that hides what it runs",
-            false => "a shell runs what it reads from its standard input",
+            false => "a shell runs commands from standard input",
         };
         let risk = if part.stdin == Stdin::Pipe { Risk::Critical } else { Risk::High };
         found.push(LayerVerdict { dynamic: true, ..LayerVerdict::asks(risk, rule) });

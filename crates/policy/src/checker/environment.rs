@@ -63,8 +63,8 @@ pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
     let name = name.trim_end_matches('+');
     let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !valid {
-        findings.push(LayerVerdict::high(format!("it sets {name:?}, which is not the name of a variable")));
+        findings.push(LayerVerdict::high(format!("it sets {name:?}, which is not a variable name")));
     } else if is_trusted(name) {
-        findings.push(LayerVerdict::high(format!("it sets {name}, which can make programs run something else")));
+        findings.push(LayerVerdict::high(format!("it sets {name}, which can make programs run other code")));
     }
 }

@@ -37,7 +37,7 @@ fn texts<'a>(arguments: &'a Map<String, Value>, keys: &'static [&str]) -> impl I
 pub(crate) fn check(arguments: &Map<String, Value>, places: WritePlaces<'_>) -> Option<LayerVerdict> {
     let memories = places.memories;
     let unnamed = texts(arguments, &PATCH_KEYS).any(|text| patched(text).next().is_none());
-    let unnamed = unnamed.then(|| LayerVerdict::high("it is a patch in which no file name can be found"));
+    let unnamed = unnamed.then(|| LayerVerdict::high("it is a patch without a file name"));
     let patched = arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(places));
     let named = texts(arguments, &PATH_KEYS)
         .flat_map(|named| path(named, places.roots, places.guarded).into_iter().chain(remembered(named, memories)));
@@ -50,7 +50,7 @@ pub(crate) fn check(arguments: &Map<String, Value>, places: WritePlaces<'_>) -> 
 fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     let is_there = first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
-    is_there.then(|| LayerVerdict::high(format!("{} is remembered in all sessions to come", shortened(path))))
+    is_there.then(|| LayerVerdict::high(format!("{} is remembered in all later sessions", shortened(path))))
 }
 
 /// Returns true if a call changes nothing but files of the session's own state. False if a real folder of the session
@@ -112,7 +112,7 @@ impl PatchedName<'_> {
         let (found, remembered) = match self {
             Self::Path(named) => (path(named, places.roots, places.guarded), remembered(named, places.memories)),
             Self::Escaped(line) => {
-                let rule = format!("{} names a file by escapes, which can spell any name", shortened(line));
+                let rule = format!("{} has escapes, which can spell any name", shortened(line));
                 (Some(LayerVerdict::high(rule)), None)
             }
         };
@@ -174,7 +174,7 @@ pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Optio
     let below = plain(below.min_by_key(|below| below.len()).unwrap_or(path));
     let whole = plain(path);
     if guarded.covers(below.as_bytes()) || guarded.names(whole.as_bytes()) {
-        return Some(LayerVerdict::high(format!("{path} is run or obeyed by other programs without being asked to")));
+        return Some(LayerVerdict::high(format!("{path} is run or read by other programs automatically")));
     }
     is_secret(&whole.to_lowercase()).then(|| LayerVerdict::high(format!("{path} looks like a file of secrets")))
 }
@@ -186,7 +186,7 @@ pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
         None | Some(Value::Null) => WebMethod::Get,
         Some(name) => match name.as_str().and_then(WebMethod::of) {
             Some(method) => method,
-            None => return Some("it sends a request that is not known beforehand".to_owned()),
+            None => return Some("it sends a request not known in advance".to_owned()),
         },
     };
     if !method.is_fetch() {
@@ -199,7 +199,7 @@ pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
     match arguments.get("headers") {
         None | Some(Value::Null) => None,
         Some(Value::Object(headers)) if headers.keys().all(harmless) => None,
-        Some(_) => Some("it sends headers of its own".to_owned()),
+        Some(_) => Some("it sends custom headers".to_owned()),
     }
 }
 
@@ -225,12 +225,12 @@ mod tests {
         check(r#"{"method":"POST"}"#, Some("it sends a request of POST"));
         check(r#"{"method":"delete"}"#, Some("it sends a request of DELETE"));
         check(r#"{"method":"OPTIONS"}"#, Some("it sends a request of OPTIONS"));
-        check(r#"{"method":"BREW"}"#, Some("it sends a request that is not known beforehand"));
-        check(r#"{"method":["GET"]}"#, Some("it sends a request that is not known beforehand"));
+        check(r#"{"method":"BREW"}"#, Some("it sends a request not known in advance"));
+        check(r#"{"method":["GET"]}"#, Some("it sends a request not known in advance"));
         check(r#"{"body":"x"}"#, Some("it sends a body"));
-        check(r#"{"headers":{"X-HTTP-Method-Override":"DELETE"}}"#, Some("it sends headers of its own"));
-        check(r#"{"headers":{"Authorization":"Bearer x"}}"#, Some("it sends headers of its own"));
-        check(r#"{"headers":"accept: x"}"#, Some("it sends headers of its own"));
+        check(r#"{"headers":{"X-HTTP-Method-Override":"DELETE"}}"#, Some("it sends custom headers"));
+        check(r#"{"headers":{"Authorization":"Bearer x"}}"#, Some("it sends custom headers"));
+        check(r#"{"headers":"accept: x"}"#, Some("it sends custom headers"));
         // The last of two equal keys counts, as it does for the tool.
         check(r#"{"method":"GET","method":"POST"}"#, Some("it sends a request of POST"));
         assert!(!only_fetches("nonsense") && !only_fetches("[]"));

@@ -55,13 +55,13 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         return asks(format!("git with {} can run other programs", shortened(&word.text)));
     }
     if globals.iter().any(|word| matches!(paths::place(word, roots), WordPlace::System)) {
-        return asks("git works in a folder which the machine needs".to_owned());
+        return asks("git works in a system folder".to_owned());
     }
     if !holds(GIT, name) && !holds(FAR_REACHING, name) {
-        return asks(format!("{name:?} is not a command of git itself: it may be an alias that runs anything"));
+        return asks(format!("{name:?} is not a git command: it may be an alias that runs anything"));
     }
     if holds(FAR_REACHING, name) {
-        return asks(format!("git {name} runs programs, or sends what cannot be taken back"));
+        return asks(format!("git {name} runs programs or cannot be undone"));
     }
     let has = |options: &[&str]| {
         rest.iter().any(|word| {
@@ -94,7 +94,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         _ => false,
     };
     if loses {
-        return asks(format!("git {name} can lose work for good"));
+        return asks(format!("git {name} can lose work"));
     }
     // A user's next git command continues a rebase or merge that is in progress there. Case is ignored.
     let is_in_repository = |word: &Word| {
@@ -104,7 +104,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
             && (word.starts_with('-') && word.contains(".git/") || word.split(['/', '=', ':']).any(is_below))
     };
     if rest.iter().any(is_in_repository) {
-        return asks(format!("git {name} is given a path in a repository's own folder"));
+        return asks(format!("git {name} is given a path inside .git"));
     }
     // Arguments that name a place for a new tree or for files.
     let elsewhere = |word: &&Word| {

@@ -27,10 +27,10 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
         let text = word.text.as_str();
         if !text.starts_with('-') || text.len() == 1 {
             if matches!(text, "eval" | "repl") || !word.is_static() || word.globs {
-                return Some(LayerVerdict::unknown(format!("{program} runs code that is part of the command")));
+                return Some(LayerVerdict::unknown(format!("{program} runs code given in the command")));
             }
             if is_device(text) {
-                return Some(LayerVerdict::unknown(format!("{program} runs what it reads from an open file")));
+                return Some(LayerVerdict::unknown(format!("{program} runs code from an open file")));
             }
             if may_be_value {
                 may_be_value = false;
@@ -45,7 +45,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
         // `python -m` names a module, whose letters are not options.
         let module = is_python && text.starts_with("-m");
         if long_inline || cluster && !module {
-            return Some(LayerVerdict::high(format!("{program} runs code that is part of the command")));
+            return Some(LayerVerdict::high(format!("{program} runs code given in the command")));
         }
         if module {
             return module_of(&program, text, arguments.get(index + 1));
@@ -54,7 +54,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
     }
     let fed = !file && (part.stdin != Stdin::Inherited || arguments.iter().any(|word| word.text == "-"));
     let asked = arguments.iter().any(|word| matches!(word.text.as_str(), "--version" | "-V" | "-v" | "--help" | "-h"));
-    (fed && !asked).then(|| LayerVerdict::unknown(format!("{program} runs what it reads from its standard input")))
+    (fed && !asked).then(|| LayerVerdict::unknown(format!("{program} runs code from standard input")))
 }
 
 fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<LayerVerdict> {
@@ -63,7 +63,7 @@ fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<LayerVe
         Some(name) => name,
     };
     holds(RUNNING_MODULES, name)
-        .then(|| LayerVerdict::high(format!("{program} -m {name} runs code of its arguments, or serves files")))
+        .then(|| LayerVerdict::high(format!("{program} -m {name} runs code in its arguments or serves files")))
 }
 
 /// Returns true if a path names something that a process has open.
@@ -94,7 +94,7 @@ pub(super) fn awk(arguments: &[Word]) -> Option<LayerVerdict> {
         }
     }
     let unknown = arguments.iter().any(|word| !word.is_static());
-    unknown.then(|| LayerVerdict::unknown("its awk program is put together while it runs"))
+    unknown.then(|| LayerVerdict::unknown("its awk program is only known at run time"))
 }
 
 /// Returns true if a call of sed writes the files that it names.
@@ -106,7 +106,7 @@ pub(super) fn edits(part: &Part) -> bool {
 /// Danger of a call of sed. A single program that prints or deletes lines, or replaces a text, is harmless.
 pub(super) fn sed(arguments: &[Word]) -> Option<LayerVerdict> {
     if arguments.iter().any(|word| !word.is_static()) {
-        return Some(LayerVerdict::unknown("its sed program is put together while it runs"));
+        return Some(LayerVerdict::unknown("its sed program is only known at run time"));
     }
     let options = arguments.iter().filter(|word| word.text.starts_with('-') && word.text.len() > 1);
     let program = arguments.iter().find(|word| !word.text.starts_with('-')).map_or("", |word| &word.text);

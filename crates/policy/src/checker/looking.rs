@@ -27,7 +27,7 @@ pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
 
 /// Reason to ask about a part for which [`is_led`] is true, next to one that is not read-only.
 pub(crate) const LED: &str =
-    "git runs programs that its repository names, and beside what does more than look nothing holds them";
+    "git runs programs that its repository configures, unconfined in a line that is not read-only";
 
 /// Returns true if files in the folder may make the program run others: git runs those that the configuration of its
 /// repository names. No other program on the list obeys a file that the command does not name.
@@ -40,12 +40,12 @@ pub(crate) fn why_not(part: &Part) -> &'static str {
     let words = || part.words.iter();
     match part {
         _ if carriers::carries(part) => "it runs another command",
-        _ if words().any(|word| word.varies) => "it holds a variable",
+        _ if words().any(|word| word.varies) => "it has a variable",
         _ if words().any(|word| word.globs || word.braces) => "it has a glob pattern, which depends on the folder",
         _ if !part.assigns.is_empty() => "it sets a variable",
-        _ if !part.redirects.iter().all(Redirect::is_silent) => "it reads or writes a file by a redirection",
-        _ if part.behind => "it continues in the background",
-        _ => "it is not on the list of commands that only look",
+        _ if !part.redirects.iter().all(Redirect::is_silent) => "it redirects to or from a file",
+        _ if part.behind => "it runs in the background",
+        _ => "it is not a known read-only command",
     }
 }
 

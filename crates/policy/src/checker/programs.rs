@@ -49,7 +49,7 @@ pub(crate) fn runs_by_launcher(part: &Part, roots: &[&Path]) -> bool {
 pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let is_unread = part.open_ended || arguments.iter().any(|word| !word.is_static());
-    let sends = || LayerVerdict::unknown(format!("{program} sends what is put together while it runs"));
+    let sends = || LayerVerdict::unknown(format!("{program} sends data only known at run time"));
     by_name(program)
         .or_else(|| interpreters::check(part))
         .or_else(|| runs_words(part))
@@ -65,11 +65,11 @@ fn by_name(program: &str) -> Option<LayerVerdict> {
     Some(if holds(RUINOUS, program) || begins("mkfs") || begins("mkswap") {
         LayerVerdict::asks(Risk::Critical, format!("{program} can make the machine unusable"))
     } else if holds(FAR_REACHING, program) {
-        LayerVerdict::high(format!("what {program} does reaches beyond this command"))
+        LayerVerdict::high(format!("{program} has effects beyond this command"))
     } else if holds(RENAMING, program) {
-        LayerVerdict::unknown(format!("{program} runs text, or changes what names mean"))
+        LayerVerdict::unknown(format!("{program} runs text or redefines names"))
     } else if begins("ld-") || begins("ld.so") {
-        LayerVerdict::unknown("it runs a program through the loader")
+        LayerVerdict::unknown("it runs a program via the loader")
     } else {
         return None;
     })
@@ -102,11 +102,11 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
             false => subcommands.contains(sign),
         });
         if let Some(sign) = found {
-            return asks(format!("{program} with {sign} runs, sends or deletes more than its name says"));
+            return asks(format!("{program} with {sign} can run programs, send data or delete files"));
         }
         let pliant = |word: &Word| !word.is_static() && !word.quoted && word.text.starts_with(['$', '`', '-']);
         if part.open_ended || holds(PLIANT, program) && arguments.iter().any(pliant) {
-            return Some(LayerVerdict::unknown(format!("the options of {program} are put together while it runs")));
+            return Some(LayerVerdict::unknown(format!("the options of {program} are only known at run time")));
         }
     }
     None
@@ -160,19 +160,19 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         // The first word of tar may be options without a hyphen.
         "tar" | "gtar" | "bsdtar" => {
             let runs = |word: &Word| !word.text.starts_with('-') && word.text.contains(['P', 'I', 'F']);
-            high_if(arguments.first().is_some_and(runs), "tar may run programs or leave its folder")
+            high_if(arguments.first().is_some_and(runs), "tar may run programs or leave the folder")
         }
         "rm" => remove(part, roots),
-        "dd" | "shred" | "srm" => high_if(true, format!("{program} overwrites what it is given")),
-        "chmod" => high_if(opens_up(arguments), "it gives rights to everybody, or to a whole tree"),
+        "dd" | "shred" | "srm" => high_if(true, format!("{program} overwrites its target")),
+        "chmod" => high_if(opens_up(arguments), "it opens permissions to everyone or of a tree"),
         "chown" | "chgrp" => high_if(true, "it changes the owner of files"),
         "kill" => {
             let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
-            high_if(arguments.iter().any(others), "it ends processes that it did not start")
+            high_if(arguments.iter().any(others), "it kills processes it did not start")
         }
         "cd" | "pushd" => {
             let system = arguments.iter().any(|word| paths::place(word, roots) == WordPlace::System);
-            high_if(system, "it goes to a folder which the machine needs")
+            high_if(system, "it changes to a system folder")
         }
         "rsync" => {
             high_if(arguments.iter().any(|word| word.text.contains(':')), "it copies to or from another machine")
@@ -196,7 +196,7 @@ fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         "sqlite3" | "psql" | "mysql" | "mariadb" | "m4" | "dc" | "gnuplot" | "octave" | "erl" | "sbcl" | "guile"
             if part.stdin != Stdin::Inherited || arguments.iter().any(|word| !word.is_static()) =>
         {
-            Some(LayerVerdict::unknown(format!("what {program} is given can run commands")))
+            Some(LayerVerdict::unknown(format!("the input of {program} can run commands")))
         }
         "dc" => high_if(arguments.iter().any(|word| word.text.contains('!')), "its dc program can run commands"),
         "less" | "more" | "most" => {
@@ -215,9 +215,9 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
     let is_number = |word: &Word| word.text.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
     let is_counted = |word: &Word| counting(word) || word.text == "]]" || is_number(word);
     let why = match program {
-        "let" if any(&|word| !word.is_static()) => "arithmetic on what is put together while it runs can run commands",
+        "let" if any(&|word| !word.is_static()) => "arithmetic on run-time values can run commands",
         "declare" | "typeset" | "local" if any(&|word| word.text.starts_with('-') && word.text.contains('n')) => {
-            "it gives one variable the name of another"
+            "it makes a variable refer to another"
         }
         "printf"
             if arguments.iter().find(|word| !word.text.starts_with('-')).is_some_and(|word| counts(&word.text)) =>
@@ -225,13 +225,11 @@ fn builtin(program: &str, arguments: &[Word]) -> Option<LayerVerdict> {
             "`%n` sets a variable"
         }
         // It evaluates the value of a variable as arithmetic again.
-        "[[" if any(&counting) && !arguments.iter().all(is_counted) => {
-            "a comparison of numbers runs what a variable holds"
-        }
-        "[[" if any(&|word| word.text.contains('[')) => "the index of a variable can run commands",
+        "[[" if any(&counting) && !arguments.iter().all(is_counted) => "a numeric comparison evaluates a variable",
+        "[[" if any(&|word| word.text.contains('[')) => "a variable's index can run commands",
         // Text that a shell would run if it read it again.
         _ if holds(REREADING, program) && any(&|word| word.text.contains("$(") || word.text.contains('`')) => {
-            return Some(LayerVerdict::unknown(format!("{program} is given text that it may run")));
+            return Some(LayerVerdict::unknown(format!("{program} may run text in its arguments")));
         }
         _ => return None,
     };
@@ -276,7 +274,7 @@ fn curl(arguments: &[Word]) -> Option<LayerVerdict> {
     };
     let word = arguments.iter().find(sends)?;
     let shown = shortened(&word.text);
-    Some(LayerVerdict::high(format!("curl with {shown} sends data away, or reads options or files")))
+    Some(LayerVerdict::high(format!("curl with {shown} sends data or reads options or files")))
 }
 
 /// Returns true if a word is that option, with or without a value, or a longer one with that prefix.
@@ -315,16 +313,13 @@ fn remove(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
             || roots.iter().any(|root| Path::new(bare) == *root)
     };
     if unguarded || deep && (part.open_ended || targets.clone().any(whole)) {
-        return Some(LayerVerdict::asks(
-            Risk::Critical,
-            "it deletes a whole tree, or one that is only known at run time",
-        ));
+        return Some(LayerVerdict::asks(Risk::Critical, "it deletes a whole tree, or one only known at run time"));
     }
     if deep {
-        return Some(LayerVerdict::high("it deletes folders with all that is in them"));
+        return Some(LayerVerdict::high("it deletes folders recursively"));
     }
     let many = part.open_ended || targets.any(|word| word.globs || !word.is_static());
-    many.then(|| LayerVerdict::high("it deletes files that are not named one by one"))
+    many.then(|| LayerVerdict::high("it deletes files not named individually"))
 }
 
 /// Returns true if the mode lets everyone write, sets a special bit such as setuid, or applies to a whole tree.

@@ -33,7 +33,7 @@ pub(super) struct LexerOutput {
     pub(super) doubt: Option<Doubt>,
 }
 
-const SUBSTITUTES: Doubt = Doubt::Compound("it puts the output of a command into another one");
+const SUBSTITUTES: Doubt = Doubt::Compound("it has a command substitution");
 const OPEN_QUOTE: Doubt = Doubt::Unclear("its quotes do not match");
 const ARITHMETIC: Doubt = Doubt::Unclear("arithmetic can run commands");
 const DOCUMENT: Doubt = Doubt::Unclear("the text after `<<` is ambiguous");
@@ -98,7 +98,7 @@ impl<'t> Lexer<'t> {
             self.doubt(DOCUMENT);
         }
         if !self.backquotes.is_multiple_of(2) || self.backquotes > 0 && self.text.contains('\\') {
-            self.doubt(Doubt::Unclear("its backquotes can be read in more than one way"));
+            self.doubt(Doubt::Unclear("its backquotes are ambiguous"));
         }
         self.out
     }
@@ -141,7 +141,7 @@ impl<'t> Lexer<'t> {
         self.text[begin..self.at].clone_into(&mut word.raw);
         let own = matches!(word.raw.as_str(), "[" | "[[" | "{}" | "{" | "}");
         if word.globs && !own && word.raw.contains('[') && !word.raw.contains(']') {
-            self.doubt(Doubt::Unclear("it holds a bracket that nothing closes"));
+            self.doubt(Doubt::Unclear("it has an unclosed bracket"));
         }
         word.globs &= !own;
         word.braces &= !own && (word.raw.contains([',', '.']) || word.raw.starts_with('{'));
@@ -168,7 +168,7 @@ impl<'t> Lexer<'t> {
                 self.document();
             }
             ';' if self.take(";") => {
-                self.doubt(Doubt::Compound("it chooses between commands"));
+                self.doubt(Doubt::Compound("it has a `;;`"));
                 self.operator(2, ";;");
             }
             ';' => self.operator(1, ";"),
@@ -181,7 +181,7 @@ impl<'t> Lexer<'t> {
             '&' => self.operator(1, "&"),
             '|' if self.take("|") => self.operator(2, "||"),
             '|' if self.take("&") => {
-                self.doubt(Doubt::Compound("it pipes errors, too"));
+                self.doubt(Doubt::Compound("it also pipes stderr"));
                 self.operator(2, "|");
             }
             '|' => self.operator(1, "|"),
@@ -229,14 +229,14 @@ impl<'t> Lexer<'t> {
     fn bracket(&mut self, c: char) {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t']);
         if c == '(' && rest.starts_with(')') {
-            self.doubt(Doubt::Unclear("it defines a function, so that names may mean something else than they say"));
+            self.doubt(Doubt::Unclear("it defines a function, which can redefine commands"));
         } else if c == '(' && self.peek() == Some('(') {
             self.doubt(ARITHMETIC);
         }
         if self.folds {
             return self.fold(c);
         }
-        self.doubt(Doubt::Compound("it holds commands in brackets"));
+        self.doubt(Doubt::Compound("it has commands in brackets"));
         self.operator(1, if c == '(' { "(" } else { ")" });
     }
 
@@ -265,7 +265,7 @@ impl<'t> Lexer<'t> {
             }
             "<<" | "<<-" if self.exact => self.announce(form),
             "<<<" => {
-                self.doubt(Doubt::Compound("it hands a text to a command"));
+                self.doubt(Doubt::Compound("it has a here-string"));
                 self.redirect(3, form);
             }
             _ => self.redirect(form.len(), form),
@@ -280,13 +280,13 @@ impl<'t> Lexer<'t> {
         if touches && let Some(Token::Word(word)) = self.out.tokens.last() {
             let number = word.raw.bytes().all(|byte| byte.is_ascii_digit()) && !name.starts_with('&');
             if number && word.raw.len() > 3 {
-                self.doubt(Doubt::Unclear("it redirects a descriptor that is not open"));
+                self.doubt(Doubt::Unclear("it redirects an unopened descriptor"));
             } else if number {
                 descriptor = word.raw.parse().ok();
                 self.out.tokens.pop();
             } else if word.raw.starts_with('{') && word.raw.ends_with('}') {
                 self.out.tokens.pop();
-                self.doubt(Doubt::Unclear("it keeps an open file in a variable"));
+                self.doubt(Doubt::Unclear("it opens a file in a variable"));
             }
         }
         self.out.tokens.push(Token::Redirect(descriptor, name));
@@ -403,11 +403,11 @@ impl<'t> Lexer<'t> {
                 self.doubt(Doubt::Unclear(why));
                 self.unknown("$");
             }
-            Dollar::Translated => self.doubt(Doubt::Escaped("it holds text in `$\"…\"`")),
+            Dollar::Translated => self.doubt(Doubt::Escaped("it has text in `$\"…\"`")),
             Dollar::Escaped { text, length } => {
-                self.doubt(Doubt::Escaped("it holds text in `$'…'`"));
+                self.doubt(Doubt::Escaped("it has text in `$'…'`"));
                 if text.is_none() {
-                    self.doubt(Doubt::Unclear("it holds an escape that ends a word early"));
+                    self.doubt(Doubt::Unclear("it has an escape that ends a word early"));
                 }
                 let word = self.word();
                 word.quoted = true;

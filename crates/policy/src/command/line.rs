@@ -45,8 +45,8 @@ pub(crate) fn read(text: &str) -> Line {
             Err(why) => Line::Other(Doubt::Unclear(why)),
         };
     }
-    let doubt = doubt.max(has_keywords(&tokens).then_some(Doubt::Compound("it holds loops, conditions or groups")));
-    let doubt = doubt.unwrap_or(Doubt::Compound("it is more than plain words"));
+    let doubt = doubt.max(has_keywords(&tokens).then_some(Doubt::Compound("it has loops, conditions or groups")));
+    let doubt = doubt.unwrap_or(Doubt::Compound("it has shell syntax"));
     if matches!(doubt, Doubt::Escaped(_)) {
         return Line::Other(doubt);
     }
@@ -56,10 +56,10 @@ pub(crate) fn read(text: &str) -> Line {
     // Quoted ones too. They are counted, not parsed.
     let substituted = text.matches("$(").count() + text.matches('`').count() / 2;
     let unclear = defines
-        .then_some("it defines a function, so that names may mean something else than they say")
+        .then_some("it defines a function, which can redefine commands")
         .or_else(|| unbalanced(&tokens))
-        .or(hides_escapes.then_some("its quotes can be read in more than one way"))
-        .or((substituted > MAX_SUBSTITUTED).then_some("it holds more commands in commands than anybody would read"));
+        .or(hides_escapes.then_some("its quotes are ambiguous"))
+        .or((substituted > MAX_SUBSTITUTED).then_some("it has too many nested commands to review"));
     let unclear = unclear.map(Doubt::Unclear);
     Line::Other(unclear.unwrap_or(doubt))
 }
@@ -112,11 +112,11 @@ fn check_text(text: &str) -> Result<(), &'static str> {
             c => c.is_whitespace() || c.is_control() || is_unseen(c),
         };
         if odd {
-            return Err("it holds characters that cannot be seen");
+            return Err("it has invisible characters");
         }
         // In some encodings, these are the second byte of a letter.
         if !before.is_ascii() && matches!(c, '\\' | '|' | '`' | '{' | '}' | '[' | ']' | '~') {
-            return Err("it holds signs that another locale reads as a part of the letter before them");
+            return Err("it has characters that are ambiguous in other locales");
         }
         before = c;
     }
@@ -170,7 +170,7 @@ fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
         part.behind = operator == "&";
         count += 1;
         if count > MAX_PARTS {
-            return Err("it has more commands than anybody would read");
+            return Err("it has too many commands to review");
         }
         match pipelines.last_mut().filter(|_| is_piped) {
             Some(pipeline) => pipeline.push(part),
@@ -207,7 +207,7 @@ fn part(tokens: &[Token], stdin: Stdin) -> Part {
                     && let Some(assign) = assignment(word) =>
                 {
                     if assign.name.contains('[') {
-                        part.findings.push(LayerVerdict::unknown("the index of a variable can run commands"));
+                        part.findings.push(LayerVerdict::unknown("a variable's index can run commands"));
                     }
                     part.assigns.push(assign);
                 }
@@ -282,11 +282,11 @@ fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
     // A pattern of `case` ends in an unmatched bracket.
     let chooses = counts[6] > 0;
     if ends_choice && !chooses {
-        return Some("it ends what it does not begin");
+        return Some("it closes an unopened block");
     }
     let pairs = || counts.chunks_exact(2).enumerate().filter(|(index, _)| !(chooses && *index == 0));
     if pairs().any(|(_, pair)| pair[0] != pair[1]) {
-        return Some("it begins what it does not end");
+        return Some("it has an unclosed block");
     }
     pairs().any(|(_, pair)| pair[0] > MAX_OPEN).then_some("it nests too deeply")
 }

@@ -132,8 +132,8 @@ pub(super) fn dollar(rest: &str, in_quotes: bool) -> Dollar {
         Some('(') if chars.next() == Some('(') => Dollar::Unclear("arithmetic can run commands"),
         Some('(') => Dollar::Command,
         Some('[') => Dollar::Unclear("arithmetic can run commands"),
-        Some('\\') if chars.next() == Some('\n') => Dollar::Unclear("it has a line end after a `$`"),
-        Some('$') if chars.next() == Some('{') => Dollar::Unclear("it holds `$${`"),
+        Some('\\') if chars.next() == Some('\n') => Dollar::Unclear("it has a newline after a `$`"),
+        Some('$') if chars.next() == Some('{') => Dollar::Unclear("it has `$${`"),
         Some('{') => parameter(&rest[1..]),
         Some(c) if c.is_ascii_alphabetic() || c == '_' => {
             Dollar::Variable(rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count())
@@ -146,7 +146,7 @@ pub(super) fn dollar(rest: &str, in_quotes: bool) -> Dollar {
 
 /// Parses `${name}`, with a default or with a part removed. Other forms may assign or run commands.
 fn parameter(rest: &str) -> Dollar {
-    const UNCLEAR: Dollar = Dollar::Unclear("a variable's expansion may run commands or assign");
+    const UNCLEAR: Dollar = Dollar::Unclear("a parameter expansion may run commands or assign");
     let Some(end) = rest.find(['}', '$', '`', '\'', '"', '\\', '{', '(', ')', '[', '=', '@', '!', '\n', '#', '~'])
     else {
         return UNCLEAR;

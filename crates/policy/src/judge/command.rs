@@ -153,11 +153,11 @@ impl Call<'_> {
         let why = match doubt {
             Doubt::Unclear(why) => Some(why),
             _ if complete => None,
-            _ => Some("it holds more commands than anybody would read"),
+            _ => Some("it has too many commands to review"),
         };
         let mut found = Vec::new();
         if let Some(why) = why {
-            found.push(LayerVerdict::unknown(format!("the command cannot be taken apart: {why}")));
+            found.push(LayerVerdict::unknown(format!("the command cannot be parsed: {why}")));
             let bare = bare(command);
             // A denied name may occur anywhere in the text.
             let denied = |text| self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)));
@@ -185,7 +185,7 @@ impl Call<'_> {
         if carriers::carries(part) {
             match carriers::inner(part) {
                 Some(inner) => found.extend(inner.iter().flat_map(|part| self.against_one(part))),
-                None => found.push((LayerVerdict::unknown("it holds more commands than anybody would read"), false)),
+                None => found.push((LayerVerdict::unknown("it has too many commands to review"), false)),
             }
         }
         found
@@ -251,7 +251,7 @@ impl Call<'_> {
 
     fn denial(&self, entry: &DenyEntry) -> LayerVerdict {
         let rule = format!("tools.{}.deny: {}", self.facts.tool.name, entry.text());
-        let reason = format!("{} is on the list of commands that are never run", entry.text());
+        let reason = format!("{} is on the deny list", entry.text());
         LayerVerdict { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false }
     }
 
@@ -272,7 +272,7 @@ impl Call<'_> {
         let entry = pieces
             .find_map(|(name, rest)| section.deny.iter().find(|entry| entry.means(name, rest.iter().copied())))?;
         let text = entry.text();
-        let reason = format!("{text} is on the list of commands that are never run, and is one of the words");
+        let reason = format!("{text} is on the deny list and occurs in the arguments");
         let rule = format!("tools.{}.deny: {text}", self.facts.tool.name);
         Some(LayerVerdict {
             verdict: Verdict::Ask { risk: Risk::High, reason },
@@ -309,10 +309,7 @@ fn may_become_denied(section: &ToolSection, part: &Part) -> Option<LayerVerdict>
     // Arguments that `xargs` appends come last and can be anything.
     let arguments = || part.arguments().iter().map(Some).chain(part.open_ended.then_some(None));
     let entry = section.deny.iter().find(|entry| entry.may_mean(part.program(), arguments(), may_be))?;
-    Some(LayerVerdict::unknown(format!(
-        "it may become {}, which is on the list of commands that are never run",
-        entry.text()
-    )))
+    Some(LayerVerdict::unknown(format!("it may become {}, which is on the deny list", entry.text())))
 }
 
 /// The command of a call, by either name of the argument.

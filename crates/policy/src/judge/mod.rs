@@ -239,7 +239,7 @@ impl<'a> Call<'a> {
         match &self.arguments {
             Some(arguments) if self.facts.tool.name == SHELL_TOOL => match command::command(arguments) {
                 Some(command) => self.judge_command(command, arguments),
-                None => self.judge_whole(Some(LayerVerdict::unknown("it names no command"))),
+                None => self.judge_whole(Some(LayerVerdict::unknown("it has no command"))),
             },
             Some(arguments) if self.facts.tool.effect == Effect::Write => {
                 let CallContext { roots, memories, .. } = *self.facts;
@@ -251,7 +251,7 @@ impl<'a> Call<'a> {
             }
             Some(_) => self.judge_whole(None),
             None if matches!(self.facts.tool.effect, Effect::Write | Effect::Execute | Effect::Network) => {
-                self.judge_whole(Some(LayerVerdict::unknown("its arguments are no JSON object")))
+                self.judge_whole(Some(LayerVerdict::unknown("its arguments are not a JSON object")))
             }
             None => self.judge_whole(None),
         }
@@ -327,7 +327,7 @@ impl<'a> Call<'a> {
             None if tool.effect == Effect::Write => (Risk::Medium, "it changes files"),
             None if tool.name == SHELL_TOOL => (Risk::Medium, "it runs a command"),
             None if tool.name.starts_with(CLIENT_TOOL_PREFIX) => {
-                (Risk::Medium, "it acts in the program that started the turn")
+                (Risk::Medium, "it acts in the client that started the turn")
             }
             None => (Risk::High, "it runs a command"),
         };
@@ -359,7 +359,9 @@ impl<'a> Call<'a> {
     /// Default verdict on a web request. A fetch changes nothing, as far as servers honour the semantics of their
     /// methods.
     fn by_default_of_the_web(&self) -> LayerVerdict {
-        let Some(arguments) = &self.arguments else { return LayerVerdict::unknown("its arguments are no JSON object") };
+        let Some(arguments) = &self.arguments else {
+            return LayerVerdict::unknown("its arguments are not a JSON object");
+        };
         let Some(what) = files::sends(arguments) else {
             return LayerVerdict::by_default(Verdict::Allow, "it only fetches");
         };

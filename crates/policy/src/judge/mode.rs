@@ -10,7 +10,7 @@ use super::{Call, SHELL_TOOL};
 use crate::{checker::files, command::Part, opinion::LayerVerdict};
 
 /// Reason of a denial, also shown to the model.
-const PLANNING: &str = "the session is in plan mode, in which nothing is changed";
+const PLANNING: &str = "the session is in plan mode, which changes nothing";
 /// The rule as shown to the user.
 const PLAN_RULE: &str = "the session's mode is plan";
 
@@ -40,7 +40,7 @@ impl Call<'_> {
         if opinion.rule != Explanation::BY_AUTO || program != Some("git") {
             return opinion;
         }
-        let reason = "it runs git, which the mode auto does not cover".to_owned();
+        let reason = "it runs git, which auto mode does not cover".to_owned();
         LayerVerdict::by_default(Verdict::Ask { risk: Risk::Medium, reason }, "the session's confirm_exec is on")
     }
 

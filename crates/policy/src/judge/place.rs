@@ -137,8 +137,7 @@ const OWN_NAMES: &str = "BRANCH COMMIT COUNT DATE HASH HEAD OUT RESULT REV SHA S
 const SWITCHES: &str = "-e -u -x -eu -ex -eux -euo -euxo -o pipefail";
 
 /// Reason of a question, also shown to the model.
-const BESIDE_GIT: &str = "git records in the same line, in a repository that is closed to commands that nobody looked at; \
-                          as calls of their own both run";
+const BESIDE_GIT: &str = "git writes to the repository, which is read-only for unreviewed commands; use separate calls";
 
 impl Call<'_> {
     /// Approves the parts that need no rule next to a covered one, and names those that do in their questions. Returns

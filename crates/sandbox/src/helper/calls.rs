@@ -420,7 +420,7 @@ pub(super) fn die_with_parent() -> Step<()> {
 /// Like [`die_with_parent`], for a parent with a known process ID.
 pub(super) fn die_with(parent: Pid) -> Step<()> {
     die_with_parent()?;
-    if getppid() == parent { Ok(()) } else { Err("the keeper died at once".to_owned()) }
+    if getppid() == parent { Ok(()) } else { Err("the keeper died early".to_owned()) }
 }
 
 /// Drops every capability except these from the bounding set, permanently. Without the right to drop them, the process

@@ -188,14 +188,14 @@ fn children() -> Vec<Pid> {
 
 /// Opens the only way out of this network, and passes it to the daemon.
 pub(super) fn open(leash: &UnixStream) -> Step<()> {
-    raise_loopback().map_err(step("open the network of its own"))?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("open the way to the proxy"))?;
+    raise_loopback().map_err(step("open a private network"))?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, GATEWAY_PORT)).map_err(step("connect to the proxy"))?;
     let handed = [listener.as_raw_fd()];
     let controls = [ControlMessage::ScmRights(&handed)];
     let mark = [HANDED_UP];
     sendmsg::<()>(leash.as_raw_fd(), &[IoSlice::new(&mark)], &controls, MsgFlags::empty(), None)
         .map(drop)
-        .map_err(step("hand up the way to the proxy"))
+        .map_err(step("pass the proxy's socket"))
 }
 
 #[allow(unsafe_code, reason = "there is no wrapper")]

@@ -90,7 +90,7 @@ fn let_go_of_output() -> Step<()> {
     dup2_stdin(&nothing)
         .and_then(|()| dup2_stdout(&nothing))
         .and_then(|()| dup2_stderr(&nothing))
-        .map_err(step("let go of the output"))
+        .map_err(step("release the output"))
 }
 
 fn nothing() -> Step<std::fs::File> {
@@ -130,7 +130,7 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
     let program = Program { policy, folder, line, environment };
     if program.policy.gateway {
         if namespaces.is_none() {
-            return Err("there are no namespaces, so nothing would keep it to the proxy".to_owned());
+            return Err("there are no namespaces, so it could bypass the proxy".to_owned());
         }
         keeper::open(leash)?;
     }
@@ -184,16 +184,16 @@ fn read_policy(mut leash: &UnixStream) -> Step<Policy> {
     // Reads exactly the policy, because what follows it is for the keeper.
     let mut length = [0; 4];
     leash.read_exact(&mut length).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => "the policy did not come".to_owned(),
+        io::ErrorKind::UnexpectedEof => "no policy received".to_owned(),
         _ => step("read the policy")(error),
     })?;
     let length = u64::from(u32::from_le_bytes(length));
     if length > MAX_POLICY {
-        return Err(format!("the policy has {length} bytes, which is too long"));
+        return Err(format!("the policy is too long: {length} bytes"));
     }
     let mut text = Vec::new();
     leash.take(length).read_to_end(&mut text).map_err(step("read the policy"))?;
-    serde_json::from_slice(&text).map_err(step("understand the policy"))
+    serde_json::from_slice(&text).map_err(step("parse the policy"))
 }
 
 /// The start folder of the command, which the daemon opened and made our working folder.
@@ -215,12 +215,12 @@ impl Folder {
         if identity()? == self.identity {
             return Ok(());
         }
-        Err("the folder to start in was exchanged for another one".to_owned())
+        Err("the folder to start in was replaced".to_owned())
     }
 }
 
 fn identity() -> Step<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
-    let metadata = std::fs::metadata(".").map_err(step("look at the folder to start in"))?;
+    let metadata = std::fs::metadata(".").map_err(step("check the folder to start in"))?;
     Ok((metadata.dev(), metadata.ino()))
 }

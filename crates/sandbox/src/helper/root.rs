@@ -64,7 +64,7 @@ pub(super) fn exchange(names: &[Name]) -> Step<()> {
     }
     build(&entries).map_err(step("put the root together"))?;
     std::env::set_current_dir(SITE).map_err(step("enter the root"))?;
-    pivot_root(".", ".").map_err(step("exchange the root"))?;
+    pivot_root(".", ".").map_err(step("swap the root"))?;
     // The old root is now mounted on the new one.
     umount2(".", MntFlags::MNT_DETACH).map_err(step("leave the old root"))?;
     std::env::set_current_dir("/").map_err(step("enter the root"))?;
@@ -166,11 +166,11 @@ pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Name
     if Path::new(FRESH[0]).is_dir() {
         set(reduced).map_err(step("put files in the place of others"))?;
     } else if !reduced.is_empty() {
-        return Err(format!("there is no {}, which is needed to keep keys from commands", FRESH[0]));
+        return Err(format!("there is no {}, which is needed to hide keys from commands", FRESH[0]));
     }
     // Only now, because the session's own tree may have to be mounted below a hidden folder.
     for (path, _) in layers.iter().filter(|(_, what)| matches!(what, What::Hidden { folder: true })) {
-        calls::make_read_only(path, Below::AsItIs).map_err(step("make what is hidden read-only"))?;
+        calls::make_read_only(path, Below::AsItIs).map_err(step("make hidden paths read-only"))?;
     }
     // Last, because a name shows what is visible at the real path by now.
     exchange(&policy.names)?;
@@ -185,7 +185,7 @@ fn layers(policy: &Policy) -> Step<Vec<(PathBuf, What)>> {
         // Links are resolved now: their targets are what Landlock allows later.
         let Ok(path) = fs::canonicalize(&tree.path) else { continue };
         if policy.is_exact(&tree.path) && path != tree.path {
-            return Err(format!("{} has been replaced by a link to somewhere else", tree.path.display()));
+            return Err(format!("{} was replaced by a link", tree.path.display()));
         }
         let opened = exact::open(&path, OFlags::PATH);
         let cloned = opened

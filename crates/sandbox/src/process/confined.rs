@@ -52,7 +52,7 @@ impl Confiner for ConfinedPrograms {
         async move {
             if !self.sandbox.is_on() {
                 return Err(refused(
-                    "the sandbox is off, and a program that runs unasked runs only inside it; set sandbox.mode in agentd.yaml",
+                    "the sandbox is off, and unapproved programs run only inside it; set sandbox.mode in agentd.yaml",
                     true,
                 ));
             }
@@ -64,11 +64,10 @@ impl Confiner for ConfinedPrograms {
             let status = self.sandbox.status().await;
             if !status.runs {
                 let why = status.weaknesses.first().cloned().unwrap_or_default();
-                return Err(refused(format!("the sandbox cannot be closed: {why}; see `agentctl doctor`"), true));
+                return Err(refused(format!("the sandbox is incomplete: {why}; see `agentctl doctor`"), true));
             }
             let project = Some(Mount { path: folder.clone(), writable: false });
-            let workspace =
-                Workspace { root: self.place.clone(), project, ..Workspace::default() };
+            let workspace = Workspace { root: self.place.clone(), project, ..Workspace::default() };
             let names = self.sandbox.names(&workspace).await;
             let client = ClientEnvironment::default();
             let mut variables = environment::clean(&workspace, &names, &self.standing, &self.environment, &client);
@@ -83,9 +82,11 @@ impl Confiner for ConfinedPrograms {
             let opened = opened.await.map_err(|_| refused("could not open its folder", false))?;
             let opened = opened.map_err(broken("open its folder"))?;
             let (theirs, input) = io::pipe().map_err(broken("make a pipe"))?;
-            let command = std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
+            let command =
+                std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
             let confinement = agentd_core::policy::Confinement::ReadOnly;
-            let walls = Walls { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
+            let walls =
+                Walls { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
             let started = self.sandbox.run(&workspace, command, &variables, &opened, walls).await;
             let (mut child, mut leash) = started.map_err(broken("start it"))?;
             let output = child.stdout.take().ok_or_else(|| refused("it has no output", false))?;
@@ -107,7 +108,7 @@ impl Confiner for ConfinedPrograms {
         let is_secret = self.is_secret;
         let search = tokio::task::spawn_blocking(move || project_secrets(&folder, is_secret));
         async move {
-            let found = search.await.map_err(|_| refused("could not search its folder", false))?;
+            let found = search.await.map_err(|_| refused("cannot search its folder", false))?;
             found.map_err(|why| refused(why, true))
         }
         .boxed()
@@ -126,6 +127,6 @@ fn described(report: io::Result<Report>) -> ProgramEnd {
         Ok(Report::Ended { code: Some(code), .. }) => ended(format!("exit code {code}")),
         Ok(Report::Ended { signal: Some(signal), .. }) => ended(format!("signal {signal}")),
         Ok(Report::Ended { .. } | Report::Ready(_) | Report::Begun) => ended("it ended".to_owned()),
-        Err(error) => ended(format!("its helper broke: {error}")),
+        Err(error) => ended(format!("its helper failed: {error}")),
     }
 }

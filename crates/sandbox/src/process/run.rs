@@ -125,7 +125,7 @@ pub async fn run(
 ) -> Result<FinishedCommand, RunError> {
     let Some(sandbox) = sandbox.filter(|sandbox| sandbox.is_on()) else {
         if script.confinement == Confinement::ReadOnly {
-            let why = "nothing here would keep it from changing what it may only look at";
+            let why = "this system cannot make its folders read-only";
             return Err(RunError::Refused(why.to_owned()));
         }
         return Ok(at_large(script, cancel).await?);
@@ -154,10 +154,10 @@ pub async fn run(
             (code.map_or(CommandEnd::Signal(signal.unwrap_or_default()), CommandEnd::Code), strays)
         }
         (Ok(Report::Ready(_) | Report::Begun), None) => {
-            return Err(RunError::Refused("there was no command".to_owned()));
+            return Err(RunError::Refused("no command".to_owned()));
         }
         (Err(_), None) if leash.has_begun => (CommandEnd::Lost, 0),
-        (Err(error), None) => return Err(RunError::Refused(format!("its helper broke: {error}"))),
+        (Err(error), None) => return Err(RunError::Refused(format!("its helper failed: {error}"))),
     };
     let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
     Ok(FinishedCommand { ended, stdout, stderr, duration: began.elapsed(), strays })

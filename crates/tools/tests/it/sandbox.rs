@@ -228,7 +228,7 @@ async fn where_folders_get_no_names_the_real_path_is_told() {
     let text = bench.run("pwd; echo $PROJECT; ls").await;
     let real = bench.real("/project").display().to_string();
     assert!(text.contains(&format!("stdout:\n{real}\n{real}\nhere.txt")), "{text}");
-    assert!(bench.run("cat /project/here.txt").await.contains("the project folder is $PROJECT"));
+    assert!(bench.run("cat /project/here.txt").await.contains("use $PROJECT"));
     assert!(bench.run("cat uploads/a.txt").await.contains("$WORKSPACE/uploads"));
 }
 

@@ -99,11 +99,10 @@ const MOST: usize = 20;
 
 /// Error if no engine is configured.
 pub(crate) fn none() -> WebError {
-    WebError::new(ErrorKind::Configuration, "no search engine is configured, so nothing can be searched on the web")
-        .with_hint(
-            "tell the person: `search.provider` in web.yaml names one (searxng, brave, tavily or json); where an address \
-             is known, read_url and http_fetch work without it",
-        )
+    WebError::new(ErrorKind::Configuration, "no search engine is configured, so web search is unavailable").with_hint(
+        "ask the user to set `search.provider` in web.yaml (searxng, brave, tavily or json); for a known address, \
+             read_url and http_fetch work without it",
+    )
 }
 
 /// Sends the query and parses the results.
@@ -116,8 +115,8 @@ pub(crate) async fn find(
 ) -> Result<Vec<WebFind>, WebError> {
     let engine = &config.dialect;
     if let (None, Some(variable)) = (&config.api_key, &config.key_variable) {
-        return Err(WebError::new(ErrorKind::Auth, format!("the key of {engine} is not there: {variable} is not set"))
-            .with_hint("a person has to set it where the daemon is started"));
+        return Err(WebError::new(ErrorKind::Auth, format!("missing key of {engine}: {variable} is not set"))
+            .with_hint("the user has to set it where the daemon is started"));
     }
     let mut request = question(config, query, most)?;
     let url = request.url().clone();
@@ -130,8 +129,8 @@ pub(crate) async fn find(
     if !status.is_success() {
         return Err(refused(engine, status));
     }
-    let answer: Value = serde_json::from_slice(&taken.bytes).map_err(|_| strange(engine, "is no JSON"))?;
-    let mut finds = read(engine, &answer).ok_or_else(|| strange(engine, "has no list of finds where it should be"))?;
+    let answer: Value = serde_json::from_slice(&taken.bytes).map_err(|_| strange(engine, "is not JSON"))?;
+    let mut finds = read(engine, &answer).ok_or_else(|| strange(engine, "has no list of results"))?;
     finds.retain(|find| !find.url.is_empty());
     finds.truncate(most);
     Ok(finds)
@@ -164,7 +163,7 @@ fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Request, 
             *request.url_mut() = filled(&config.base_url, query, most)?;
             let name = fields.key_header.as_ref().map(|name| HeaderName::from_bytes(name.as_bytes())).transpose();
             if config.api_key.is_some() {
-                match name.map_err(|_| wrong("search.key_header is no name of a header"))? {
+                match name.map_err(|_| wrong("search.key_header is not a header name"))? {
                     Some(name) => request.headers_mut().insert(name, secret(key(config))?),
                     None => request.headers_mut().insert(AUTHORIZATION, bearer()?),
                 };
@@ -181,11 +180,11 @@ fn filled(base_url: &Url, query: &str, most: usize) -> Result<Url, WebError> {
     for (place, value) in [("query", encoded(query)), ("count", most.to_string())] {
         text = text.replace(&format!("{{{place}}}"), &value).replace(&format!("%7B{place}%7D"), &value);
     }
-    Url::parse(&text).map_err(|error| wrong(&format!("search.base_url is no address: {error}")))
+    Url::parse(&text).map_err(|error| wrong(&format!("invalid search.base_url: {error}")))
 }
 
 fn wrong(what: &str) -> WebError {
-    WebError::new(ErrorKind::Configuration, format!("web.yaml cannot be followed: {what}"))
+    WebError::new(ErrorKind::Configuration, format!("invalid web.yaml: {what}"))
 }
 
 /// Percent-encodes a text as part of a URL.
@@ -240,8 +239,8 @@ fn marked_down(text: &str) -> String {
 /// Header value with the key, marked as sensitive so that it is never printed.
 fn secret(text: &str) -> Result<HeaderValue, WebError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        WebError::new(ErrorKind::Configuration, "the key of the search engine has characters that no header can carry")
-            .with_hint("look at the variable that search.api_key_env of web.yaml names")
+        WebError::new(ErrorKind::Configuration, "the key of the search engine has characters invalid in a header")
+            .with_hint("check the variable that search.api_key_env of web.yaml names")
     })?;
     value.set_sensitive(true);
     Ok(value)
@@ -259,7 +258,7 @@ fn refused(engine: &Dialect, status: StatusCode) -> WebError {
             WebError::new(ErrorKind::Auth, said).with_hint("its settings.yml must list json under search.formats")
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => WebError::new(ErrorKind::Auth, said)
-            .with_hint("a person has to look at the key in the variable that search.api_key_env of web.yaml names"),
+            .with_hint("the user has to check the key in the variable that search.api_key_env of web.yaml names"),
         StatusCode::TOO_MANY_REQUESTS => {
             WebError::new(ErrorKind::RateLimited, said).with_hint("wait before the next search")
         }
@@ -269,7 +268,7 @@ fn refused(engine: &Dialect, status: StatusCode) -> WebError {
 
 fn strange(engine: &Dialect, what: &str) -> WebError {
     WebError::new(ErrorKind::Protocol, format!("the answer of {engine} {what}"))
-        .with_hint("a person has to look at search.base_url and search.provider in web.yaml")
+        .with_hint("the user has to check search.base_url and search.provider in web.yaml")
 }
 
 #[cfg(test)]

@@ -77,7 +77,9 @@ async fn an_answer_takes_no_more_room_than_it_may_however_it_is_packed() {
         assert_eq!((answer.body.len(), answer.cut), (100_000, true), "{path}");
         assert_eq!(answer.text.unwrap().len(), 100_000, "{path}");
     }
-    for (path, what) in [("/thrice", "3 times over"), ("/zstd", "which was not asked for"), ("/broken", "unpacked")] {
+    for (path, what) in
+        [("/thrice", "compressed 3 times"), ("/zstd", "unrequested content encoding"), ("/broken", "unpacked")]
+    {
         let error = fetch(&web, &server.url(path)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{path}");
         assert!(error.to_string().contains(what), "{path}: {error}");

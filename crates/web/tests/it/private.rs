@@ -126,7 +126,7 @@ async fn what_was_meant_for_one_server_does_not_go_to_another() {
     let seen = first.seen().pop().unwrap();
     assert!(seen.starts_with("POST /here") && seen.contains("Bearer k") && seen.ends_with("words"), "{seen}");
     let error = ask(WebMethod::Post, "/go", Some("words")).await.unwrap_err();
-    assert!(error.to_string().contains("does not go to another"), "{error}");
+    assert!(error.to_string().contains("is not sent to another"), "{error}");
     assert!(error.hint().unwrap().contains(&other.url("/there")), "{error:?}");
     assert_eq!(other.seen().len(), 1);
 }

@@ -104,13 +104,13 @@ async fn what_a_cold_server_finds_is_told_before_the_turn_ends() {
 async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
     let cases = [
         ("hangs", ""),
-        ("mute", "it did not get ready in time"),
+        ("mute", "it was not ready in time"),
         ("crashes", "exit code 3"),
         ("dies", "exit code 7"),
         // A slow reader blocks it before it has written too much.
         ("floods", "ANYTHING"),
-        ("nonsense", "it wrote something that is no message"),
-        ("huge", "it wrote a message of more than 8 MiB"),
+        ("nonsense", "it sent an invalid message"),
+        ("huge", "it sent a message over 8 MiB"),
         ("memory", "exit code 1"),
         ("deaf", ""),
         ("missing", ""),
@@ -155,7 +155,7 @@ async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it
     let log_says = |words: &str| world.log().matches(words).count();
     // It is restarted after each backoff, as long as it is needed.
     let mut turns = 0;
-    while !world.log().contains("is not used any more") && turns < 60 {
+    while !world.log().contains("is disabled") && turns < 60 {
         let (old, new) = if turns % 2 == 0 { ("two", "BROKEN two") } else { ("BROKEN two", "two") };
         world.works(vec![edit("a.fk", old, new), Reply::text("Done.")]).await;
         turns += 1;
@@ -276,7 +276,7 @@ async fn what_another_program_broke_elsewhere_is_told_by_the_next_question() {
 async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothing() {
     // Hooks are run by git, so changing one needs more than permission to edit source code.
     for (how, expected) in [
-        ("escapes", "outside of the project"),
+        ("escapes", "outside the project"),
         ("hooks", "which the rules do not allow"),
         ("wrong", "something other than `foo`"),
     ] {

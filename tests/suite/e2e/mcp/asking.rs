@@ -25,7 +25,7 @@ async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it()
     answer(&asked["id"], r#"{"name": "Ada", "age": "old"}"#).await;
     let again = world.asked().await;
     assert!(again["question"].as_str().unwrap().contains("question 2 of this call"), "{again:#}");
-    assert!(again["context"].as_str().unwrap().contains("did not fit: `age`"), "{again:#}");
+    assert!(again["context"].as_str().unwrap().contains("Invalid answer: `age`"), "{again:#}");
     answer(&again["id"], r#"{"name": "Ada", "age": 36}"#).await;
     running.output(Vec::new()).await.exits(0);
     let told = tool_texts(world.model.requests().last().unwrap());
@@ -41,7 +41,7 @@ async fn a_server_that_asks_for_ever_is_told_to_give_up() {
         world.model_calls("mcp_fake_act", json!({}));
         assert_eq!(world.ok(["run", "Go", "--on-interrupt", on_interrupt]).await.stdout.trim(), "over", "{how}");
         let told = tool_texts(world.model.requests().last().unwrap());
-        assert!(told.contains("asked a person more than 8 times"), "{how}: {told}");
+        assert!(told.contains("asked the user more than 8 times"), "{how}: {told}");
         assert_eq!(world.json(["interrupts"]).await, json!([]), "{how}");
         world.ends_well().await;
     }

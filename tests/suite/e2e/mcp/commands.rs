@@ -60,7 +60,7 @@ async fn one_that_cannot_start_says_why_and_is_never_given_up() {
     let calls = vec![("mcp_fake_act", json!({})); 4];
     let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
     assert!(told.iter().all(|told| told.contains("The call did not run")), "{told:#?}");
-    assert!(told[3].contains("tried again in"), "{told:#?}");
+    assert!(told[3].contains("next retry in"), "{told:#?}");
     world.ends_well().await;
 }
 

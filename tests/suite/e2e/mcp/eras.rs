@@ -66,7 +66,7 @@ async fn a_wrong_memory_of_a_silent_server_costs_a_start() {
     assert!(world.act("now").await.contains("acted: "));
     world.servers_are_gone().await;
     world.write("old", "");
-    has_all(&world.act("now").await, &["did not answer within 8 s"]);
+    has_all(&world.act("now").await, &["no answer within 8 s"]);
     assert!(world.act("now").await.contains("acted: "));
     world.all_are_gone().await;
 }
@@ -96,10 +96,10 @@ async fn a_question_is_answered_by_a_person_before_the_call_is_done() {
 #[tokio::test]
 async fn questions_without_end_cost_a_call_and_nothing_else() {
     for (how, expected) in [
-        ("asks_for_ever", "asked a person more than 8 times"),
+        ("asks_for_ever", "asked the user more than 8 times"),
         ("asks_at_once", "500 questions at once"),
         ("never_done", "after 10 rounds"),
-        ("samples", "does not let this server ask its models"),
+        ("samples", "sampling is not allowed for this server"),
     ] {
         let world = calls_once(how).await;
         world.ok(["run", "Go", "--on-interrupt", "deny"]).await;

@@ -61,7 +61,7 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
     assert!(told.contains("shown already; the tools of broken, slow are not known yet"), "{told}");
     has_all(requests[0].messages()[0]["content"].as_str().unwrap(), &["\n- slow (its tools are not known yet)"]);
     let notices = output.stderr;
-    assert!(notices.contains("the MCP server slow offers no tools: it has not said within 5 s"), "{notices}");
+    assert!(notices.contains("the MCP server slow offers no tools: it did not list its tools within 5 s"), "{notices}");
     assert!(notices.contains("the MCP server broken offers no tools:"), "{notices}");
     assert!(notices.contains("exit code 3") && notices.contains("something broke"), "{notices}");
     assert!(!notices.contains("MCP server fast"), "{notices}");
@@ -101,7 +101,8 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
     world.write("go", "");
     world.knows(&["quiet", "late"]).await;
     world.ok(["answer", &id, "yes"]).await;
-    running.output(Vec::new()).await.exits(0).says(&["the MCP server late offers no tools: it has not said yet"]);
+    running.output(Vec::new()).await.exits(0).says(&["the MCP server late offers no tools: it has not listed its \
+                                                      tools yet"]);
     let requests = world.model.requests();
     let later = of_servers(&requests[1]);
     assert_eq!((of_servers(&requests[0]), later.len()), (Vec::new(), 2), "{later:?}");

@@ -63,7 +63,7 @@ fn is_kept_well(world: &World) {
 async fn whoever_logged_in_stays_known() {
     // Its tokens expire at once, so each request renews them.
     let (server, mut world) = behind("brief", json!({})).await;
-    has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
+    has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
 
     let mut login = world.spawn_agentctl(["mcp", "login", "fake", "--json"]);
     let waiting = login.json_line().await.expect("it shows an address");
@@ -74,7 +74,7 @@ async fn whoever_logged_in_stays_known() {
     assert_eq!(get(&wrong).0, 404);
     has_all(
         &world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string(),
-        &["the browser came back from another login"],
+        &["the browser returned from another login"],
     );
     assert!(world.act("").await.contains("agentctl mcp login fake"));
     assert_eq!(get(&back).0, 200);
@@ -88,7 +88,7 @@ async fn whoever_logged_in_stays_known() {
     // It cannot be used twice.
     has_all(
         &world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string(),
-        &["no login was begun"],
+        &["no login is in progress"],
     );
 
     again(&mut world).await;
@@ -133,7 +133,7 @@ async fn nobody_is_sent_to_log_in_without_end() {
 async fn a_client_that_was_registered_by_hand_is_known() {
     let (server, mut world) = behind("by_hand,brief", json!({})).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    output.says(&["could not log in", "put a client that was registered by hand into `oauth` of mcp_servers.yaml"]);
+    output.says(&["could not log in", "put a manually registered client into `oauth` of mcp_servers.yaml"]);
     let is_registered_by = async |world: &World, issuer: String| {
         let registered = json!({"client_id": "me", "client_secret": "registered-secret", "issuer": issuer});
         let servers = json!({"servers": {"fake": entry(&server, json!({"oauth": registered}))}});
@@ -144,7 +144,7 @@ async fn a_client_that_was_registered_by_hand_is_known() {
     // Another authorization server is not sent the secret.
     is_registered_by(&world, format!("{people}/others")).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    output.says(&["people log in to it with another than the `issuer` of mcp_servers.yaml", &people]);
+    output.says(&["its issuer differs from the `issuer` of mcp_servers.yaml", &people]);
     is_registered_by(&world, people).await;
     log_in(&world).await;
     assert!(world.act("").await.contains("acted at last"));
@@ -164,9 +164,9 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
     let (server, world) = behind("moves,brief", json!({})).await;
     log_in(&world).await;
     // Without metadata about the authorization server, paths of the server itself are requested.
-    has_all(&world.act("").await, &["it answers only whom it knows; `agentctl mcp login fake` logs in"]);
+    has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
     assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
-    world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent, for the login server has changed"]);
+    world.ok(["mcp", "logs", "fake"]).await.shows(&["no token is sent: the login server changed"]);
     is_kept_well(&world);
     world.all_are_gone().await;
 }
@@ -175,7 +175,7 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
 async fn nobody_logs_in_with_one_who_says_that_he_is_another() {
     let (server, world) = behind("forged", json!({})).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
-    output.says(&["its issuer does not say that its token endpoint is there: http://localhost:9/honest"]);
+    output.says(&["its issuer does not confirm the token endpoint: http://localhost:9/honest"]);
     assert_eq!(server.read("registered"), "");
     world.ends_well().await;
 }
@@ -185,7 +185,7 @@ async fn a_login_that_cannot_be_renewed_is_made_anew() {
     let (server, world) = behind("rotates,brief", json!({})).await;
     log_in(&world).await;
     let told = world.act("").await;
-    assert!(told.contains("could not be renewed; if that stays so, `agentctl mcp login fake` logs in again"), "{told}");
+    assert!(told.contains("could not be renewed; if it persists, `agentctl mcp login fake` logs in again"), "{told}");
     assert!(told.contains("invalid_client"), "{told}");
     assert_eq!(server.read("acted"), "");
     log_in(&world).await;

@@ -231,9 +231,9 @@ async fn an_odd_definition_costs_no_other_tool_and_empty_lists_no_place() {
     has_all(
         &notes,
         &[
-            "its tool number 2 is left out: its `name` has more than 256 bytes: nnn",
-            "its tool number 3 is left out: it has no text as its `name`",
-            "its tool number 4 is left out: it is not an object",
+            "its tool number 2 is skipped: its `name` has more than 256 bytes: nnn",
+            "its tool number 3 is skipped: its `name` is not a string",
+            "its tool number 4 is skipped: it is not an object",
             "its tool `texts` takes any arguments: its `inputSchema` is not an object",
         ],
     );

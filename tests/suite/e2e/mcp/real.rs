@@ -63,9 +63,7 @@ async fn a_resource_that_only_a_template_names_is_read() {
         ("mcp_everything_read_resource", json!({"uri": "demo://resource/nowhere/7"})),
     ];
     let told = told(&world, calls).await;
-    let Some((there, templates)) = told[0].split_once("with values in place of the braces") else {
-        panic!("{told:#?}")
-    };
+    let Some((there, templates)) = told[0].split_once("with values for the braces") else { panic!("{told:#?}") };
     assert!(there.contains("demo://resource/static/"), "{told:#?}");
     assert!(templates.contains("- demo://resource/dynamic/text/{resourceId} ("), "{told:#?}");
     assert!(told[1].contains("demo://resource/dynamic/text/7") && told[1].contains("Resource 7"), "{told:#?}");

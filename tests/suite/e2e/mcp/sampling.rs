@@ -126,9 +126,9 @@ async fn no_server_may_ask_unless_somebody_says_so() {
         );
         calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
         world.ok(["run", "Go", "--on-interrupt", "approve"]).await;
-        has_all(&told(&world), &["does not let this server ask its models"]);
+        has_all(&told(&world), &["sampling is not allowed for this server"]);
         assert!(requests_of_servers(&world).is_empty());
-        world.ok(["mcp", "logs", "fake"]).await.shows(&["wanted to ask a model", "`sampling: ask`"]);
+        world.ok(["mcp", "logs", "fake"]).await.shows(&["requested sampling", "`sampling: ask`"]);
         world.all_are_gone().await;
     }
 }
@@ -136,8 +136,8 @@ async fn no_server_may_ask_unless_somebody_says_so() {
 #[tokio::test]
 async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
     for (behaviour, how, expected) in [
-        ("samples_for_ever", "deny", "asked a person more than 8 times"),
-        ("samples_for_ever", "approve", "asked a person more than 8 times"),
+        ("samples_for_ever", "deny", "asked the user more than 8 times"),
+        ("samples_for_ever", "approve", "asked the user more than 8 times"),
         // A request that is too large to be shown is not put to the user.
         ("samples_large", "wait", "the request is too large"),
     ] {

@@ -175,7 +175,7 @@ async fn broken_ones_are_told_of_and_the_others_work() {
     assert_ne!(named("babbles").state, McpServerState::Running);
     check("missing", McpServerState::Down, "not found");
     check("nonsense", McpServerState::Down, "no command");
-    check("nowhere", McpServerState::Down, "could not be greeted");
+    check("nowhere", McpServerState::Down, "could not connect");
     has_all(&session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await, &["acted: now"]);
 
     let too_many = session.bringing(&vec![behaving("fake", "ok"); 17]);

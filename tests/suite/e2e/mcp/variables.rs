@@ -172,7 +172,7 @@ async fn a_test_of_a_server_has_the_folder_where_it_is_run() {
         .await
         .exits(0)
         .shows(&["mcp_here_act", "MCP 20"])
-        .says(&["only sessions with one are offered its tools"]);
+        .says(&["only sessions with one get its tools"]);
     assert!(!output.stderr.contains("export PROJECT"), "{}", output.stderr);
     let mut broken = behaving("broken");
     broken["cwd"] = json!("${PROJECT}/nowhere");

@@ -111,7 +111,7 @@ fn what_nobody_looked_at_asks_beside_git_that_records() {
         ("make all; git commit -m x", &auto, "run_bash_command: make all"),
     ] {
         let said = run(&shipped(), command, settings);
-        assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.contains("git records")), "{said:?}");
+        assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.contains("git writes")), "{said:?}");
         assert_eq!(said.grants, [asked], "{said:?}");
         // With an exact grant the command runs, and git can record.
         let settings = SessionSettings { mode: settings.mode, ..granting(&[&kept[..], &[asked]].concat()) };

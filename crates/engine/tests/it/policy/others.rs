@@ -122,7 +122,7 @@ fn rules_that_people_write_name_the_tool_as_its_servers() {
     check("mcp_lab_weather: ls \u{1b}[2J", Some(Err("control characters")));
     check(r#"mcp_lab_* {"city":"Bern"}"#, Some(Err("covers all its calls")));
     check("wx", Some(Err("write `mcp_lab_weather`")));
-    check("mcp_lab_blocked", Some(Err("no grant beats a denial")));
+    check("mcp_lab_blocked", Some(Err("no grant overrides")));
     check("write_file", None);
     check("mcp_gone_*", None);
 }

@@ -107,7 +107,7 @@ fn a_pattern_that_is_none_is_named_with_its_key() {
     check("global: {risk_patterns: {high: {patterns: ['(?=x)']}}}", "global.risk_patterns.high", "look-around");
     check("global: {risk_patterns: {low: {patterns: ['']}}}", "global.risk_patterns.low", "empty");
     check(r"tools: {x: {patterns: {low_risk: ['(\w{500}){500}']}}}", "tools.x.patterns.low_risk", "exceeds size limit");
-    check("tools: {run_bash_command: {deny: ['/bin/rm']}}", "tools.run_bash_command.deny", "without folder");
+    check("tools: {run_bash_command: {deny: ['/bin/rm']}}", "tools.run_bash_command.deny", "without a folder");
     check("tools: {run_bash_command: {deny: ['  ']}}", "tools.run_bash_command.deny", "not a program");
 }
 

@@ -50,7 +50,7 @@ const END_MARK_WITHIN: usize = 4096;
 pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let tail = &bytes[bytes.len().saturating_sub(END_MARK_WITHIN)..];
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
-    const CUT_OFF: &str = "it ends early, as if it was not copied whole";
+    const CUT_OFF: &str = "it ends early, as if copied incompletely";
     let cut_off = || broken(Kind::Pdf, CUT_OFF);
     // Many files are encrypted with an empty password, only to restrict what programs allow.
     let data = PdfData::from(bytes);
@@ -74,7 +74,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
             Failure::Protected { kind: Kind::Pdf, how: "its encryption is not supported".to_owned() }
         }
         LoadPdfError::Decryption(_) => broken(Kind::Pdf, "its encryption is damaged"),
-        LoadPdfError::Invalid if is_whole => broken(Kind::Pdf, "it is damaged, and no pages can be found in it"),
+        LoadPdfError::Invalid if is_whole => broken(Kind::Pdf, "it is damaged, and no pages were found"),
         LoadPdfError::Invalid => cut_off(),
     })?;
     let pages = document.pages().len();

@@ -157,7 +157,7 @@ fn photo(bytes: &mut [u8], page: Option<u32>) -> Result<Picture, Failure> {
         ImageError::Limits(_) => Failure::too_large("its picture", picture::MAX_DECODED),
         // The file is intact, but in a rare format.
         ImageError::Unsupported(_) => Failure::Foreign {
-            found: "it has a picture in an unsupported form, such as a group 3 fax; save it as PNG".to_owned(),
+            found: "it has a picture in an unsupported format, such as a group 3 fax; save it as PNG".to_owned(),
         },
         error => broken(Kind::Picture, &error.to_string()),
     })?;

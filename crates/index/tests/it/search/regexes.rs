@@ -78,5 +78,5 @@ async fn case_and_limits_are_kept_and_matches_are_marked() {
 
     let broken = shelf.ask(Request::new(documents, query("(?<=user)_name("))).await;
     assert_eq!(cited(&broken), ["r.pdf p. 7"]);
-    assert!(broken.notes[0].contains("no regular expression"), "{:?}", broken.notes);
+    assert!(broken.notes[0].contains("not a supported regular expression"), "{:?}", broken.notes);
 }

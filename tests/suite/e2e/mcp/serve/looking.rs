@@ -24,7 +24,7 @@ async fn a_caller_finds_the_page_of_a_document() {
     assert_eq!(found["session_id"], session);
 
     let broken = caller.gives("search_documents", json!({"session_id": session, "query": "(", "regex": true})).await;
-    assert!(broken["notes"].to_string().contains("no regular expression"), "{broken:#}");
+    assert!(broken["notes"].to_string().contains("not a supported regular expression"), "{broken:#}");
     let nowhere = json!({"session_id": session, "query": "x", "paths": ["uploads/none.pdf"]});
     assert!(caller.fails("search_documents", nowhere).await.contains("none.pdf"));
 }
