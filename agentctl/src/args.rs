@@ -254,12 +254,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_definition_is_valid() {
         command().debug_assert();
     }
 
     #[test]
-    fn every_command_shows_examples() {
+    fn every_command_help_has_examples() {
         fn check(command: &clap::Command) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "`{}` shows no examples", command.get_name());
@@ -271,7 +271,7 @@ mod tests {
 
     /// Example lines are exempt, because they are commands to copy.
     #[test]
-    fn paragraphs_of_help_are_as_wide_as_the_terminal() {
+    fn help_paragraphs_wrap_to_the_terminal() {
         fn check(command: clap::Command, columns: usize) {
             let mut command = command.term_width(columns);
             let help = command.render_long_help().to_string();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_asked_of_commands_that_print_it_and_refused_by_the_others() {
+    fn json_flag_is_accepted_only_where_supported() {
         let read = |line: &str| Cli::read(format!("agentctl {line}").split(' ').map(OsString::from));
         for line in ["status", "audit", "audit verify", "sessions show x", "config show", "mcp stop x", "files ls x"] {
             assert!(!read(line).unwrap().global.json, "{line}");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn shells_are_offered_what_the_daemon_knows() {
+    fn completions_cover_values_known_to_the_daemon() {
         let mut words = vec![command()];
         let mut offered = std::collections::BTreeSet::new();
         while let Some(command) = words.pop() {

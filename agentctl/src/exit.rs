@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_end_with_their_codes() {
+    fn stop_reasons_map_to_exit_codes() {
         use Interactivity::{Attended, Unattended};
         use StopReason as S;
         #[track_caller]
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_requests_end_with_their_codes() {
+    fn request_errors_map_to_exit_codes() {
         for (kind, code) in [
             (ErrorKind::NotFound, 2),
             (ErrorKind::InvalidInput, 2),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_and_the_page_name_each_code_once_and_in_order() {
+    fn exit_table_and_docs_list_each_code_in_order() {
         let told: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
         let there = include_str!("exit.rs").split_once("enum Exit {").unwrap().1.split_once("\n}").unwrap().0;
         let there = there.lines().filter_map(|line| line.split_once(" = ")?.1.trim_end_matches(',').parse().ok());

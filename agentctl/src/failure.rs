@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_survive_the_way_to_the_edge() {
+    fn failure_survives_error_context() {
         let failure = Failure::usage("no prompt").hint("give one");
         let error = anyhow::Error::from(failure.clone()).context("running");
         assert_eq!(Failure::from_any(&error), failure);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_messages_are_cleaned() {
+    fn failure_messages_are_sanitised() {
         let mut out = Vec::new();
         Failure::usage("bad\x1b]0;title\x07 name").print(&mut out).unwrap();
         let out = String::from_utf8(out).unwrap();

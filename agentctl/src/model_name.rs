@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_found_by_a_part_that_no_other_has() {
+    fn model_is_found_by_a_unique_part_of_its_id() {
         let listed = ["openai/gpt-5", "openai/gpt-5-mini", "meta/Llama-4", "x\u{1b}[2J-1", "x\u{1b}[2J-2"]
             .map(|id| ListedModel { id: id.to_owned(), context_window: None });
         let found = |name: &str| find(&listed, name, Slot::Base).map_err(|failure| failure.hint.unwrap_or_default());

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_is_no_project_and_neither_is_what_holds_it() {
+    fn home_and_its_parents_are_not_projects() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("home/app")).unwrap();

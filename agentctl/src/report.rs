@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_aligned_and_hide_nothing() {
+    fn tables_are_aligned_and_show_escapes() {
         let rows = [["019", "Größe\x1b[2J\nof it", "3"], ["019ab", "x", "12"]];
         let table = Table::of(["ID", "TITLE", "TURNS"], rows.map(|row| row.map(str::to_owned)));
         insta::assert_snapshot!(anstream::adapter::strip_str(&table.render(usize::MAX)), @r"
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn long_ends_are_folded_below_themselves() {
+    fn long_last_column_wraps_below_itself() {
         let row = ["now", "Tells the date and the time of day"].map(str::to_owned);
         let table = Table::with_long_end(["TOOL", "WHAT IT DOES"], [row]);
         insta::assert_snapshot!(anstream::adapter::strip_str(&table.render(28)), @r"
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_words() {
+    fn times_are_shown_in_relative_words() {
         let now: Timestamp = "2026-01-02T12:00:00Z".parse().unwrap();
         for (then, words) in [
             ("2026-01-02T12:00:05Z", "just now"),

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn signals_that_come_together_are_one_reload() {
+    async fn concurrent_signals_cause_one_reload() {
         let mut reloads = Reloads::default();
         let begun = tokio::time::Instant::now();
         let mut made = Vec::new();

@@ -186,13 +186,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_variable_is_not_set() {
+    fn empty_variable_counts_as_unset() {
         let env = Environment::from_iter([("A", ""), ("B", "b")]);
         assert_eq!((env.text("A"), env.text("B"), env.text("C")), (None, Some("b"), None));
     }
 
     #[test]
-    fn secrets_are_known_by_whole_words_of_their_names() {
+    fn secrets_are_recognised_by_whole_words_of_names() {
         let env =
             Environment::from_iter([("X_API_KEY", "k"), ("GITHUB_TOKEN", "t"), ("KEYBOARD", "us"), ("HOME", "/h")]);
         assert_eq!(env.secrets().collect::<Vec<_>>(), ["t", "k"]);
@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_holds_together() {
+    fn command_line_definition_is_valid() {
         super::Args::command().debug_assert();
     }
 
     #[test]
-    fn only_what_nobody_else_can_write_is_obeyed() {
+    fn files_writable_by_others_are_rejected() {
         let check = |user, group, mode, why: Option<&str>| {
             let said = judged(Identity { user: 1000, group: 1000 }, user, group, mode);
             assert_eq!(said.is_some(), why.is_some(), "{said:?}");

@@ -142,7 +142,7 @@ mod tests {
     };
 
     #[test]
-    fn only_the_code_of_the_program_itself_is_found() {
+    fn only_own_executable_mappings_are_found() {
         let maps = "\
             1000-2000 r--p 00000000 fe:00 12 /bin/agentd\n\
             2000-5000 r-xp 00001000 fe:00 12 /bin/agentd\n\
@@ -157,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn a_debugger_is_known() {
+    fn attached_debugger_is_detected() {
         assert!(!is_traced("Name:\tagentd\nTracerPid:\t0\n"));
         assert!(is_traced("TracerPid:\t12\n") && is_traced("Name:\tagentd\n"));
     }
 
     #[test]
-    fn what_was_let_go_runs_on() {
+    fn released_code_still_runs() {
         forget_code().unwrap();
         assert_eq!(fs::read_link("/proc/self/exe").unwrap(), std::env::current_exe().unwrap());
     }
@@ -201,13 +201,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn once_after_the_start_and_never_again_while_nothing_happens() {
+    async fn releases_once_after_start_while_idle() {
         let world = World::new().await;
         assert_eq!(world.after(PAUSE * 100).await, 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn once_when_work_has_ended_for_a_while() {
+    async fn releases_once_after_work_has_ended() {
         let world = World::new().await;
         world.activity.send_replace(WORKING);
         assert_eq!(world.after(PAUSE * 100).await, 1, "a turn at work is no rest");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn turn_after_turn_puts_it_off() {
+    async fn consecutive_turns_postpone_the_release() {
         let world = World::new().await;
         for _ in 0..20 {
             world.activity.send_replace(WORKING);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_person_rests() {
+    async fn turn_waiting_for_the_user_counts_as_idle() {
         let world = World::new().await;
         world.activity.send_replace(WORKING);
         sleep(PAUSE).await;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_ends_with_the_engine() {
+    async fn release_task_ends_with_the_engine() {
         for at in [None, Some(WORKING), Some(LOADED)] {
             let (activity, receiver) = watch::channel(Activity::default());
             let following = tokio::spawn(each_rest(receiver, || async {}));

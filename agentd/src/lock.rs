@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_folder_in_the_place_of_ours_is_left_alone() {
+    fn replaced_data_folder_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         fs::create_dir(&data).unwrap();

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_log_file_is_set_aside() {
+    fn full_log_file_is_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agentd.log");
         let mut log = LogFile::open(&path).unwrap();

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_stand_above_variables_and_variables_above_xdg() {
+    fn flags_override_variables_and_variables_override_xdg() {
         let check = |env: &[(&str, &str)], args: Args, config: &str, data: &str| {
             let env = env.iter().copied().collect();
             let paths = Paths::resolve(&args, &env, Path::new("/cwd")).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_home_the_folders_must_be_named() {
+    fn folders_must_be_given_without_a_home() {
         let error = Paths::resolve(&Args::default(), &Environment::default(), Path::new("/")).unwrap_err();
         assert!(
             error.report().contains("hint: set HOME, or set the folder with AGENTD_CONFIG_DIR"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_system_folder_counts_most() {
+    fn first_system_config_folder_has_precedence() {
         let env = Environment::from_iter([("XDG_CONFIG_DIRS", "/a:/b")]);
         assert_eq!(system_config(&env), ["/etc/agentd", "/b/agentd", "/a/agentd"].map(PathBuf::from));
     }

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_known_secrets_nor_credentials_come_through() {
+    fn known_secrets_and_credentials_are_redacted() {
         let redactor = Redactor::default();
         redactor.learn(["s3cret-key", "s3cret-key-longer", "on"]);
         let check = |text, expected| assert_eq!(redactor.clean(text), expected);

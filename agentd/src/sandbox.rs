@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_folders_and_the_persons_keys_are_hidden() {
+    fn daemon_folders_and_user_keys_are_hidden() {
         let paths = Paths { system_config: Vec::new(), config: "/c".into(), data: "/d".into() };
         let others = vec!["/tmp/agentd-1/a.sock".into()];
         let sockets = SocketPlaces { first: "/run/agentd.sock".into(), others, is_named: false };

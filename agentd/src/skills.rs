@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bundled_skills_are_unpacked_once_for_each_edition() {
+    fn bundled_skills_are_unpacked_once_per_version() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("skills");
         fs::create_dir_all(folder.join("bundled-before/pdf")).unwrap();

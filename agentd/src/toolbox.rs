@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_nothing_to_work_with_is_off_whatever_the_settings_say() {
+    fn unavailable_tools_are_off_despite_settings() {
         let always = ToolSetting { enabled: Some(ToolSwitch::Always), ..ToolSetting::default() };
         let settings = ToolSettings::from([("grep".to_owned(), always)]);
         let specs = ["grep", "now"].map(spec);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_said() {
+    fn ineffective_tool_settings_are_reported() {
         let off = ToolSetting { enabled: Some(ToolSwitch::WhenMentioned), ..ToolSetting::default() };
         let settings = ["gerp", "ask_human", "grep"].map(|name| (name.to_owned(), off.clone())).into();
         let notes = notes(&settings, &[spec("grep")], &[spec("ask_human"), spec("grep")]);

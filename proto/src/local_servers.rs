@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_their_ports() {
+    fn base_urls_match_their_ports() {
         assert!(LOCAL_SERVERS.iter().all(|server| server.base_url == format!("http://127.0.0.1:{}/v1", server.port)));
     }
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_lists_models_is_found_and_no_other() {
+    async fn only_servers_that_list_models_are_found() {
         assert!(lists("HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"object\": \"list\", \"data\": [{\"id\": \"m\"}]}").await);
         assert!(!lists("HTTP/1.1 200 OK\r\n\r\n<html>a web page</html>").await);
         assert!(!lists("HTTP/1.1 404 Not Found\r\n\r\n{\"data\": [], \"object\": 1}").await);

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_as_they_were_written() {
+    fn lock_records_parse() {
         #[track_caller]
         fn check(bytes: &[u8], pid: Option<u32>, socket: Option<&str>) {
             let found = LockRecord::parse(bytes);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_folder_names_who_holds_it() {
+    fn locked_folder_reports_its_holder() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(folder_holder(folder.path()), None);
         let open = File::open(folder.path()).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_are_others_or_waited_for_are_passed_over() {
+    fn other_and_waiting_locks_are_skipped() {
         let check = |line: &str, found: Option<u32>| assert_eq!(locker(line, 42), found, "{line}");
         check("1: FLOCK  ADVISORY  WRITE 77 08:02:42 0 EOF", Some(77));
         check("1: FLOCK  ADVISORY  WRITE 77 08:02:421 0 EOF", None);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_holds_names_nobody() {
+    fn unlocked_file_has_no_holder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(LOCK_FILE);
         assert_eq!(holder(&path).unwrap(), None);

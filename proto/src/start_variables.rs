@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_and_never_sent() {
+    fn variables_are_compared_by_digest() {
         let environment = [("MODEL_BASIC_API_KEY", "s3cret-key "), ("HOME", "/home/me"), ("X_API_KEY", "")];
         let known = received(&[7; 16], &environment).unwrap();
         assert_eq!(known.compare("MODEL_BASIC_API_KEY", "s3cret-key"), VariableMatch::Same);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_of_two_daemons_or_names_have_nothing_in_common() {
+    fn digests_differ_by_daemon_and_variable_name() {
         let digest = |salt: u8, name: &str| digest(&[salt; 16], name, "value");
         assert_ne!(digest(1, "A_API_KEY"), digest(2, "A_API_KEY"));
         assert_ne!(digest(1, "A_API_KEY"), digest(1, "B_API_KEY"));

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_in_title_content_and_input() {
+    fn command_is_shown_in_title_content_and_input() {
         let command = "rm -rf build\u{202e}";
         let grants = ["run_bash_command: rm -rf build"];
         let asked = asked(&call(SHELL, json!({"command": command}), Some(command), &grants));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_told_whole_and_once() {
+    fn long_preview_is_sent_whole_and_once() {
         let (content, preview) =
             ("ü\n".repeat(10_000), format!("--- /dev/null\n+++ b/a.txt\n{}", "+ü\n".repeat(10_000)));
         let asked = asked(&call("write_file", json!({"path": "a.txt", "content": content}), Some(&preview), &[]));
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_option_that_was_offered_is_an_answer() {
+    fn only_offered_options_are_answers() {
         let check = |outcome: Outcome, expected: Option<Answer>| assert_eq!(approval_answer(&outcome), expected);
         let selected = |id: &str| Ok(json!({"outcome": {"outcome": "selected", "optionId": id}}));
         check(selected("approve"), Some(Answer::Approve));
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_asks_for_a_choice_or_for_words() {
+    fn form_asks_for_a_choice_or_text() {
         let session = SessionId::new("s");
         let of = |interrupt: &Interrupt| form(&session, Some("c"), interrupt).unwrap();
         let choice = of(&question(&["red", "green"], None));
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_give_answers() {
+    fn form_responses_become_answers() {
         let check = |outcome: Value, expected: Option<Answer>| assert_eq!(form_answer(&Ok(outcome)), expected);
         let text = |text: &str| Some(Answer::Text { text: text.to_owned() });
         check(json!({"action": "accept", "content": {"choice": "red"}}), text("red"));
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_editors_are_read_for_what_they_are() {
+    fn editor_responses_map_to_file_answers() {
         let refused = |why: &str| ClientFileAnswer::Refused(why.to_owned());
         let check = |outcome: Outcome, expected: ClientFileAnswer| assert_eq!(given(Some(outcome)), expected);
         check(Ok(json!({"content": "a"})), ClientFileAnswer::Text("a".to_owned()));

@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_have_values_that_mean_them() {
+    fn model_option_values_round_trip() {
         let check = |slot: Option<Slot>, model: Option<&str>, value: &str| {
             let settings = SessionSettings { slot, model: model.map(str::to_owned), ..SessionSettings::default() };
             assert_eq!(model_value(&settings), value);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_model_is_always_a_choice() {
+    fn current_model_is_always_an_option() {
         let settings = SessionSettings { slot: Some(Slot::Base), model: Some("other".into()), ..Default::default() };
         let option = serde_json::to_value(model_option(&settings, &[])).unwrap();
         assert_eq!(

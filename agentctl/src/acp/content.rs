@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_links_are_one_text() {
+    fn text_and_links_become_one_prompt() {
         let check = |blocks: Vec<ContentBlock>, expected: &str| {
             let parts = read(blocks, &places(Path::new("/p"))).unwrap();
             assert_eq!(text(&parts, &[]), (expected.to_owned(), expected.len()));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_no_mention_and_no_command() {
+    fn labels_are_not_mentions_or_commands() {
         let check = |blocks: Vec<ContentBlock>, typed: &str, behind: &str| {
             let (text, bytes) = text(&read(blocks, &places(Path::new("/p"))).unwrap(), &[]);
             assert_eq!((&text[..bytes], &text[bytes..]), (typed, behind));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_stands_in_front_of_files_that_came_before_it() {
+    fn slash_command_moves_before_preceding_files() {
         let check = |blocks: Vec<ContentBlock>, expected: &str| {
             let parts = read(blocks, &places(Path::new("/p"))).unwrap();
             assert_eq!(text(&parts, &[]).0, expected);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_file_is_named_and_not_handed_over() {
+    fn hidden_file_is_named_but_not_attached() {
         let folder = tempfile::Builder::new().prefix("visible").tempdir().unwrap();
         for name in ["notes.txt", ".env"] {
             let file = folder.path().join(name);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_is_refused() {
+    fn unsupported_content_is_rejected() {
         let check = |block: ContentBlock, why: &str| {
             let error = read(vec![block], &Places::default()).unwrap_err();
             assert!(error.message.contains(why), "{error:?}");

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_come_whole_and_empty_ones_not_at_all() {
+    async fn lines_are_framed_whole_and_blank_ones_skipped() {
         let line = |text: &str| Frame::Line(text.as_bytes().to_vec());
         assert_eq!(all(b"one\n\n  \r\ntwo three\nfour", 100).await, [line("one"), line("two three"), line("four")]);
         assert_eq!(all(b"", 100).await, []);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_answered_with_its_id_where_it_can_be_found() {
+    fn invalid_message_is_answered_with_its_id_if_readable() {
         let check = |line: &[u8], id: RequestId, code: ErrorCode| {
             let misfit = of(line).unwrap_err();
             assert_eq!((&misfit.id, misfit.error.code), (&id, code), "{}", String::from_utf8_lossy(line));

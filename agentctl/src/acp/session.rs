@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_behind_addresses_go_on_whole_and_none_is_printed() {
+    fn remote_servers_are_passed_whole_and_never_printed() {
         let headers = || vec![HttpHeader::new("X-Key", "s3cret")];
         let http = McpServer::Http(McpServerHttp::new("web", "http://x/").headers(headers()));
         let named = [http, McpServer::Sse(McpServerSse::new("old", "http://x/").headers(headers()))];
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_of_what_is_not_there_in_harmless_words() {
+    fn missing_servers_are_reported_in_sanitised_text() {
         let view = |state| McpServerView {
             protocol: String::new(),
             name: String::new(),

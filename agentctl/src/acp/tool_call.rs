@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_have_titles_and_places() {
+    fn tool_calls_have_titles_and_locations() {
         let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
         let check = |tool: &str, args: Value, expected: (&str, &[(&str, Option<u32>)])| {
             let locations = locations(tool, &args, &places);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_span_holds_any_words() {
+    fn code_span_contains_any_text() {
         let check = |words: &str, expected: &str| assert_eq!(code_span(words), expected);
         check("echo *a* __b__", "`echo *a* __b__`");
         check("echo `date`", "`` echo `date` ``");
@@ -382,20 +382,20 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_longer_than_those_within() {
+    fn fence_is_longer_than_inner_fences() {
         assert_eq!(fenced("a\n"), "```\na\n```");
         assert_eq!(fenced("a\n````\nb"), "`````\na\n````\nb\n`````");
     }
 
     #[test]
-    fn long_texts_lose_their_middle() {
+    fn long_text_is_cut_in_the_middle() {
         assert_eq!(cut("short", 5), "short");
         let cut = cut(&"é".repeat(100), 21);
         assert!(cut.starts_with("ééééé\n[… 180 bytes") && cut.ends_with("ééééé"), "{cut}");
     }
 
     #[test]
-    fn live_output_is_shown_by_its_end_now_and_then() {
+    fn live_output_shows_its_end_at_intervals() {
         let mut output = LiveOutput::default();
         assert_eq!(output.take("one\n"), Some("```\none\n```".to_owned()));
         assert_eq!(output.take("two\n"), None);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_tools_have_real_ones() {
+    fn tool_paths_map_to_real_paths() {
         let lib = AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false };
         let with =
             Places { project: Some("/home/me/shop".into()), folders: vec![lib], workspace: "/data/workspace/s".into() };
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_project_have_names_for_tools() {
+    fn project_files_map_to_tool_paths() {
         let places = Places { project: Some("/home/me/shop".into()), workspace: "/data".into(), ..Places::default() };
         assert_eq!(places.of_tools(Path::new("/home/me/shop/src/a b.rs")), Some("/project/src/a b.rs".to_owned()));
         assert_eq!(places.of_tools(Path::new("/home/me/shop/../x")), None);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_have_their_text_before_and_after() {
+    fn edits_include_old_and_new_text() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.txt"), "old\n").unwrap();
         let places = places(folder.path());
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_of_both_forms_are_read() {
+    fn both_patch_formats_are_parsed() {
         let envelope = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\n\n@@ fn x\n-three\n+3\n*** Add File: b.txt\n\
                         +new\n*** Delete File: c.txt\n*** End Patch\n";
         let unified = "diff --git a/a.txt b/a.txt\n--- a/a.txt\t2026-01-01\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n--- /dev/null\n\

@@ -67,7 +67,7 @@ fn text(update: &Value) -> &str {
 }
 
 #[test]
-fn words_come_once_whatever_is_lost_or_repeated() {
+fn text_is_sent_once_despite_lost_or_repeated_deltas() {
     let mut told = Told::new();
     let item = told.item(ItemBody::AgentMessage { text: String::new() });
     let id = item.id;
@@ -89,7 +89,7 @@ fn words_come_once_whatever_is_lost_or_repeated() {
 }
 
 #[test]
-fn an_edit_keeps_its_diff_and_a_failed_one_says_why() {
+fn edit_update_has_its_diff_or_its_failure() {
     let mut told = Told::new();
     let args = json!({"path": "a.rs", "old_string": "1", "new_string": "2"});
     let call = told.completed(called("c", "edit_file", args.clone()));
@@ -116,7 +116,7 @@ fn an_edit_keeps_its_diff_and_a_failed_one_says_why() {
 }
 
 #[test]
-fn output_comes_while_a_command_runs() {
+fn output_is_streamed_while_a_command_runs() {
     let mut told = Told::new();
     told.completed(called("c", SHELL, json!({"command": "make"})));
     let item = told.item(ItemBody::ToolResult(result("c", SHELL, "")));
@@ -128,7 +128,7 @@ fn output_comes_while_a_command_runs() {
 }
 
 #[test]
-fn a_terminal_in_which_nothing_was_written_is_told_by_its_result() {
+fn empty_terminal_shows_its_result() {
     let mut told = Told::with(Shows { terminals: true, ..Shows::default() });
     told.completed(called("d", SHELL, json!({"command": "true"})));
     let item = told.item(ItemBody::ToolResult(result("d", SHELL, "")));
@@ -138,7 +138,7 @@ fn a_terminal_in_which_nothing_was_written_is_told_by_its_result() {
 }
 
 #[test]
-fn usage_and_notices() {
+fn usage_and_notices_become_updates() {
     let mut told = Told::with(Shows { notices: true, ..Shows::default() });
     let usage = Usage { prompt_tokens: 90, completion_tokens: 10, cost_microusd: Some(500_000), ..Usage::default() };
     let used = |of_call: Usage| EventKind::UsageUpdated {
@@ -166,7 +166,7 @@ fn usage_and_notices() {
 }
 
 #[test]
-fn a_call_that_nobody_told_of_is_told_before_its_result() {
+fn unannounced_call_is_sent_before_its_result() {
     let mut told = Told::with(Shows { terminals: true, ..Shows::default() });
     let item = told.item(ItemBody::ToolResult(result("c", SHELL, "")));
     let begun = told.take(EventKind::ItemStarted { item: item.clone() });

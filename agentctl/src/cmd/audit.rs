@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_named_as_people_name_them() {
+    fn times_accept_ages_dates_and_timestamps() {
         let now = Timestamp::now();
         // A little time has passed between the two clock reads.
         let minutes = |text: &str| (now.duration_since(since(text).unwrap()).as_secs() + 59) / 60;
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_replied_is_shown_in_short() {
+    fn user_replies_are_shown_shortened() {
         let check = |answer: Option<Answer>, reply: &str, expected: &str| {
             let decision = Decision {
                 tool: "ask_human".to_owned(),

@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cleaning_is_told_in_a_few_lines() {
+    fn clean_report_is_summarised_in_a_few_lines() {
         let mut report = CleanReport::default();
         assert_eq!(cleaned(&report, true), ["nothing is old enough to be removed"]);
         report.add(CleanedPart::Workspaces, 2, 3, 2048);

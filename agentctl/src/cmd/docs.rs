@@ -397,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_is_a_share_where_the_whole_is_known() {
+    fn progress_shows_percentage_if_the_total_is_known() {
         let step = |parts, total| DocumentProgress { document: "uploads/a\u{1b}[2J.pdf".to_owned(), parts, total };
         assert_eq!(progress(&step(12, Some(300))), "uploads/a.pdf  12 of 300 (4 %)");
         assert_eq!(progress(&step(12, None)), "uploads/a.pdf  12");
@@ -405,14 +405,14 @@ mod tests {
     }
 
     #[test]
-    fn finds_are_one_line_without_escapes_and_with_bold_hits() {
+    fn search_hits_are_one_sanitised_line_with_bold_matches() {
         let (snippet, marks) = ("the\n\u{1b}[31m纳税 is due", [9..15, 99..100]);
         assert_eq!(marked(snippet, &marks, false), "the 纳税 is due");
         assert_eq!(marked(snippet, &marks, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
     }
 
     #[test]
-    fn a_search_that_left_something_out_is_not_complete() {
+    fn search_with_omissions_is_marked_incomplete() {
         let check = |finds: DocumentFinds, complete: bool, words: &str| {
             let (lines, shown) = (left_out(&finds), json_of(&finds));
             assert_eq!((&shown["complete"], &shown["not_searched"]), (&json!(complete), &json!(finds.not_searched)));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_need_a_password_are_named_once_with_the_command_that_asks_for_it() {
+    fn locked_documents_are_listed_once_with_the_command() {
         let told = |count: usize| {
             let locked = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
             left_out(&DocumentFinds { locked, ..DocumentFinds::default() })
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_documents_that_cannot_be_read_a_few_lines_are_told() {
+    fn unreadable_documents_are_summarised_in_a_few_lines() {
         let broken = |count: usize| {
             let one =
                 |n| (format!("uploads/{n}.pdf"), "could not read the PDF: it is a scan; run OCR over it".to_owned());

@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_judged() {
+    fn folder_permissions_are_checked() {
         let folder = tempfile::tempdir().unwrap();
         let state = |path: &Path| folder_check(path).state;
         let mode =

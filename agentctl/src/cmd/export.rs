@@ -451,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_ends_its_block() {
+    fn text_cannot_end_its_code_block() {
         assert_eq!(fence("a"), "```");
         assert_eq!(fence("x\n  ````rust\ny"), "`````");
         assert_eq!(code("a`b\x1b[2J"), "`a'b`");

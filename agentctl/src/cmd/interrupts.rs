@@ -490,7 +490,7 @@ mod tests {
     const ID: &str = "0193a5b2-7c1d-7000-8000-000000000001";
 
     #[test]
-    fn an_interrupt_is_shown_with_all_that_a_person_needs() {
+    fn interrupt_is_shown_with_all_details() {
         let interrupt = |ask| Interrupt {
             id: ID.parse().unwrap(),
             session_id: "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap(),
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_answers() {
+    fn answer_arguments_become_answers() {
         let text = |text: &str| Some(Answer::Text { text: text.to_owned() });
         let for_good = |words: &str| AnswerArgs { for_good: true, ..args(words) };
         let wider = |words: &str| AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args(words) };
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_found_by_their_start_their_end_or_their_place() {
+    fn interrupt_is_found_by_id_prefix_suffix_or_position() {
         let a = interrupt(ID);
         let b = interrupt("0193a5b2-7c1e-7000-8000-000000000002");
         let pending = [a.clone(), b.clone()];

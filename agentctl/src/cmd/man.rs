@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_command_has_a_page() {
+    fn each_command_has_a_man_page() {
         let folder = tempfile::tempdir().unwrap();
         let dir = Some(folder.path().join("man1"));
         handle(ManArgs { dir }, crate::args::command()).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_name_our_commands() {
+    fn completion_scripts_contain_our_commands() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
             for (dynamic, expected) in [(false, "interrupts"), (true, "agentctl")] {
                 let script = script(&CompletionsArgs { shell, dynamic }, crate::args::command()).unwrap();

@@ -475,7 +475,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_says_nothing_or_something_else_neither_ends_a_login_nor_holds_it_up() {
+    async fn login_ignores_silent_and_unrelated_connections() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let waiting = tokio::spawn(async move { came_back(&listener, Some("right")).await });

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_file_is_its_owners_alone_and_an_old_one_keeps_its_mode() {
+    fn new_file_is_private_and_existing_one_keeps_its_mode() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/mcp_servers.yaml");
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;

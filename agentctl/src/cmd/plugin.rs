@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_from_paths_and_give_names() {
+    fn urls_are_distinguished_from_paths_and_give_names() {
         for address in ["https://example.org/kit.git", "git@example.org:me/kit.git", "ssh://x/kit", "file:///tmp/kit/"]
         {
             assert!(is_address(address), "{address}");

@@ -368,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stay_words_and_scripts_stay_scripts() {
+    fn command_arguments_are_quoted_and_scripts_kept() {
         let check = |words: &[&str], expected: &str| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             assert_eq!(shown(&command(&words)), expected);

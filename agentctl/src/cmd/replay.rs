@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_names_and_texts_stay_text() {
+    fn junit_report_escapes_hostile_text() {
         let result = TestResult {
             name: "a\"><b>".to_owned(),
             passed: false,

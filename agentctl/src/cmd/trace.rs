@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_ends_the_data_and_no_mark_in_it_is_filled() {
+    fn trace_text_cannot_end_the_script_or_fill_placeholders() {
         let title = "</script><script>alert(1)</script>{{script}}<!--";
         let page = render(title, SessionId::generate(), &[]).unwrap();
         assert_eq!(page.matches("</script>").count(), 2, "the end of the data, and that of the program");
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_its_owners_alone_and_replaces_no_file_by_itself() {
+    fn trace_page_is_private_and_never_overwrites() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.html");
         write(&path, "a", false).unwrap();

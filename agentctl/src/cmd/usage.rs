@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_days_are_ages_dates_and_words() {
+    fn first_day_accepts_ages_dates_and_words() {
         let check = |text: &str, day: UsageQuery| assert_eq!(first_day(text), Ok(day));
         check("7d", last(7));
         check("2w", last(14));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_tools_cannot_leave_their_label() {
+    fn metric_labels_escape_tool_names() {
         let counter = Counter {
             kind: CounterKind::Tool,
             name: "a\"} 1\nx{b=\"\\".to_owned(),

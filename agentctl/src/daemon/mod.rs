@@ -444,7 +444,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_process_that_ended_is_gone_though_nobody_asked_for_it() {
+    async fn unreaped_process_counts_as_ended() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         assert!(is_alive(child.id()));
         child.kill().unwrap();
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_inherited() {
+    fn daemon_inherits_only_listed_variables() {
         for name in ["HOME", "MODEL_BASIC_BASE_URL", "AGENTD_DATA_DIR", "XDG_RUNTIME_DIR", "OPENAI_API_KEY", "LC_ALL"] {
             assert!(is_inherited(OsStr::new(name)), "{name}");
         }
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_lines_since_the_start_are_shown() {
+    fn only_last_log_lines_since_the_start_are_shown() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let old = "old\n";

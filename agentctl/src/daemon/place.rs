@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_folder_must_be_known_where_it_names_the_socket() {
+    fn unknown_data_folder_is_an_error_if_it_names_the_socket() {
         let homeless = || Err(Failure::usage("HOME is not set"));
         assert!(place("", "", homeless()).unwrap_err().message.contains("HOME"));
         assert_eq!(place("", "/run/user/1", homeless()).unwrap().socket(), Path::new("/run/user/1/agentd/agentd.sock"));
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn one_folder_has_many_paths() {
+    fn paths_of_one_folder_are_equal() {
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link");
         std::fs::create_dir(folder.path().join("data")).unwrap();
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_nearly_right_are_known() {
+    fn misspelt_variable_names_are_recognised() {
         let check = |name: &str, expected: Option<&str>| assert_eq!(meant(name, true).as_deref(), expected, "{name}");
         check("MODEL_BASIC_BASEURL", Some("MODEL_BASIC_BASE_URL"));
         check("MODEL_BASIC_URL", Some("MODEL_BASIC_BASE_URL"));

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_a_message_and_the_rest_stays() {
+    fn each_typed_line_is_a_message_and_the_rest_stays() {
         check(typed("one⏎two words⏎thr"), &["one", "two words"], "thr");
         check(typed("⏎  ⏎"), &[], "");
         check(typed("漢字x⌫⌫⏎"), &["漢"], "");
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_changed_where_the_cursor_is() {
+    fn edits_apply_at_the_cursor() {
         check(typed("bd←c⇱a⇲e"), &[], "abcde");
         check(typed("字x漢←←⌫y"), &[], "yx漢");
         check(typed("ab←✗✗c"), &[], "ac");
@@ -321,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_sends_nothing_by_itself() {
+    fn paste_does_not_submit() {
         let mut pasted = typed("see: ");
         pasted.press(Press { key: Key::Paste("a\r\nb\u{1b}\t\n".into()), at: Instant::now() });
         check(pasted, &[], "see: a\nb \n");
     }
 
     #[test]
-    fn a_question_has_the_keys_once_the_person_was_still() {
+    fn question_gets_keys_only_after_a_typing_pause() {
         let shown = Instant::now();
         let press = |at| Press { key: Key::Char('y'), at };
         let mut typed = TypeAhead::default();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_go_on_until_they_are_whole() {
+    fn input_continues_until_complete() {
         assert!(is_whole("one line"));
         assert!(!is_whole("goes on \\"));
         assert!(is_whole("goes on \\\nand ends"));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn backslashes_that_only_went_on_are_gone() {
+    fn continuation_backslashes_are_removed() {
         assert_eq!(join_lines("a \\\nb"), "a \nb");
         assert_eq!(join_lines("```\na \\\nb\n```\nc\\\nd"), "```\na \\\nb\n```\nc\nd");
         assert_eq!(join_lines("C:\\x"), "C:\\x");

@@ -53,7 +53,7 @@ impl Folder {
 }
 
 #[test]
-fn files_are_found_by_their_names_whatever_stands_around_them() {
+fn mentioned_files_are_found_in_any_context() {
     let folder = Folder::with(&["a.txt", "my plan.md", "deep/er/b c.pdf", "报告.pdf", "odd?.txt", "a"]);
     let check = |text: &str, expected: &[&str]| assert_eq!(folder.found(text), expected, "{text}");
     check("Read #@/a.txt.", &["a.txt"]);
@@ -72,7 +72,7 @@ fn files_are_found_by_their_names_whatever_stands_around_them() {
 }
 
 #[test]
-fn what_looks_like_a_path_and_names_no_file_is_found() {
+fn missing_mentioned_files_are_reported() {
     let folder = Folder::with(&["a.txt"]);
     let check = |text: &str, expected: &[&str]| {
         let expected: Vec<String> = expected.iter().map(|path| folder.text(path)).collect();
@@ -87,7 +87,7 @@ fn what_looks_like_a_path_and_names_no_file_is_found() {
 }
 
 #[test]
-fn a_file_of_the_project_has_the_path_of_tools() {
+fn mentioned_project_file_has_its_tool_path() {
     let folder = Folder::with(&["app/src/x.rs", "other.rs"]);
     let root = folder.0.path();
     std::os::unix::fs::symlink(root.join("other.rs"), root.join("app/out.rs")).unwrap();
@@ -99,7 +99,7 @@ fn a_file_of_the_project_has_the_path_of_tools() {
 }
 
 #[test]
-fn hidden_files_are_not_handed_over_by_a_mention() {
+fn hidden_files_are_not_attached_by_mention() {
     let folder = Folder::with(&[".env", ".ssh/key", "plain"]);
     std::os::unix::fs::symlink(".env", folder.0.path().join("link")).unwrap();
     assert_eq!(folder.found("#@/.env #@/.ssh/key #@/plain"), ["hidden .env", "hidden .ssh/key", "plain"]);
@@ -107,7 +107,7 @@ fn hidden_files_are_not_handed_over_by_a_mention() {
 }
 
 #[test]
-fn lines_folders_and_patterns_are_mentions() {
+fn line_ranges_folders_and_globs_are_mentions() {
     let folder = Folder::with(&[
         "a.rs",
         "b.rs",
@@ -138,7 +138,7 @@ fn lines_folders_and_patterns_are_mentions() {
 }
 
 #[test]
-fn files_of_the_project_are_named_lines_are_quoted_and_others_are_copied() {
+fn project_files_are_named_and_other_files_copied() {
     let folder =
         Folder::with(&["app/src/a.rs", "app/src/b.rs", "app/.env", "other.txt", "more/x", "more/y", ".secret"]);
     let root = folder.0.path();
@@ -169,7 +169,7 @@ fn files_of_the_project_are_named_lines_are_quoted_and_others_are_copied() {
 }
 
 #[test]
-fn many_files_are_not_copied_and_long_lines_are_cut() {
+fn too_many_files_are_not_copied_and_long_lines_are_cut() {
     let folder = Folder::with(&["long", "app/x"]);
     let root = folder.0.path();
     fs::create_dir(root.join("many")).unwrap();

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn diffs_are_shown_of_what_is_foreseen_and_of_conflicts() {
+    fn undo_report_shows_diffs_of_previews_and_conflicts() {
         insta::assert_snapshot!(lines(&report(false), false).join("\n"), @r"
         ✓ outputs/a.txt: restored
         ✓ outputs/b\u{1b}[2J.txt: removed

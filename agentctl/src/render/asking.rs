@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_and_why_is_one_line_that_steers_nothing() {
+    fn asker_and_reason_are_one_sanitised_line() {
         let by = |title: Option<&str>, client: Option<&str>| AskedBy {
             session_title: title.map(str::to_owned),
             client: client.map(str::to_owned),

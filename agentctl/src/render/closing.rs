@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_repeated_stands_beside_what_was_cached() {
+    fn repeated_tokens_are_shown_next_to_cached_ones() {
         let check = |repeated, cached, text: &str| assert_eq!(not_new(repeated, cached), text);
         check(0, 0, "");
         check(0, 7, " (7 cached)");

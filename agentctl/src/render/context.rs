@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_compaction_says_why_it_was_done() {
+    fn compaction_notice_states_its_cause() {
         let report = CompactionReport {
             messages_before: 41,
             messages_after: 12,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reasoning_is_its_first_line_and_the_number_of_all() {
+    fn reasoning_shows_its_first_line_and_line_count() {
         let check = |text: &str, line: Option<&str>| assert_eq!(thought_line(text, 30, " · /show").as_deref(), line);
         check(" \n\n", None);
         check("One thought.\n", Some("∴ One thought."));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_are_abbreviated() {
         let check = |number, text: &str| assert_eq!(short(number), text);
         check(0, "0");
         check(999, "999");

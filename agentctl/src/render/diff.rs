@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_is_coloured_and_every_character_of_it_is_seen() {
+    fn diff_is_coloured_and_shows_every_character() {
         let lines = preview(DIFF, rows(10), true);
         let expected = [
             "\u{1b}[1m--- a/notes.txt\u{1b}[0m",
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_their_numbers_where_there_is_room() {
+    fn diff_lines_are_numbered_if_there_is_room() {
         let two = "--- a/x\n+++ b/x\n@@ -8,3 +8,3 @@ fn\n same\n--- was a rule\n+++ is one\n same\n@@ -99 +99,2 @@\n \u{1b}[2Jx\n\
                    +y\n\\ No newline at end of file\n--- a/z\n+++ b/z\n@@ -1 +0,0 @@\n-gone\n";
         let wide = Room { rows: 99, columns: 60 };
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_height_is_bounded_and_the_rest_counted() {
+    fn diff_height_is_bounded_and_the_rest_counted() {
         assert_eq!(preview(DIFF, rows(3), false), ["--- a/notes.txt", "+++ b/notes.txt", "… 4 more lines"]);
         assert_eq!(preview(DIFF, rows(6), false).len(), 6);
         assert_eq!(preview("cargo test", rows(3), false), ["cargo test"]);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_take_the_rows_that_they_take() {
+    fn wrapped_lines_count_all_their_rows() {
         let text = format!("{}\nb\nc\nd", "a".repeat(50));
         assert_eq!(preview(&text, rows(5), false), [&"a".repeat(50), "b", "… 2 more lines"]);
         assert_eq!(preview(&text, rows(6), false).len(), 4);

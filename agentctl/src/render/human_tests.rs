@@ -181,7 +181,7 @@ fn working_turn() -> Script {
 }
 
 #[test]
-fn a_turn_on_a_terminal() {
+fn turn_on_a_terminal_is_rendered() {
     insta::assert_snapshot!(working_turn().screen(TERMINAL), @r#"
     ∴ The person wants · 2 lines
 
@@ -199,7 +199,7 @@ fn a_turn_on_a_terminal() {
 }
 
 #[test]
-fn a_turn_without_colours_keeps_its_marks() {
+fn turn_without_colours_keeps_its_markup() {
     insta::assert_snapshot!(working_turn().screen(NO_COLOR), @r#"
     ∴ The person wants · 2 lines
 
@@ -217,7 +217,7 @@ fn a_turn_without_colours_keeps_its_marks() {
 }
 
 #[test]
-fn a_pipe_gets_the_answer_and_nothing_else() {
+fn pipe_receives_only_the_answer() {
     let (out, err) = working_turn().played(PIPES, |human| human);
     assert_eq!(out.text(), "# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n");
     insta::assert_snapshot!(err.text(), @r#"
@@ -230,7 +230,7 @@ fn a_pipe_gets_the_answer_and_nothing_else() {
 }
 
 #[test]
-fn colours_are_used_where_they_are_welcome() {
+fn colours_are_used_only_if_supported() {
     let look = TerminalStyle { err_color: true, ..PIPES };
     let (_, err) = Script::new().returns("a", "now", "12:00", None).played(look, |human| human);
     assert!(err.text().contains("\u{1b}["));
@@ -255,7 +255,7 @@ fn lost_and_repeated_deltas_change_nothing() {
 }
 
 #[test]
-fn how_far_a_tool_is_never_gets_into_the_answer() {
+fn tool_progress_never_enters_the_answer() {
     let mut script = Script::new().says(&["before"]);
     let item = script.item(ItemBody::ToolResult(result("a", "search_file", "", None)));
     let delta = EventKind::ItemDelta { item_id: item.id, offset: 0, text: "indexing a.pdf: 1 of 9\n".into() };
@@ -265,7 +265,7 @@ fn how_far_a_tool_is_never_gets_into_the_answer() {
 }
 
 #[test]
-fn an_item_that_came_whole_is_shown_whole() {
+fn unstreamed_item_is_shown_whole() {
     let mut script = Script::new();
     let item = script.item(ItemBody::AgentMessage { text: "never **streamed**".into() });
     script = script.event(EventKind::ItemCompleted { item, status: ItemStatus::Done });
@@ -273,7 +273,7 @@ fn an_item_that_came_whole_is_shown_whole() {
 }
 
 #[test]
-fn state_and_other_people_are_shown_in_a_line() {
+fn state_changes_and_other_clients_are_one_line() {
     let todo = |content: &str, status| Todo {
         id: content.into(),
         content: content.into(),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_shows_what_waits_and_what_is_written() {
+    fn input_row_shows_queued_messages_and_the_draft() {
         assert_eq!(of(&typed([]), 80), format!("› {KEYS}"));
         let one = || words("what about the other one?").chain([Key::Tab]);
         assert_eq!(of(&typed(one()), 80), "1 message waits: what about the other one? › (Up takes back)");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_follows_the_cursor() {
+    fn input_row_scrolls_with_the_cursor() {
         let at = |text: &str, left: usize| typed(words(text).chain((0..left).map(|_| Key::Left)));
         assert_eq!(written(&at("hello", 0), 10), "hello");
         assert_eq!(written(&at("hello", 2), 10), "hel▏lo");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_is_shown_and_the_rest_counted() {
+    fn typed_text_is_shown_and_other_lines_counted() {
         assert_eq!(said("Why?\n\nran: make\nerror\n", Some(4)), "Why? (and 2 lines with it)");
         assert_eq!(said("Why?\nReally?", None), "Why? Really?");
         assert_eq!(said("piped", Some(0)), "piped");

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_stands_below_what_streams_and_leaves_no_trace() {
+    fn typed_input_below_the_stream_leaves_no_trace() {
         let text = "One line of words.\n\n# Title\nA long line that takes three rows or so in all.\n```\nx\n```\nend";
         let mut bytes = Vec::new();
         let mut stream = TextStream::new(&mut bytes, look());
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn finished_blocks_are_repainted() {
+    fn finished_blocks_are_repainted_with_styles() {
         check("# Title\n\nA **bold** word.\n", &["Title", "", "A bold word."]);
         check(
             "A long line that takes three rows or so in all",
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_does_not_fit_is_never_shown_in_raw_bars() {
+    fn overwide_table_is_never_shown_raw() {
         let rows: String = (1..=9).map(|row| format!("| row {row} | of words that need more room |\n")).collect();
         let table = format!("| name | about |\n|---|---|\n{rows}");
         let shown =
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paragraph_stands_while_it_streams_as_it_will_at_its_end() {
+    fn streamed_paragraph_keeps_its_final_layout() {
         for text in [
             "A long line that takes three rows or so in all",
             "- an item of a list that is long enough to be broken, twice",
@@ -441,20 +441,20 @@ mod tests {
     }
 
     #[test]
-    fn code_keeps_its_lines() {
+    fn streamed_code_keeps_its_lines() {
         check("```\nlet x = 1; // 漢字 *y*\n\n| a |\n```\n*z*", &["let x = 1; // 漢字 *", "y*", "", "| a |", "z"]);
         check("```rust\nlet x = 1;\n\n```\n", &["rust", "let x = 1;", ""]);
     }
 
     #[test]
-    fn what_outgrew_the_screen_stays_plain_and_is_shown_once() {
+    fn text_taller_than_the_screen_stays_plain() {
         let words = "**word** ".repeat(40);
         let text: String = shown(&[&words, "\nend"]).concat();
         assert_eq!(text.replace(' ', ""), format!("{words}end").replace(' ', ""));
     }
 
     #[test]
-    fn without_colours_text_is_left_as_it_is() {
+    fn without_colours_text_is_unchanged() {
         let mut bytes = Vec::new();
         let mut stream = TextStream::new(&mut bytes, TerminalStyle { out_color: false, ..look() });
         stream.push("# A **long** title that is not broken\n| a |\n\nend\u{1b}[31m").unwrap();
@@ -464,7 +464,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_letter_is_lost_or_shown_twice(
+        fn streaming_neither_loses_nor_repeats_letters(
             pieces in proptest::collection::vec("[a-c漢 \n|#>*`-]{0,12}", 0..20),
         ) {
             let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).collect::<String>();

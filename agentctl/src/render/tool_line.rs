@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_was_done_and_what_came_of_it() {
+    fn tool_line_shows_call_and_result() {
         assert_eq!(line("{}", result("now", "12:00"), 80), "● now → 12:00 · 12 ms");
         assert_eq!(
             line(r#"{"path":"a.txt"}"#, result("read_file", "a\nb\n"), 80),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_stands_behind_its_prompt_and_a_patch_is_its_files() {
+    fn tool_line_shows_commands_and_patched_files() {
         let make = r#"{"command":"make test"}"#;
         assert_eq!(line(make, result("run_bash_command", "[no output]"), 80), "● $ make test → [no output] · 12 ms");
         let ran_with = Some(r#"{"command":"make"}"#.to_owned());
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_does_not_fit_stands_below_its_call() {
+    fn long_error_is_shown_below_its_call() {
         let text =
             "E_PATH: /project/src/lib.rs cannot be changed: the project is mounted read-only, so nothing writes to it";
         let failed = ToolResult { error: Some(ToolErrorCode::Path), ..result("edit_file", text) };
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_not_told_what_is_for_the_model() {
+    fn advice_to_the_model_is_hidden_from_users() {
         let denied = |text: &str| ToolResult { error: Some(ToolErrorCode::Denied), ..result("act", text) };
         let check = |text: &str, words: &str| {
             assert_eq!(line("{}", denied(text), 120), format!("✗ act → {words} · 12 ms"));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_ran_well_tells_how_much_it_wrote() {
+    fn successful_command_shows_its_output_size() {
         let ran = |text: &str| ToolResult { exit_code: Some(0), ..result("run_bash_command", text) };
         assert_eq!(
             line("{}", ran("exit code 0 after 0.0 s\n[no output]"), 80),
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_line() {
+    fn tool_line_is_a_single_line() {
         let command = format!(r#"{{"command":"echo {}\nrm -rf x"}}"#, "漢字".repeat(50));
         let line = line(&command, result("run_bash_command", &"word ".repeat(50)), 60);
         assert!(width(&line) <= 60, "{line}");

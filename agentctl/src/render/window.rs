@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_in_a_bar_and_a_table() {
+    fn context_parts_are_shown_as_bar_and_table() {
         insta::assert_snapshot!(lines(&view(), 80, false).join("\n"), @r"
         model     scripted-model · window of 16,384 tokens
         filled    about 12,700 tokens, 77 % (warning)
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_terminals_get_narrow_lines() {
+    fn context_view_fits_narrow_terminals() {
         for columns in [20, 33, 50, 72] {
             for line in lines(&view(), columns, false) {
                 let unbroken = line.split(' ').map(width).max().unwrap_or(0);
@@ -180,13 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn messages_without_a_limit_are_only_counted() {
+    fn messages_without_a_limit_show_only_their_count() {
         let view = ContextView { max_messages: 0, ..view() };
         assert_eq!(lines(&view, 80, false)[2], "messages  62");
     }
 
     #[test]
-    fn colours_change_no_word() {
+    fn colours_do_not_change_the_text() {
         let plain = lines(&view(), 80, false).join("\n");
         let painted = lines(&view(), 80, true).join("\n");
         assert!(painted.contains("\x1b["));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_for_the_window_is_all_bar() {
+    fn overfull_window_shows_a_full_bar() {
         let view = ContextView { window: 100, tokens: u64::MAX, ..view() };
         let bar = bar(&view, 40, false);
         assert!(!bar.contains(FREE), "{bar}");

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_script_ends_with_its_worst_turn() {
+    async fn script_exits_with_its_worst_turn_code() {
         #[track_caller]
         fn check((exit, log): (anyhow::Result<Exit>, Vec<String>), expected: Exit, turns: usize) {
             assert_eq!(exit.unwrap(), expected);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ctrl_c_twice_leaves_and_once_does_not() {
+    async fn second_ctrl_c_leaves_the_conversation() {
         let text = |text: &str| Input::Text(text.into());
         let inputs = [Input::Interrupted, text("one"), Input::Interrupted, Input::Interrupted, text("two")];
         let (exit, log) = held(Script(inputs.into()), true).await;

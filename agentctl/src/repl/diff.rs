@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_there_is_the_way_back_read_backwards() {
+    fn forward_diff_is_the_reversed_undo_diff() {
         #[track_caller]
         fn check(back: &str, there: &str) {
             assert_eq!(forward(back), there);

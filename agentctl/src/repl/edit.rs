@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_and_a_files_text_are_edited_as_they_are() {
+    fn commands_and_file_text_are_edited_verbatim() {
         let check = |args: Value, suffix: &str, text: &str, edited: &str, expected: Value| {
             let draft = Draft::of(&args);
             assert_eq!((draft.suffix.as_str(), draft.text.as_str()), (suffix, text));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_call_is_told() {
+    fn invalid_edited_arguments_are_reported() {
         let problem = |args: &Value, edited: &str| Draft::of(args).with(edited.to_owned()).arguments(args).unwrap_err();
         assert_eq!(problem(&json!({"command": "make"}), " \n"), "the command is empty");
         assert_eq!(problem(&json!({"to": 1}), "[]"), "the arguments must be a JSON object");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_model_names_no_odd_suffix() {
+    fn model_path_cannot_choose_an_unsafe_suffix() {
         assert_eq!(suffix_of("a.rs"), ".rs");
         assert_eq!(suffix_of("a.x/../../etc"), ".txt");
         assert_eq!(suffix_of("a.$(x)"), ".txt");

@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_mentioned_is_completed() {
+    fn mentions_are_completed() {
         let known = [("pdf", "skill: forms"), ("read_file", "tool: reads"), ("read_url", "tool: pages")];
         let known = known.map(|(name, about)| (name.to_owned(), about.to_owned()));
         let words =
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_shown_in_part() {
+    fn long_message_is_shown_in_part() {
         let lines = |number: usize| (0..number).map(|at| format!("line {at}")).collect::<Vec<_>>().join("\n");
         assert_eq!(shown_message("one\ntwo"), "one\n… two");
         assert_eq!(shown_message(&lines(20)).lines().count(), 20);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_is_private() {
+    fn history_file_is_private() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/history");

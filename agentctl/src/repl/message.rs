@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_with_the_words_stands_behind_them() {
+    fn message_extras_follow_the_typed_text() {
         let mut extras = MessageExtras::default();
         let input = TurnInput::typed("Why?\n".to_owned());
         assert_eq!(extras.behind(&input), ("Why?\n".to_owned(), None));

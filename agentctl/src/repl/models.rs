@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_to_choose_is_marked_where_it_is_current() {
+    fn current_model_is_marked_in_the_choices() {
         let listed = ["big", "small\u{1b}[2J"].map(|id| ListedModel { id: id.to_owned(), context_window: Some(4096) });
         let choice = |slot, id: Option<&str>| ModelChoice { slot, id: id.map(str::to_owned) };
         assert_eq!(labels(&choice(None, None), &listed)[..4], ["*default", "base", "code", "*big"]);

@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_take_their_places() {
+    fn command_arguments_are_substituted() {
         #[track_caller]
         fn check(prompt: &str, arguments: &str, expected: &str) {
             let command = OwnCommand {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn front_matter_is_optional_and_says_where_it_is_wrong() {
+    fn front_matter_is_optional_and_errors_have_a_location() {
         let parts = |text: &str| FrontMatter::read(text).map(|parts| (parts.description, parts.argument, parts.prompt));
         let of = |one: &str, other: &str, prompt: &str| Ok((one.into(), other.into(), prompt.into()));
         assert_eq!(parts("Do it.\n---\n"), of("", "", "Do it.\n---\n"));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_command_is_told_and_a_project_that_changed_has_none() {
+    fn invalid_commands_and_untrusted_projects_are_reported() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| fs::write(root.path().join(path), text).unwrap();
         write("compact.md", "Mine");

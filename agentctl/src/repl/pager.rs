@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_fails_has_shown_nothing_and_one_that_stays_is_ended() {
+    fn failing_pager_is_reported_and_hanging_one_ended() {
         assert!(!run(Some(OsStr::new("exit 1")), "text", || false).unwrap());
         assert!(run(Some(OsStr::new("exec sleep 600")), "text", || true).unwrap());
     }

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_paste_is_a_mark_in_the_line_and_is_sent_whole() {
+    fn long_paste_is_a_placeholder_and_sent_whole() {
         let pastes = Pastes::default();
         let lines = |what: &str, number: usize| (0..number).map(|at| format!("{what} {at}\n")).collect::<String>();
         let (short, long, other) = (lines("short", 20), lines("[30 lines pasted]", 30), lines("other", 30));

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_move_search_take_and_leave() {
+    fn picker_keys_move_search_select_and_cancel() {
         let choices = choices();
         let mut list = List::at(&choices, 0);
         assert_eq!(list.press(Key::Up), Outcome::Goes);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_fit_the_window_and_are_harmless() {
+    fn picker_rows_fit_the_window_and_are_sanitised() {
         let many: Vec<Choice> = (0..50).map(|n| Choice::new(&format!("{n} {}", "漢字".repeat(40)), "x")).collect();
         let mut list = List::at(&many, 0);
         for _ in 0..30 {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_plain_terminal_rows_have_numbers() {
+    fn plain_terminal_picker_rows_are_numbered() {
         let choices = choices();
         let mut list = List::at(&choices, 0);
         let all = list.numbered("Sessions");

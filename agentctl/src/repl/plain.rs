@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_answers_where_it_is_an_answer_and_is_said_to_the_turn_elsewhere() {
+    fn line_answers_a_question_or_steers_the_turn() {
         let keyboard = Keyboard::scripted();
         let mut console = console(&keyboard);
         let now = Instant::now();

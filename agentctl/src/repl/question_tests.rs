@@ -103,7 +103,7 @@ fn check(interrupt: &Interrupt, typed: &str, expected: Option<Answer>) -> String
 }
 
 #[test]
-fn approvals_take_a_key_and_what_reaches_further_takes_enter() {
+fn wider_approvals_need_enter_after_the_key() {
     let rule = &["run_bash_command: make"];
     check(&approval(rule), "y", Some(Answer::Approve));
     check(&approval(rule), "a⏎", Some(Answer::Always { scope: GrantScope::Session }));
@@ -142,7 +142,7 @@ fn kept(interrupt: &Interrupt, typed: impl IntoIterator<Item = Key>) -> String {
 }
 
 #[test]
-fn words_are_no_answers_and_are_kept() {
+fn typed_words_are_kept_and_not_taken_as_answers() {
     let rule = &["run_bash_command: make"];
     // The console hands no more keys over once a word is begun.
     assert_eq!(kept(&approval(rule), keys("x")), "x");
@@ -158,7 +158,7 @@ fn words_are_no_answers_and_are_kept() {
 }
 
 #[test]
-fn a_digit_chooses_a_rule_that_reaches_further() {
+fn digit_selects_a_wider_rule() {
     let rule = &["mcp_lab_weather {}"];
     let mut wide = approval(rule);
     let Ask::Approval { wider, .. } = &mut wide.ask else { unreachable!() };
@@ -175,7 +175,7 @@ fn a_digit_chooses_a_rule_that_reaches_further() {
 }
 
 #[test]
-fn a_rule_by_prefix_is_kept_for_the_session_only() {
+fn prefix_rule_is_kept_for_the_session_only() {
     let mut wide = approval(&["run_bash_command: cargo test -q"]);
     let Ask::Approval { wider, .. } = &mut wide.ask else { unreachable!() };
     wider.push("run_bash_command: cargo test *".to_owned());
@@ -188,7 +188,7 @@ fn a_rule_by_prefix_is_kept_for_the_session_only() {
 }
 
 #[test]
-fn what_is_kept_for_good_is_shown_where_it_is_another_rule() {
+fn differing_permanent_rule_is_shown() {
     let mut placed = approval(&["run_bash_command: make"]);
     let Ask::Approval { for_good, .. } = &mut placed.ask else { unreachable!() };
     for_good.push("run_bash_command: [at /app] make".to_owned());
@@ -200,7 +200,7 @@ fn what_is_kept_for_good_is_shown_where_it_is_another_rule() {
 }
 
 #[test]
-fn an_approval_shows_what_would_happen() {
+fn approval_shows_the_call_and_its_rules() {
     insta::assert_snapshot!(check(&approval(&["run_bash_command: make", "run_bash_command: cc \u{1b}[2Jx"]), "a⏎", Some(Answer::Always { scope: GrantScope::Session })), @r#"
     ? The model wants to use run_bash_command (medium risk)
       for: the main agent in "Build it", started by phone
@@ -218,7 +218,7 @@ fn an_approval_shows_what_would_happen() {
 }
 
 #[test]
-fn files_of_a_command_are_kept_as_they_are_shown() {
+fn keeping_written_files_offers_no_edit() {
     let mut kept = approval(&[]);
     if let Ask::Approval { tool, .. } = &mut kept.ask {
         Ask::KEEP.clone_into(tool);
@@ -229,7 +229,7 @@ fn files_of_a_command_are_kept_as_they_are_shown() {
 }
 
 #[test]
-fn rules_do_not_push_the_question_off_the_screen() {
+fn long_rules_leave_the_question_on_screen() {
     let heredoc: String = (1..=200).map(|n| format!("line {n}\n")).collect();
     let rule = format!("run_bash_command: cat <<END\n{heredoc}END");
     let mut long = approval(&[&rule]);
@@ -253,7 +253,7 @@ fn rules_do_not_push_the_question_off_the_screen() {
 }
 
 #[test]
-fn a_command_is_edited_as_it_is() {
+fn command_is_edited_verbatim() {
     let edited = Some(Answer::Edit { args: json!({"command": "make test"}) });
     check(&approval(&[]), "e test⏎", edited.clone());
     check(&approval(&[]), "e⏎e⎋y", Some(Answer::Approve));
@@ -268,7 +268,7 @@ fn a_command_is_edited_as_it_is() {
 }
 
 #[test]
-fn a_command_that_steers_terminals_is_edited_with_its_escapes() {
+fn hostile_command_is_edited_with_visible_escapes() {
     let mut hostile = approval(&[]);
     let Ask::Approval { args, .. } = &mut hostile.ask else { unreachable!() };
     *args = json!({"command": "ls \u{1b}]52;c;aGk=\u{7} \u{202e}x"});
@@ -299,7 +299,7 @@ fn other_arguments_are_edited_as_json() {
 }
 
 #[test]
-fn questions_take_a_line() {
+fn questions_take_a_line_of_text() {
     let text = |text: &str| Some(Answer::Text { text: text.into() });
     check(&question(None, true), "red⏎", text("red"));
     check(&question(None, true), " ⏎⌦red⏎", text("red"));
@@ -318,7 +318,7 @@ fn questions_take_a_line() {
 }
 
 #[test]
-fn on_a_narrow_screen_the_answers_are_shorter_and_words_stay_whole() {
+fn narrow_screen_shortens_answers_at_word_boundaries() {
     let shown = |columns| {
         let mut typist = Typist { keys: keys("s"), columns: Some(columns), ..Typist::default() };
         ask(&mut typist, &approval(&["write_file"]), false).unwrap();
@@ -331,7 +331,7 @@ fn on_a_narrow_screen_the_answers_are_shorter_and_words_stay_whole() {
 }
 
 #[test]
-fn choices_are_numbered_and_a_number_chooses() {
+fn numbered_choices_are_selected_by_number() {
     let text = |text: &str| Some(Answer::Text { text: text.into() });
     let mut colours = question(Some("blue"), true);
     let Ask::Question { choices, .. } = &mut colours.ask else { unreachable!() };

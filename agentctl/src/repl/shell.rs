@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_output_has_its_beginning_and_its_end() {
+    fn long_shell_output_keeps_both_ends() {
         let mut output = KeptOutput::default();
         for number in 0..20_000 {
             output.push(&format!("line {number} é\n"));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_text_whatever_its_pieces() {
+    fn shell_output_is_clean_text_in_any_chunking() {
         let mut text = OutputText::default();
         let shown: Vec<String> =
             [&b"caf\xc3"[..], b"\xa9 \xff\x1b[2", b"Jdone\r", b"50%\r"].map(|piece| text.push(piece)).into();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_followed_to_its_end_and_not_beyond() {
+    fn shell_command_is_followed_until_it_exits() {
         let run = |command: &str| {
             let (_running, ended) = RunningCommand::start(command).unwrap();
             let CommandEnd { status, output } = ended.blocking_recv().unwrap().unwrap();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_shown_whole_with_its_call() {
+    fn result_is_shown_whole_with_its_call() {
         let call_id = CallId::generate();
         let arguments = r#"{"path": "a.rs", "content": "fn a() {}\n\nfn b() {}\n"}"#.to_owned();
         let call = ToolCall { call_id: call_id.clone(), name: "write_file".to_owned(), arguments };

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_told_from_text() {
+    fn slash_commands_are_distinguished_from_text() {
         #[track_caller]
         fn check(line: &str, expected: Option<Result<Slash, &str>>) {
             assert_eq!(parse(line), expected.map(|command| command.map_err(str::to_owned)), "{line:?}");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_prompt_there_are_keys_and_commands_of_the_shell() {
+    fn prompt_accepts_shell_commands_and_key_help() {
         #[track_caller]
         fn check(line: &str, expected: Option<Slash>) {
             assert_eq!(parse_at_prompt(line), expected.map(Ok), "{line:?}");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_may_be_somebodys_own() {
+    fn unknown_names_may_be_custom_commands() {
         #[track_caller]
         fn check(line: &str, expected: Option<(&str, &str)>) {
             assert_eq!(own_name(line), expected, "{line:?}");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_listed_command_is_known() {
+    fn every_listed_slash_command_parses() {
         for entry in &TABLE {
             let argument = match entry.name {
                 "model" => "code",

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_what_is_known() {
+    fn status_line_shows_known_values_only() {
         let mut status = ChatStatus { model: "gpt-5".to_owned(), ..ChatStatus::default() };
         assert_eq!(status.line(80), "ask · no folder · gpt-5");
         status = ChatStatus {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_branch_is_that_of_the_repository_around_the_folder() {
+    fn branch_is_read_from_the_enclosing_repository() {
         let root = tempfile::tempdir().unwrap();
         let (app, other) = (root.path().join("app"), root.path().join("other"));
         fs::create_dir_all(app.join("src")).unwrap();

@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_without_their_ends() {
+    fn stdin_lines_have_no_line_endings() {
         assert_eq!(read(b"one\r\n\ntwo", 10).unwrap(), ["one", "", "two"]);
         assert_eq!(read(b"", 10).unwrap(), [""; 0]);
         assert_eq!(read(b"1234\n", 4).unwrap(), ["1234"]);
     }
 
     #[test]
-    fn bad_lines_are_refused_by_number() {
+    fn invalid_stdin_lines_are_rejected_by_number() {
         assert!(read(b"good\n\xff\n", 10).unwrap_err().message.contains("line 2"));
         assert!(read(b"12345\n", 4).unwrap_err().message.contains("longer"));
     }

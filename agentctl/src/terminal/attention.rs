@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_terminal_decides_unless_the_person_does() {
+    fn attention_method_is_detected_unless_configured() {
         #[track_caller]
         fn check(variables: &[(&str, &'static str)], expected: Attention) {
             let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_others_end_no_sequence() {
+    fn foreign_text_cannot_end_an_escape_sequence() {
         let told = harmless("app: rm\x1b\\\x07\x1b]52;c;x\u{9c}\n", LONGEST_TITLE);
         assert!(told.starts_with("app: rm") && !told.contains(char::is_control), "{told:?}");
         assert_eq!(harmless(&"x".repeat(500), LONGEST_TITLE).len(), LONGEST_TITLE);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_encoded_and_handed_through_tmux() {
+    fn clipboard_text_is_encoded_and_passed_through_tmux() {
         assert_eq!(sequence("hé\u{1b}\u{7}", false), "\u{1b}]52;c;aMOpGwc=\u{7}");
         assert_eq!(sequence("a", true), "\u{1b}]52;c;YQ==\u{7}\u{1b}Ptmux;\u{1b}\u{1b}]52;c;YQ==\u{7}\u{1b}\\");
     }

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_read_well() {
+    fn durations_and_numbers_are_human_readable() {
         let durations: Vec<_> = [0, 999, 1_000, 61_500, 3_660_000].into_iter().map(duration).collect();
         assert_eq!(durations, ["0 ms", "999 ms", "1.0 s", "1 min 01 s", "1 h 01 min"]);
         let numbers: Vec<_> = [0, 999, 1_000, 1_234_567].into_iter().map(number).collect();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_folded_at_spaces() {
+    fn lines_wrap_at_spaces() {
         assert_eq!(fold("", 5), [""]);
         assert_eq!(fold("one two three", 100), ["one two three"]);
         assert_eq!(fold("one two three", 7), ["one two", "three"]);
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_long_line_is_kept() {
+    fn tail_keeps_the_end_of_a_long_line() {
         assert_eq!(tail("漢字abc", 4), "abc");
         assert_eq!(tail("漢字abc", 5), "字abc");
         assert_eq!(tail("abc", 9), "abc");
     }
 
     #[test]
-    fn clipping_counts_columns() {
+    fn clip_counts_display_columns() {
         assert_eq!(clip("short", 5), "short");
         assert_eq!(clip("longer than that", 8), "longer…");
         assert_eq!(clip("漢字漢字", 5), "漢字…");

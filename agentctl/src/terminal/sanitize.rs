@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn text_stays_and_sequences_go() {
+    fn escape_sequences_are_removed_and_text_kept() {
         check("plain, 漢字, emoji 👩‍👩‍👧, tab\tand\nline", "plain, 漢字, emoji 👩‍👩‍👧, tab\tand\nline");
         check("\u{1b}[31mred\u{1b}[0m", "red");
         check("\u{1b}[?25l\u{1b}[2J\u{1b}[H top", " top");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sequence_is_not_swallowed() {
+    fn malformed_sequences_do_not_swallow_text() {
         check("\u{1b}[31\nnext", "\nnext");
         check("\u{1b}[漢", "漢");
         check("\u{1b}]never ended\nnext", "\nnext");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn reordering_and_hidden_text_are_shown() {
+    fn bidi_and_invisible_characters_are_made_visible() {
         check("rm \u{202e}txt.a", "rm <U+202E>txt.a");
         check("\u{2066}x\u{2069}", "<U+2066>x<U+2069>");
         check("ls\u{e0041}", "ls<U+E0041>");
@@ -157,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn one_line_is_one_line() {
+    fn clean_line_returns_a_single_line() {
         assert_eq!(clean_line("  a\n\tb \u{1b}[31mc\r\n"), "a b c");
     }
 
     proptest! {
         #[test]
-        fn no_control_character_survives_any_splitting(
+        fn control_characters_are_removed_in_any_chunking(
             text in "(\\PC|[\\x00-\\x1f\\x7f-\\u{9f}]|\\x1b[\\[\\]P_^X]|[0-9;?m]){0,80}",
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {

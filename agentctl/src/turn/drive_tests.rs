@@ -190,7 +190,7 @@ async fn play_typing(
 }
 
 #[tokio::test]
-async fn turns_are_followed_to_their_end() {
+async fn turns_are_followed_until_they_end() {
     let check = async |beats: fn(TurnId) -> Vec<Beat>, answer: Option<Answer>, told: &[&str], shown: &[&str]| {
         let outcome = play(beats, answer, true).await;
         assert!(outcome.ended.unwrap().is_some());
@@ -219,13 +219,13 @@ async fn turns_are_followed_to_their_end() {
 }
 
 #[tokio::test]
-async fn a_line_without_an_end_tells_so() {
+async fn stream_ending_early_yields_no_result() {
     let outcome = play(|_| Vec::new(), None, true).await;
     assert!(outcome.ended.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn escape_cancels_once_and_never_leaves() {
+async fn escape_cancels_once_without_leaving() {
     let keyboard = Keyboard::scripted();
     let keys = [Key::Char('a'), Key::Escape, Key::Escape, Key::Escape, Key::Char('b'), Key::Enter];
     keys.into_iter().for_each(|key| keyboard.press(key, std::time::Instant::now()));
@@ -236,7 +236,7 @@ async fn escape_cancels_once_and_never_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_esc_that_was_meant_for_a_question_cancels_nothing() {
+async fn escape_right_after_a_question_cancels_nothing() {
     let play_escape = async |after: Duration| {
         let keyboard = Keyboard::scripted();
         let esc = Beat::Escape(after, keyboard.clone());
@@ -248,14 +248,14 @@ async fn an_esc_that_was_meant_for_a_question_cancels_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_will_not_end_is_left_after_a_while() {
+async fn turn_that_does_not_end_is_abandoned_after_a_delay() {
     // After the signal, no more events arrive.
     let outcome = play(|_| vec![Beat::Signal(EndSignal::Terminate), Beat::Silence], None, true).await;
     assert_eq!(Failure::from_any(&outcome.ended.unwrap_err()).exit, Exit::Terminated);
 }
 
 #[tokio::test]
-async fn a_lost_daemon_is_a_failure_and_nothing_turns_on() {
+async fn lost_daemon_is_a_failure_and_clears_the_display() {
     let lost = Failure::unreachable("gone").hint("come back");
     let outcome = play(|_| vec![Beat::Fail(lost.clone())], None, true).await;
     assert_eq!(outcome.shown, ["leave"]);

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn ctrl_c_is_forgotten_and_an_end_is_not() {
+    async fn ctrl_c_is_cleared_but_termination_is_kept() {
         let (sender, heard) = mpsc::channel(REMEMBERED);
         let mut signals = Signals::from_heard(heard, AtEnd::CancelUnlessHungUp);
         for signal in [EndSignal::Interrupt, EndSignal::Terminate, EndSignal::Interrupt] {

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_events_stay_what_they_are() {
+    fn event_numbers_are_not_masked() {
         let kind = EventKind::UsageUpdated {
             step: 1,
             slot: Slot::Base,
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_masked_as_well_as_text() {
+    fn secrets_are_masked_in_json_and_text() {
         let redactor = redactor();
         for secret in [
             r#"["-----BEGIN PRIVATE KEY-----\n", "MIIEvhunter2\n", "-----END PRIVATE KEY-----"]"#,
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_stay_apart() {
+    fn masked_paths_stay_distinct() {
         let (redactor, mut taken) = (redactor(), BTreeSet::new());
         let masked = ["uploads/token=abc/part-0.csv", "uploads/token=def/part-0.csv", "a/b", "a/b.c/d"]
             .map(|path| redactor.path(path, &mut taken));

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_an_end_that_is_told_is_one() {
+    async fn upload_ends_only_with_an_explicit_end() {
         for is_told in [true, false] {
             let (sender, pieces) = mpsc::channel(QUEUE);
             let mut reader = PieceReader::new(pieces);

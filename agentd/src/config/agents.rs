@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_add_up_key_by_key() {
+    fn agent_layers_merge_by_key() {
         let agents = resolved(
             "agents:\n  reviewer: {enabled: true, slot: code}\n  poet: {description: Writes verse., prompt: Rhyme.}\n",
         )
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_its_place() {
+    fn invalid_agents_are_rejected_with_a_location() {
         let check = |text: &str, words: &[&str]| {
             let error = resolved(text).unwrap_err().to_string();
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_are_not_there_are_said() {
+    fn unknown_tools_of_agents_are_reported() {
         let agents = resolved("agents:\n  poet: {description: x, prompt: y, tools: [gerp, now]}").unwrap();
         let tools = ["grep", "now"];
         let notes = notes(&agents, &BTreeMap::new(), tools.into_iter());
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_systems_mean_ours_unless_they_were_given_away() {
+    fn foreign_tool_names_map_to_ours_unless_taken() {
         let names = ToolNames { given: ["fs_read".to_owned()].into() };
         for (theirs, ours) in [
             ("fetch_web", "read_url"),

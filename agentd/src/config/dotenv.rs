@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_as_other_programs_write_them() {
+    fn dotenv_lines_parse_in_common_forms() {
         let check = |line: &str, expected: Option<(&str, &str)>| {
             let found = found(&[line], &[("HOST", "here")]).unwrap();
             let found = found.first().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -274,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn higher_layers_and_the_process_count_more() {
+    fn higher_layers_and_process_variables_win() {
         let found = found(&["A=1\nB=1\nC=1\n", "B=2\nD=${A}${B}\n"], &[("C", "3"), ("A", "")]).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(found, [("A", "1"), ("B", "2"), ("D", "12")], "a variable that is empty is not set");
     }
 
     #[test]
-    fn what_is_no_variable_is_refused_and_never_quoted() {
+    fn invalid_dotenv_line_is_rejected_without_quoting_it() {
         for line in ["s3cret", "s3cret key=1", "A=\"s3cret", "A=\"x\" s3cret", "1A=s3cret", "A=\"s3cret\0\""] {
             let error = found(&["B=1", &format!("# one\n{line}")], &[]).unwrap_err().to_string();
             assert!(error.contains(".env:2") && !error.contains("s3cret"), "{error}");

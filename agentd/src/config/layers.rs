@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_key_is_named_only_when_it_is_near() {
+    fn only_similar_keys_are_suggested() {
         let keys = ["temperature", "base_url", "id", "idle"];
         let check = |word, expected| assert_eq!(nearest(word, keys), expected, "{word}");
         check("tempreture", Some("temperature"));

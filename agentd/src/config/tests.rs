@@ -40,7 +40,7 @@ fn place(config: &Config, slot: Slot) -> String {
 }
 
 #[test]
-fn the_anthropic_wire_brings_its_address_and_its_key_goes_nowhere_else() {
+fn anthropic_key_is_sent_to_its_own_address_only() {
     const KEY: (&str, &str) = ("ANTHROPIC_API_KEY", "sk-ant");
     let check = |file: &str, env: &[(&str, &str)], slot: Slot, expected: &str| {
         let env = [&[KEY], env].concat();
@@ -74,7 +74,7 @@ fn the_anthropic_wire_brings_its_address_and_its_key_goes_nowhere_else() {
 }
 
 #[test]
-fn a_key_alone_is_enough_where_no_model_is_named() {
+fn api_key_alone_selects_default_models() {
     let anthropic = ("ANTHROPIC_API_KEY", "sk-ant");
     let openai = ("OPENAI_API_KEY", "sk-o");
     let check = |env: &[(&str, &str)], slot: Slot, expected: &str| {
@@ -102,7 +102,7 @@ fn a_key_alone_is_enough_where_no_model_is_named() {
 }
 
 #[test]
-fn models_that_answer_in_place_of_others_are_named_or_described() {
+fn fallback_models_are_named_or_described() {
     let text = "base: {base_url: http://h/v1, api_key: k, id: big, fallback: [chat, small, spare]}\n\
                 chat: {id: talker}\ncode: {id: coder}\n\
                 others: {spare: {wire: anthropic, base_url: http://other, api_key: o, id: m}}";
@@ -130,7 +130,7 @@ fn models_that_answer_in_place_of_others_are_named_or_described() {
 }
 
 #[test]
-fn the_shipped_files_set_every_key() {
+fn shipped_files_set_every_key() {
     let config = config(&[], &[]);
     assert!(config.models.is_empty());
     assert_eq!(config.daemon.turns.max_message_history.0, None);
@@ -144,7 +144,7 @@ fn the_shipped_files_set_every_key() {
 }
 
 #[test]
-fn a_layer_changes_only_what_it_names_and_is_remembered() {
+fn layer_changes_only_its_keys_and_is_recorded() {
     let text = "turns: {max_steps: 7, max_message_history: 20}\n";
     let config = config(&[(Subject::Daemon, text)], &[("MAX_MESSAGE_HISTORY", "60")]);
     assert_eq!(config.daemon.turns.max_steps.0, Some(7));
@@ -158,7 +158,7 @@ fn a_layer_changes_only_what_it_names_and_is_remembered() {
 }
 
 #[test]
-fn a_flag_stands_above_all() {
+fn flag_overrides_all_layers() {
     let level = "service: {log_level: warn}";
     assert_eq!(config(&[(Subject::Daemon, level)], &[("AGENTD_LOG", "trace")]).daemon.service.log_level, "trace");
     let mut sources = sources(&[(Subject::Daemon, level)], &[("AGENTD_LOG", "trace")]);
@@ -169,7 +169,7 @@ fn a_flag_stands_above_all() {
 }
 
 #[test]
-fn models_come_out_of_files_and_variables() {
+fn models_are_read_from_files_and_variables() {
     const FILE: &str = "\
 base: {base_url: 'http://file/v1', api_key: file-key, id: file-model}
 reasoning: {id: thinker}
@@ -216,7 +216,7 @@ vision: {gguf: ~/v.gguf}
 }
 
 #[test]
-fn a_window_can_be_said_by_a_variable() {
+fn context_window_can_be_set_by_a_variable() {
     let window = |text: &str, slot: Slot, env: &[(&str, &str)]| {
         let config = config(&[(Subject::Models, text)], env);
         config.models.iter().find_map(|(known, place)| match place {
@@ -234,7 +234,7 @@ fn a_window_can_be_said_by_a_variable() {
 }
 
 #[test]
-fn a_key_can_live_in_a_file_of_its_own() {
+fn api_key_can_be_read_from_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("key");
     std::fs::write(&path, "from-file\n").unwrap();
@@ -246,7 +246,7 @@ fn a_key_can_live_in_a_file_of_its_own() {
 }
 
 #[test]
-fn tools_of_both_groups_are_read() {
+fn both_tool_groups_are_read() {
     let text =
         "optional:\n  run_bash_command:\n    enabled: false\n    tags: [\"execute\"]\n  fetch_web: {enabled: true}\n";
     let tools = config(&[(Subject::Tools, text)], &[]).tools;
@@ -261,7 +261,7 @@ fn tools_of_both_groups_are_read() {
 }
 
 #[test]
-fn errors_say_where_and_what_instead() {
+fn errors_have_a_location_and_a_suggestion() {
     let check = |subject: Subject, text: &str, message: &str, hint: &str| {
         let error = resolve(&sources(&[(subject, text)], &[])).unwrap_err();
         assert_eq!(error.to_string(), message, "{text}");
@@ -316,7 +316,7 @@ fn errors_say_where_and_what_instead() {
 }
 
 #[test]
-fn the_web_is_configured_and_what_makes_no_sense_is_named() {
+fn web_settings_are_read_and_invalid_ones_reported() {
     let web = |text: &str| resolve(&sources(&[(Subject::Web, text)], &[("WHALE", "hunter2")])).map(|config| config.web);
     let plain = web("").unwrap();
     assert_eq!((plain.max_redirects, plain.allow.len(), plain.search.is_none()), (5, 0, true));
@@ -352,7 +352,7 @@ fn the_web_is_configured_and_what_makes_no_sense_is_named() {
 }
 
 #[test]
-fn broken_yaml_has_a_line() {
+fn broken_yaml_is_reported_with_its_line() {
     for text in ["base: [", "base:\n\t- x", "- a\n- b", "base: *nowhere", "base: !!binary x\n: :"] {
         let error = resolve(&sources(&[(Subject::Models, text)], &[])).unwrap_err().to_string();
         assert!(error.starts_with("/conf/models.yaml:"), "{text}: {error}");
@@ -360,7 +360,7 @@ fn broken_yaml_has_a_line() {
 }
 
 #[test]
-fn wrong_variables_are_named_without_their_values() {
+fn invalid_variables_are_reported_without_values() {
     let check = |name, value, message: &str| {
         assert_eq!(resolve(&sources(&[], &[(name, value)])).unwrap_err().to_string(), message);
     };
@@ -387,7 +387,7 @@ fn wrong_variables_are_named_without_their_values() {
 }
 
 #[test]
-fn a_value_that_came_out_of_a_variable_is_not_shown_in_errors() {
+fn errors_do_not_show_expanded_variables() {
     let error =
         resolve(&sources(&[(Subject::Models, "base:\n  temperature: ${KEY}\n")], &[("KEY", "s3cret")])).unwrap_err();
     assert!(!error.to_string().contains("s3cret"), "{error}");

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_is_among_them() {
+    fn shown_values_contain_no_secret() {
         let values = shown(
             &[
                 (
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layers_of_a_server_add_up() {
+    fn server_layers_merge() {
         let file = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         let under = file(r#"{"command": "x", "env": {"A": 1}, "args": ["a", "b"]}"#);
         let over = file(r#"{"enabled": false, "env": {"B": 2}, "args": ["c"], "cwd": null}"#);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_go_on_are_about_something_else() {
+    fn only_whole_secret_names_are_secret() {
         for name in ["api_key", "client_secret", "Authorization", "X-Subscription-Token", "PASSWORD"] {
             assert!(is_secret(name), "{name}");
         }
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_keep_their_place() {
+    fn credentials_in_urls_are_masked() {
         let check = |text: &str, expected: &str| assert_eq!(without_credentials(text), expected);
         check("http://localhost:8080/v1", "http://localhost:8080/v1");
         check("https://tok@h/x", "https://•••@h/x");

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_with_their_units() {
+    fn durations_parse_with_units() {
         let check = |text, millis: Option<u64>| {
             assert_eq!(Span::read(text).map(|span| span.0), millis.map(Duration::from_millis), "{text}");
         };
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_can_be_absent_but_not_zero() {
+    fn limit_can_be_never_but_not_zero() {
         assert_eq!(Limit::<u32>::read("never"), Some(Limit(None)));
         assert_eq!(Limit::<u32>::read("7"), Some(Limit(Some(7))));
         assert_eq!(Limit::<u32>::read("0"), None);
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(refusal, "\"9\" is not a number from 10 to 100, or auto");
     }
     #[test]
-    fn a_filter_is_levels_and_nothing_else() {
+    fn log_filter_accepts_levels_only() {
         let check = |text, known| assert_eq!(log_filter(text).is_some(), known, "{text}");
         check("info", true);
         check("off", true);

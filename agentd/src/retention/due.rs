@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_due_one_after_the_other() {
+    fn areas_expire_by_their_own_ages() {
         use WorkspaceArea::{Outputs, Skills, Temp, Uploads};
         let due = KeepSince::new(&settings(), day(100));
         let check = |used, expected: &[WorkspaceArea], undo| {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_or_waits_is_never_due() {
+    fn running_or_waiting_session_is_never_due() {
         let due = KeepSince::new(&RetentionSettings { sessions: days(1), ..settings() }, day(100));
         for status in [SessionStatus::Running, SessionStatus::Waiting] {
             let session = SessionSummary { status, ..session(0, 1) };
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_go_the_oldest_first() {
+    fn oldest_sessions_expire_first() {
         let all = [session(90, 10), session(10, 30), session(50, 60)];
         let check = |age, expected: &[(usize, u64, bool)]| {
             let settings = RetentionSettings { sessions: age, ..settings() };
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_works_for_a_session_goes_with_it() {
+    fn subagent_sessions_expire_with_their_parent() {
         let parent = session(10, 30);
         let check = |used, is_old| {
             let child = SessionSummary { parent: Some(parent.id), ..session(used, 70) };
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_says_when() {
+    fn next_cleanup_time_follows_the_clock() {
         let hour = Some(Duration::from_secs(3600));
         let mut next = Next::first(minute(0));
         let mut check = |at: i64, every, is_quiet, expected| {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_in_the_folder_is_counted_once() {
+    fn every_file_in_the_data_folder_is_counted_once() {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, bytes: usize| {
             let path = folder.path().join(path);

@@ -210,7 +210,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
+async fn data_folder_stops_growing_within_thirty_days() {
     let world = World::new(settings());
     let mut sizes = Vec::new();
     let mut pinned = None;
@@ -255,7 +255,7 @@ async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_kind_goes_when_it_is_too_old_and_the_history_stays() {
+async fn areas_expire_by_age_and_history_stays() {
     let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
     let id = world.session().await;
     world.set_day(2);
@@ -275,7 +275,7 @@ async fn each_kind_goes_when_it_is_too_old_and_the_history_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_taken_from_who_needs_it() {
+async fn sessions_in_use_are_not_cleaned() {
     let world = World::new(settings());
     let used = world.session().await;
     let handle = world.engine.session(used).await.unwrap();
@@ -288,7 +288,7 @@ async fn nothing_is_taken_from_who_needs_it() {
 
 /// A cleanup does not count as use of the session, although it adds a notice to the history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_was_cleaned_is_as_old_as_before() {
+async fn cleaning_does_not_count_as_use() {
     let world = World::new(settings());
     let id = world.session().await;
     let last_used = async || {
@@ -312,7 +312,7 @@ async fn a_session_that_was_cleaned_is_as_old_as_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_that_is_too_large_loses_its_oldest_sessions() {
+async fn oversized_journal_loses_its_oldest_sessions() {
     let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
     let mut ids = Vec::new();
     for day in 0..6 {

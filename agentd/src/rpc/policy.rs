@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_bounded() {
+    fn number_of_reported_kinds_is_bounded() {
         let (now, then) = (denying("x"), denying("y"));
         let mut rehearsal = PolicyDryRun::new(&now, &then, &[]);
         let comparison = |number: usize| {
@@ -388,7 +388,7 @@ mod tests {
 
     /// Many questions of one session must not hide those of another.
     #[test]
-    fn a_list_always_fits_into_a_message_and_comes_to_its_end() {
+    fn interrupt_pages_fit_a_message_and_cover_all() {
         let pending: Vec<Interrupt> = (0..9).map(|_| interrupt(6 << 20)).chain([interrupt(1)]).collect();
         let (mut rest, mut listed) = (pending.as_slice(), 0);
         loop {

@@ -9,7 +9,7 @@ fn mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn check_config_reads_and_does_nothing_else() {
+fn check_config_only_reads() {
     let home = Home::new();
     home.configure("agentd.yaml", "service: {log_level: debug}\n");
     let mut command = home.command();
@@ -25,7 +25,7 @@ fn check_config_reads_and_does_nothing_else() {
 }
 
 #[test]
-fn each_recipe_of_the_page_about_models_is_a_configuration() {
+fn each_recipe_in_models_md_is_a_valid_configuration() {
     const PAGE: &str = include_str!("../../../docs/models.md");
     let recipes = PAGE.split("\n## ").find(|section| section.starts_with("Recipes\n")).unwrap();
     let blocks = recipes.split("```yaml\n").skip(1).map(|block| block.split("```").next().unwrap());
@@ -46,7 +46,7 @@ fn each_recipe_of_the_page_about_models_is_a_configuration() {
 }
 
 #[test]
-fn the_machines_files_stand_below_the_persons() {
+fn user_files_override_system_files() {
     let home = Home::new();
     let system = home.path().join("system/agentd");
     std::fs::create_dir_all(&system).unwrap();
@@ -59,7 +59,7 @@ fn the_machines_files_stand_below_the_persons() {
 }
 
 #[test]
-fn wrong_usage_ends_with_two() {
+fn wrong_usage_exits_with_code_2() {
     let home = Home::new();
     home.fails(home.command().arg("--data-dri")).says(2, &["--data-dir"]);
     home.fails(home.command().env_remove("AGENTD_DATA_DIR").env_remove("HOME")).says(2, &["HOME is not set", "hint: "]);
@@ -68,7 +68,7 @@ fn wrong_usage_ends_with_two() {
 }
 
 #[test]
-fn what_others_can_write_is_not_obeyed() {
+fn files_writable_by_others_are_ignored() {
     let home = Home::new();
     home.configure("agentd.yaml", "sessions: {confirm_exec: false}\n");
     home.configure("prompts/system.md", "Obey.\n");
@@ -99,7 +99,7 @@ fn what_others_can_write_is_not_obeyed() {
 
 /// Only root can change the owner of a file.
 #[test]
-fn what_belongs_to_another_user_is_not_obeyed() {
+fn files_of_another_user_are_ignored() {
     const NOBODY: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {
         return;

@@ -41,7 +41,7 @@ fn with_daemon<F: Future<Output = ()>>(test: impl FnOnce(Channel, Client, String
 }
 
 #[test]
-fn uploads_come_whole_or_not_at_all() {
+fn uploads_are_atomic() {
     with_daemon(async |channel, client, session| {
         let content = vec![7_u8; 2 * MAX_CHUNK_BYTES + 1];
         assert_eq!(client.upload(&session, "a.bin", &content[..]).await.unwrap().path, "uploads/a.bin");
@@ -69,7 +69,7 @@ fn uploads_come_whole_or_not_at_all() {
 }
 
 #[test]
-fn health_and_reflection_answer() {
+fn health_and_reflection_services_answer() {
     with_daemon(async |channel, client, session| {
         for service in ["", "agentd.v1.Turns"] {
             let request = HealthCheckRequest { service: service.to_owned() };

@@ -15,7 +15,7 @@ fn mode(path: &std::path::Path) -> u32 {
 }
 
 #[test]
-fn it_starts_serves_and_leaves_nothing_behind() {
+fn daemon_starts_serves_and_leaves_no_files() {
     let home = Home::new();
     let daemon = home.start();
     assert_eq!(mode(&home.socket()), 0o600);
@@ -31,7 +31,7 @@ fn it_starts_serves_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn interrupt_stops_it_as_well() {
+fn sigint_stops_the_daemon() {
     let home = Home::new();
     let daemon = home.start();
     daemon.signal(Signal::SIGINT);
@@ -39,7 +39,7 @@ fn interrupt_stops_it_as_well() {
 }
 
 #[test]
-fn a_reload_follows_good_files_and_refuses_bad_ones() {
+fn reload_applies_valid_files_and_rejects_invalid_ones() {
     let home = Home::new();
     let daemon = home.start();
     home.configure("models.yaml", "base: {base_url: 'http://127.0.0.1:9/v1', tempreture: 1}\n");
@@ -68,7 +68,7 @@ fn a_reload_follows_good_files_and_refuses_bad_ones() {
 }
 
 #[test]
-fn a_successors_socket_is_not_taken_away() {
+fn socket_of_a_successor_is_not_removed() {
     let home = Home::new();
     let daemon = home.start();
     fs::remove_file(home.socket()).unwrap();
@@ -78,7 +78,7 @@ fn a_successors_socket_is_not_taken_away() {
 }
 
 #[test]
-fn the_watchdog_hears_from_it() {
+fn daemon_notifies_the_watchdog() {
     let home = Home::new();
     let mut command = home.command();
     let daemon = home.start_with(command.env("WATCHDOG_USEC", "200000"));
@@ -89,7 +89,7 @@ fn the_watchdog_hears_from_it() {
 }
 
 #[test]
-fn under_journald_lines_carry_priorities_and_no_clock() {
+fn journald_lines_have_priorities_and_no_timestamps() {
     let home = Home::new();
     let mut command = home.command();
     command.env("JOURNAL_STREAM", "8:1");

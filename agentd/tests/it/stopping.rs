@@ -71,7 +71,7 @@ fn request() -> StartRequest {
 }
 
 #[test]
-fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
+fn turn_exceeding_the_drain_time_is_suspended() {
     let stuck = Stuck::new("100ms");
     let mut turn = stuck.turn();
     let session = turn.session_id().to_string();
@@ -103,7 +103,7 @@ fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn second_signal_stops_at_once() {
     let stuck = Stuck::new("1h");
     let _turn = stuck.turn();
     stuck.daemon.signal(Signal::SIGTERM);
@@ -118,7 +118,7 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn no_turn_begins_while_it_stops() {
+fn turns_are_rejected_while_stopping() {
     let stuck = Stuck::new("1h");
     let _turn = stuck.turn();
     stuck.daemon.signal(Signal::SIGTERM);

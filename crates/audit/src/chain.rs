@@ -104,12 +104,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_the_one_that_other_programs_compute() {
+    fn sha256_matches_the_test_vector() {
         assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 
     #[test]
-    fn what_is_no_line_is_none() {
+    fn malformed_lines_are_rejected() {
         let (line, _) = seal(&beginning(), "{}");
         let line = line.trim_end();
         for bad in ["", "{}", &line[1..], &line[..line.len() - 1], &line.replace("\"n\":1", "\"n\":x"), "\"}"] {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_is_read_back_and_has_one_length() {
+    fn witness_round_trips_with_fixed_length() {
         let head = AuditHead { n: 7, hash: sha256(b"x") };
         assert_eq!(read_witness(&write_witness(&head)), Some(head.clone()));
         let later = AuditHead { n: u64::MAX, ..head };

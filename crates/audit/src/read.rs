@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_at_newlines_and_nowhere_else() {
+    fn only_newlines_end_lines() {
         let check = |text: Vec<u8>, expected: &[LogLine]| {
             let mut lines = BufReader::new(text.as_slice());
             let mut found = Vec::new();

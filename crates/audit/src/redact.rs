@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_go_and_the_rest_stays() {
+    fn credentials_are_redacted_and_the_rest_kept() {
         let patterns = Patterns::default();
         assert_eq!(patterns.0.len(), 13, "every pattern can be compiled");
         let check = |text: &str, expected: &str| assert_eq!(patterns.clean(text), expected);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_is_secret() {
+    fn secret_names_are_recognised() {
         for name in ["password", "DB_PASSWORD", "api-key", "apiKey", "access_token", "Authorization", "client_secret"] {
             assert!(is_secret_name(name), "{name}");
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_value_is_forgotten() {
+    fn nested_values_are_redacted_completely() {
         let mut value = json!({
             "command": "echo hunter22",
             "env": [{"token": {"deep": "x"}}, {"hunter22": 1}, ["hunter22"]],

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_keeps_its_start_and_tells_the_rest() {
+    fn long_text_keeps_its_start_and_omitted_size() {
         let text = format!("rm -rf {}", "ä".repeat(5000));
         let kept = args_of(json!({"command": text}));
         let kept = kept["command"].as_str().unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_leaves_half_a_secret() {
+    fn truncation_never_leaves_a_partial_secret() {
         for before in LONGEST_TEXT - 12..LONGEST_TEXT + 4 {
             let text = format!("{}hunter22{}", "x".repeat(before), "y".repeat(100));
             let kept = args_of(json!({"command": text}));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_huge_is_bounded() {
+    fn huge_arguments_are_bounded() {
         let line = |args| shape(decided(args), &clean).unwrap().len();
         assert!(line(json!(vec!["word"; 100_000])) < 32 * 1024);
         assert!(line(json!(vec!["x".repeat(LONGEST_TEXT); 1000])) < 2 * LARGEST_ARGS);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_said_only_size_and_fingerprint_are_kept() {
+    fn output_is_recorded_by_size_and_hash_only() {
         let end = CallEnd {
             tool: "t".to_owned(),
             ran: true,

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_refuses_and_leaves_no_half_line() {
+    fn full_disk_rejects_without_a_partial_line() {
         let folder = tempfile::tempdir().unwrap();
         let mut thread = thread(folder.path());
         assert_eq!(keep(&mut thread, 1), [true]);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_be_on_the_disk_is_not_acknowledged() {
+    fn unsynced_records_are_not_acknowledged() {
         let folder = tempfile::tempdir().unwrap();
         let mut thread = thread(folder.path());
         ill(&mut thread, u64::MAX, false);

@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rooms_are_packages_or_the_first_folders_that_say_something() {
+    fn areas_are_packages_or_first_meaningful_folders() {
         for (path, expected) in [
             ("crates/engine/src/session/load.rs", "crates/engine"),
             ("agentd/src/boot.rs", "agentd"),

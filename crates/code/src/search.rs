@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stop_words_are_looked_for_where_there_are_no_others() {
+    fn stop_words_count_if_there_are_no_others() {
         assert!(SearchQuery::new("").terms.is_empty() && !SearchQuery::new("what is it").terms.is_empty());
     }
 }

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_have_parts_and_are_whole() {
+    fn identifiers_yield_parts_and_the_whole() {
         check("getHTTPServer", &["get", "http", "server", "gethttpserver"]);
         check("JoinSet join_set", &["join", "set", "joinset", "join", "set", "joinset"]);
         check("MAX_RETRIES", &["max", "retri", "maxretries"]);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_have_the_terms_of_the_code() {
+    fn questions_and_code_share_terms() {
         assert_eq!(terms("serialization"), terms("Serializer"));
         check("how connections are retried", &["how", "connect", "are", "retri"]);
         check("读取配置", &["读取", "取配", "配置"]);
@@ -323,7 +323,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn terms_are_small_and_bounded(text in ".{0,200}") {
+        fn terms_are_lowercase_and_bounded(text in ".{0,200}") {
             for term in terms(&text) {
                 proptest::prop_assert!(!term.is_empty() && term.len() <= 4 * 64);
                 proptest::prop_assert!(!term.bytes().any(|byte| byte.is_ascii_uppercase()));
@@ -331,7 +331,7 @@ mod tests {
         }
 
         #[test]
-        fn case_does_not_matter_to_parts(parts in proptest::collection::vec("[a-z]{2,8}", 1..4)) {
+        fn snake_and_camel_case_yield_equal_terms(parts in proptest::collection::vec("[a-z]{2,8}", 1..4)) {
             let snake = parts.join("_");
             let camel: String = parts.iter().map(|part| part[..1].to_uppercase() + &part[1..]).collect();
             proptest::prop_assert_eq!(terms(&snake), terms(&camel));

@@ -118,14 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_become_text() {
+    fn bytes_decode_to_text() {
         assert_eq!(decode(b"fn a() {}\0\nfn b() {}").as_deref(), Ok("fn a() {} \nfn b() {}"));
         let (gbk, ..) = encoding_rs::GBK.encode("// 读取配置文件并返回结果\nfn f() {}");
         assert!(decode(&gbk).is_ok_and(|text| text.contains("读取配置文件") && text.contains("fn f()")));
     }
 
     #[test]
-    fn tests_and_lists_of_exports_weigh_less() {
+    fn tests_and_export_lists_weigh_less() {
         for path in ["tests/it.rs", "a/foo_test.go", "src/FooTest.java", "x.test.ts", "pkg/__init__.py", "README.md"] {
             assert!(weight(path) < 1.0, "{path}");
         }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_heads_tell() {
+    fn generated_files_are_recognised_by_name_and_header() {
         for path in ["Cargo.lock", "web/package-lock.json", "app.min.js", "a/b.pb.go", "x_pb2.py"] {
             assert!(is_generated_name(path), "{path}");
         }

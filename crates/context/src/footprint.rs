@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_named() {
+    fn first_difference_is_reported() {
         let first = footprint(&[system("be kind"), user("hello"), user("more")]);
         let other = footprint(&[system("be rude"), user("hello"), user("more")]);
         let report = other.report(Some(&first));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_and_not_in_view_is_looked_for() {
+    fn named_items_not_in_view_are_queried() {
         check("Begin with step 23.", "I do all steps.", &[&["step", "23"], &["23"]]);
         check("Begin with step 23.", "Then Step 23 is next.", &[]);
         check("What did src/main.rs say of MAX_SIZE?", "", &[&["src/main.rs"], &["max_size"]]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_passage_is_around_the_line_that_has_it() {
+    fn passage_surrounds_the_matching_line() {
         let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}\n", n * 7)).collect();
         let query = RecallQuery { terms: vec!["23".to_owned()], least: 1 + BEGINS, most: 2 };
         let (passage, score) = passage(&plan, &query);
@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_has_a_bounded_passage(text in "(\\PC{0,80}\n?){0,30}", input in "\\PC{0,200}") {
+        fn passage_of_any_text_is_bounded(text in "(\\PC{0,80}\n?){0,30}", input in "\\PC{0,200}") {
             for query in queries(&input, "") {
                 prop_assert!(passage(&text, &query).0.len() <= PASSAGE + 8);
             }

@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn cuts_fall_where_lines_end() {
+    fn excerpts_are_cut_at_line_ends() {
         check("one\ntwo\nthree\nfour\nfive\nsix\n", 5, "one\ntwo\n", "six\n");
         check("short", 100, "short", "");
         check("", 10, "", "");
     }
 
     #[test]
-    fn a_huge_line_is_cut_between_characters() {
+    fn huge_line_is_cut_between_characters() {
         check(&"x".repeat(1000), 10, &"x".repeat(24), &"x".repeat(16));
         check(&"火".repeat(100), 5, "火火火", "火火");
         let after_a_short_line = format!("a\n{}\nb", "x".repeat(1000));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_said_in_words() {
+    fn sizes_are_described_in_words() {
         assert_eq!(sizes("a\n"), "2 bytes, 1 line, about 1 tokens");
         assert_eq!(sizes(&"abc\n".repeat(1234)), "4,936 bytes, 1,234 lines, about 1,234 tokens");
         assert_eq!((grouped(0), grouped(999), grouped(1_000_000)), ("0".into(), "999".into(), "1,000,000".into()));
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_excerpt_is_within_its_tokens_and_loses_nothing(text in "([a-z火é\u{1f600} ]{0,30}\n?){0,20}", tokens in 0u64..60) {
+        fn excerpt_fits_its_tokens_and_partitions_the_text(text in "([a-z火é\u{1f600} ]{0,30}\n?){0,20}", tokens in 0u64..60) {
             let Excerpt { head, between, tail } = Excerpt::of(&text, tokens);
             prop_assert_eq!(format!("{head}{between}{tail}"), text.as_str());
             prop_assert!(estimate(head) + estimate(tail) <= tokens);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_fit_the_window() {
+    fn result_limits_fit_the_window() {
         let check = |window: u64, large: u64, feedback: Option<u64>| {
             let found = ResultLimits::of(20_000, Some(4_000), window);
             assert_eq!(found, ResultLimits { large, feedback }, "{window}");

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_weigh_differently() {
+    fn estimate_depends_on_the_script() {
         let check = |text: &str, tokens| assert_eq!(estimate(text), tokens, "{text}");
         check("", 0);
         check("word", 1);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_learned_by_what_its_server_counts() {
+    fn calibration_learns_from_server_counts() {
         let scales = TokenCalibration::default();
         assert_eq!(scales.apply("m", 100), 100);
         scales.learn("m", 100, 150);

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_keeps_what_a_call_needs() {
+    fn shortened_tool_keeps_what_a_call_needs() {
         let tool = ToolSpec {
             name: "grep".to_owned(),
             description: "Searches text files, e.g. *.rs, line by line. Hidden ones are left out.\nMore.".to_owned(),
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sentence_is_a_beginning_and_nothing_is_shortened_twice(text in "\\PC{0,60}") {
+        fn first_sentence_is_a_prefix_and_idempotent(text in "\\PC{0,60}") {
             let first = first_sentence(&text);
             prop_assert!(text.trim().replace('\n', " ").starts_with(&first));
             prop_assert_eq!(first_sentence(&first), first.trim());

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_what_its_server_says_and_never_more_than_is_configured() {
+    fn window_is_learnt_but_never_above_the_configured_one() {
         let windows = ContextWindows::default();
         assert_eq!(windows.of(&info("a")), 8192);
         assert!(!windows.learn(&info("a"), 9999, 9000) && !windows.learn(&info("a"), 9999, 8192));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn no_window_is_believed_that_is_less_than_what_did_fit() {
+    fn window_below_an_accepted_request_is_ignored() {
         let info = info("a");
         let windows = ContextWindows::default();
         windows.answered(&info, 5000);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_takes_less_than_it_did_has_another_window_since() {
+    fn window_shrinks_if_the_server_accepts_less() {
         let info = info("a");
         let windows = ContextWindows::default();
         windows.answered(&info, 7000);
@@ -298,7 +298,7 @@ mod tests {
     const STEPS: [u64; 6] = [100, 2700, 2700, 900, 6000, 2700];
 
     #[test]
-    fn a_count_that_stays_is_a_window() {
+    fn constant_count_reveals_the_window() {
         let cut = windows(&STEPS, |guess, _| (guess.min(4096), 0));
         assert_eq!(cut, [None, Some(4096), Some(4096), Some(4096), Some(4096), Some(4096)]);
         let cut = windows(&STEPS, |guess, _| (guess.min(8192), 0));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_drops_the_oldest_messages_counts_less_and_less_evenly() {
+    fn dropped_old_messages_reveal_the_window() {
         // The remaining part is below the window, and varies.
         let cut = windows(&STEPS, |guess, fresh| (if guess <= 8192 { guess } else { 3000 + fresh }, 0));
         assert!(cut[..2].iter().all(Option::is_none), "{cut:?}");
@@ -317,13 +317,13 @@ mod tests {
     }
 
     #[test]
-    fn one_long_request_is_enough() {
+    fn one_long_request_reveals_the_window() {
         assert_eq!(windows(&[20_000], |_, _| (4096, 0)), [Some(4096)]);
         assert_eq!(windows(&[20_000], |guess, _| (guess * 6 / 10, 0)), [None]);
     }
 
     #[test]
-    fn counts_without_what_is_cached_are_no_cuts() {
+    fn counts_without_cached_tokens_are_not_truncation() {
         for steps in [&STEPS[..], &[100; 8], &[2700; 8], &[100, 30_000, 50, 50, 9000, 9000]] {
             // Cached tokens are excluded, reported separately, or included in the count.
             let silent = windows(steps, |_, fresh| (fresh, 0));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_counts_are_no_cuts() {
+    fn implausible_counts_are_not_truncation() {
         for count in [0, 1, 10, 1000] {
             assert_eq!(windows(&STEPS, |_, _| (count, 0)), [None; 6]);
         }
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_to_be_cut_is_known_at_once() {
+    fn known_truncation_is_recognised_at_once() {
         let known = ModelInfo { context_window: 4096, window_source: WindowSource::Cut, ..model() };
         let usage = Usage { prompt_tokens: 4000, ..Usage::default() };
         let request = CountedRequest { guess: 9000, fresh: 300, beyond_fixed: 4600 + 4000, usage };
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_has_fewer_tokens_than_that() {
+    fn least_tokens_is_a_lower_bound() {
         let check = |text: &str, tokens: u64| assert_eq!(least_tokens(text), tokens, "{text}");
         check("", 0);
         check("two words", 2);

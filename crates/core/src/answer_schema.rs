@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_are_objects_that_lead_nowhere_else() {
+    fn schemas_must_be_objects_without_remote_references() {
         let check = |text: &str, words: &str| {
             let problem = AnswerSchema::parse(text).expect_err(text);
             assert!(problem.message.contains(words), "{text}: {problem}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_is_kept_and_blanks_are_not() {
+    fn schema_text_keeps_key_order_and_drops_blanks() {
         let schema = AnswerSchema::parse("{ \"z\": 1,\n \"a\": [ 1.50 ] }").unwrap();
         assert_eq!(schema.text(), r#"{"z":1,"a":[1.5]}"#);
     }

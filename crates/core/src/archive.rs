@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_stay_below_the_folders_of_a_session() {
+    fn archive_paths_stay_below_session_folders() {
         for path in ["uploads/a.txt", "outputs/a/b/..c", "large_tool_results/x"] {
             assert_eq!(check_tree_path(path), Ok(()), "{path:?}");
         }

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_begin_at_75_and_95_percent() {
+    fn token_levels_start_at_75_and_95_percent() {
         let check = |tokens, level| assert_eq!(TokenLevel::of(tokens, 1000), level, "{tokens}");
         check(0, TokenLevel::Info);
         check(749, TokenLevel::Info);

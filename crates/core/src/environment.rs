@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_allowed_passes() {
+    fn only_allowed_variables_pass() {
         let added = ["RUSTUP_HOME", "NIX_*", "GITHUB_TOKEN", "LD_PRELOAD", "MY_*", "*"].map(str::to_owned);
         #[track_caller]
         fn check(name: &str, added: &[String], passes: bool) {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_asked_for_no_more_than_may_pass() {
+    fn client_is_asked_only_for_allowed_variables() {
         let wanted = ClientEnvironment::wanted(&["NIX_*".to_owned(), "GITHUB_TOKEN".to_owned()]);
         assert_eq!(wanted, ["PATH", "LANG", "LANGUAGE", "LC_*", "TRACEPARENT", "TZ", "PWD", "NIX_*"]);
         assert!(ClientEnvironment::is_wanted(&wanted, "NIX_PATH"));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_comes_with_the_variables_and_is_none_of_them() {
+    fn client_folder_is_sent_separately_from_variables() {
         let sent = |folder: &str| {
             let wanted = ClientEnvironment::wanted(&[]);
             ClientEnvironment::default().in_folder(&wanted, Path::new(folder)).allowed(&[])
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_not_shown() {
+    fn debug_output_hides_values() {
         let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/private".to_owned())]);
         assert_eq!(format!("{environment:?}"), r#"{"PATH"}"#);
     }

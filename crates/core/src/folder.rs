@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_folders_as_far_as_they_are_safe() {
+    fn mount_names_follow_folder_names_if_safe() {
         for (path, name) in [
             ("/a/lib", "/folders/lib"),
             ("/a/my notes", "/folders/my-notes"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_a_text_become_real_paths() {
+    fn mount_names_in_text_become_real_paths() {
         let folders =
             Mounts::default().with(vec![mount("/home/me/.kube", false), mount("/srv/my lib", false)]).unwrap();
         let check = |text: &str, expected: Option<&str>| {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_there_keeps_its_name_and_takes_the_mode() {
+    fn remounted_folder_keeps_its_name_and_changes_mode() {
         let folders = Mounts::default().with(vec![mount("/a/lib", false), mount("/b/lib", false)]).unwrap();
         let known = Mounts { project: None, folders };
         let again = known.with(vec![mount("/b/lib", true), mount("/b/lib", true)]).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_one_name() {
+    fn overlapping_or_too_many_mounts_are_rejected() {
         let check = |project: &str, added: &[&str], part: &str| {
             let mounts = Mounts::from(Some(mount(project, true)));
             let refused = mounts.with(added.iter().map(|path| mount(path, true)).collect()).unwrap_err();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_is_read_in_the_old_form_and_in_the_new() {
+    fn grants_parse_in_old_and_new_form() {
         let check = |json: &str, grant: Grant| {
             assert_eq!(serde_json::from_str::<Grant>(json).unwrap(), grant);
             assert_eq!(serde_json::to_string(&grant).unwrap(), json);

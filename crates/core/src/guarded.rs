@@ -205,13 +205,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_read_whole() {
+    fn guarded_table_is_parsed_completely() {
         let entries = TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '[']));
         assert_eq!(TABLE.guarded.len() + TABLE.harmless.len() + TABLE.caches.len(), entries.count());
     }
 
     #[test]
-    fn what_others_run_or_obey_is_guarded_at_any_depth() {
+    fn files_run_or_obeyed_by_others_are_guarded_at_any_depth() {
         let names =
             GuardedNames::with(&["Tiltfile".to_owned(), "ops/*.hcl".to_owned(), "conf[1].yml".to_owned()]).unwrap();
         for path in [
@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_other_dot_name_is_guarded(
+        fn unlisted_dot_names_are_guarded(
             folders in proptest::collection::vec("[a-z]{1,6}", 0..6),
             name in "\\.[a-zA-Z0-9_-]{1,12}",
             below in proptest::option::of("[a-z]{1,6}"),

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_name_skills_by_their_folders() {
+    fn skills_are_recognised_by_folder_in_text() {
         let check = |text: &str, expected: &[&str]| assert_eq!(skills_named(text), expected, "{text}");
         check("python skills/pdf/scripts/fill.py", &["pdf"]);
         check("cd ./skills/pdf && python x.py && cat skills/docx/SKILL.md skills/pdf/a", &["pdf", "docx"]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_plain_folders() {
+    fn skill_names_must_be_plain_folder_names() {
         for name in ["pdf", "code-review", "a_b", "v1.2", "7zip"] {
             assert!(is_skill_name(name), "{name}");
         }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn skills_are_for_files_by_their_endings() {
+    fn skills_match_files_by_extension() {
         let skill = Skill { file_types: vec!["docx".to_owned()], ..Skill::default() };
         for (file, is_for) in [("uploads/a.docx", true), ("A.DOCX", true), ("docx", false), ("a.docx.pdf", false)] {
             assert_eq!(skill.is_for(file), is_for, "{file}");

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_sort_by_birth_and_survive_text() {
+    fn ids_sort_by_creation_and_round_trip_as_text() {
         let ids: Vec<SessionId> = (0..100).map(|_| SessionId::generate()).collect();
         assert!(ids.is_sorted());
         for id in ids {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_kind() {
+    fn invalid_id_is_rejected_with_its_kind() {
         let error = "latest".parse::<SessionId>().unwrap_err();
         assert_eq!(error.to_string(), "\"latest\" is not a session id");
     }

@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_meant_by_its_number_or_by_its_words() {
+    fn choice_is_selected_by_number_or_text() {
         let ask = |choices: &[&str]| Ask::Question {
             secret: false,
             question: "Which?".to_owned(),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_of_older_versions_are_read() {
+    fn interrupts_of_older_versions_parse() {
         let check = |grant: Value, expected: &[&str]| {
             let mut stored = json!({
                 "id": "0193a5b2-7c1d-7000-8000-000000000001",

@@ -234,7 +234,7 @@ mod tests {
     use crate::origin::ServerFields;
 
     #[test]
-    fn an_item_keeps_its_origin_and_one_of_an_older_journal_has_none() {
+    fn item_origin_round_trips_and_old_items_have_none() {
         let (id, turn_id) = (ItemId::generate(), TurnId::generate());
         let old = json!({"id": id, "turn_id": turn_id, "kind": "tool_call", "call_id": "c", "name": "now", "arguments": "{}"});
         let mut item: Item = serde_json::from_value(old.clone()).unwrap();

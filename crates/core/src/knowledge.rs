@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_in_an_archive_is_named_behind_it() {
+    fn archived_document_name_splits_at_its_archive() {
         let check = |name: &str, expected: Option<(&str, &str)>| assert_eq!(in_archive(name), expected, "{name}");
         check("uploads/all.zip!/a/b.pdf", Some(("uploads/all.zip", "a/b.pdf")));
         check("all.TAR.GZ!b.pdf", Some(("all.TAR.GZ", "b.pdf")));

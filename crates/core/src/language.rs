@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_count_in_utf16() {
+    fn positions_count_utf16_units() {
         let text = "a\u{1f600}b\r\nzwei\n";
         let check = |line, character, offset| assert_eq!(WirePosition { line, character }.offset(text), offset);
         check(0, 0, Some(0));

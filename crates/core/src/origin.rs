@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_go_to_the_model_that_they_came_from() {
+    fn server_fields_return_only_to_their_model() {
         let fields = ServerFields { call_id: "a".to_owned(), ..ServerFields::default() };
         let origin = Arc::new(ItemOrigin { model: model_origin("m", "https://host/v1/"), fields: fields.clone() });
         let call = CallId::from("c".to_owned());

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_stay_and_nothing_hides() {
+    fn paths_keep_blanks_and_escape_hidden_characters() {
         for (path, expected) in [
             ("a  b\u{a0}c\u{202f}d\u{3000}e ", "a  b\u{a0}c\u{202f}d\u{3000}e\\u{20}"),
             ("caf\u{e9} cafe\u{301}", "caf\u{e9} cafe\u{301}"),
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_back(path in any::<String>()) {
+        fn shown_paths_round_trip(path in any::<String>()) {
             for written in [shown(&path).into_owned(), quoted(&path)] {
                 let is_same = read(&written).as_deref() == Some(&*path);
                 prop_assert!(is_same, "{:?}", written);

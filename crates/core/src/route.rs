@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variables_are_read_as_curl_reads_them() {
+    fn proxy_variables_are_read_like_curl() {
         #[track_caller]
         fn check(variables: &[(&str, &'static str)], url: &str, expected: &str) {
             assert_eq!(routes(variables).of(url).to_string(), expected, "{variables:?} {url}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_without_a_proxy_are_known_in_all_forms() {
+    fn no_proxy_entries_match_in_all_forms() {
         #[track_caller]
         fn check(no_proxy: &'static str, url: &str, is_direct: bool) {
             let routes = routes(&[("all_proxy", "http://proxy:3128"), ("NO_PROXY", no_proxy)]);

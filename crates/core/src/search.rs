@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anything_is_a_query() {
+    fn any_text_parses_as_a_query() {
         let check = |text: &str, expected: &[&str]| {
             let terms = SearchQuery::parse(text).map(|query| query.terms).unwrap_or_default();
             assert_eq!(terms, expected, "{text:?}");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn excerpts_show_what_was_looked_for() {
+    fn excerpts_contain_the_search_terms() {
         let query = SearchQuery::parse("KEY \"the door\"").unwrap();
         let long = format!("{} The key\nof THE  DOOR. {}", "before ".repeat(100), "after ".repeat(100));
         let (shown, marks) = query.excerpt(&long);

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_days_end_today() {
+    fn last_days_range_ends_today() {
         let today: Date = "2026-03-01".parse().unwrap();
         let check = |last_days, since: Option<&str>, until: Option<&str>, days: (Option<&str>, &str)| {
             let day = |text: &str| text.parse::<Date>().unwrap();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_add_up() {
+    fn state_file_changes_accumulate() {
         let mut files = holding(&[("a", "12345"), ("b/c", "1"), ("a", "12"), ("b-c", "x")]);
         assert_eq!((files.bytes, files.get("a").unwrap().content.as_str()), (4, "12"));
         assert_eq!(files.below("b").map(|(path, _)| path).collect::<Vec<_>>(), ["c"]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_written_is_said_with_what_to_do() {
+    fn invalid_state_writes_are_rejected_with_a_hint() {
         let some = holding(&[("notes/plan.md", "x"), ("full", &"x".repeat(MAX_FILE_BYTES))]);
         let many: Vec<String> = (0..MAX_FILES).map(|number| number.to_string()).collect();
         let many = holding(&many.iter().map(|path| (path.as_str(), "x")).collect::<Vec<_>>());

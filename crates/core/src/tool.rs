@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_described_as_they_are_parsed() {
+    fn tool_schema_matches_the_parsed_arguments() {
         let tool = ToolSpec::of::<Arguments>("look", Effect::Read);
         assert_eq!((&*tool.name, &*tool.description), ("look", "Looks for something, and tells of it."));
         let word = json!({

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_cut_between_characters_and_say_so() {
+    fn long_output_is_cut_between_characters_and_flagged() {
         let long = "é".repeat(MAX_PRINTED);
         let printed = PrintedText::of_stream(&long, long.len() as u64);
         assert_eq!((printed.text.len(), printed.bytes, printed.cut), (MAX_PRINTED, 2 * MAX_PRINTED as u64, true));

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn old_changes_can_be_read() {
+    fn old_change_records_parse() {
         let old: FileChange = serde_json::from_str(r#"{"path":"a","change":"modified"}"#).unwrap();
         assert_eq!(old, FileChange::new("a", FileChangeKind::Modified));
         assert!(!old.is_recorded());

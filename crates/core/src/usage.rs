@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_tokens_cost_their_price() {
+    fn cost_of_a_million_tokens_is_the_price() {
         let prices = Prices { input: 3.0, cached_input: Some(0.3), output: 15.0, ..Prices::default() };
         let usage =
             Usage { prompt_tokens: 1_000_000, cached_tokens: 500_000, completion_tokens: 100_000, ..Usage::default() };
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_long_request_has_the_price_above_its_border() {
+    fn long_request_uses_the_upper_price_tier_entirely() {
         let tier = |above, input| Prices { above, input, output: 10.0 * input, ..Prices::default() };
         let prices = Prices { tiers: vec![tier(100, 2.0), tier(200, 4.0)], ..tier(0, 1.0) };
         assert!(prices.are_sound());

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_every_day_stays_as_it_is() {
+    fn everyday_text_is_unchanged() {
         for text in [
             "",
             "cargo test -p agentd-core",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_written_out() {
+    fn invisible_characters_are_escaped() {
         check("echo \u{1b}[2Jx\u{90}rm -rf ~\u{9c}", "echo \\u{1b}[2Jx\\u{90}rm -rf ~\\u{9c}");
         check("\u{1b}]0;title\u{7}a\u{0}b\rc\u{7f}d\u{85}e", "\\u{1b}]0;title\\u{7}a\\u{0}b\\u{d}c\\u{7f}d\\u{85}e");
         check("a\u{202e}b\u{2066}c\u{200b}d\u{feff}e\u{ad}f", "a\\u{202e}b\\u{2066}c\\u{200b}d\\u{feff}e\\u{ad}f");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_this_form_is_written_out_too() {
+    fn text_like_an_escape_is_escaped() {
         check(r"a\u{9b}b \\u{41} \u41 \", r"a\u{5c}u{9b}b \\u{5c}u{41} \u41 \");
         check("⇥ ␣ ⏎", "\\u{21e5} \\u{2423} \\u{23ce}");
         assert_eq!(line("a \n\nb"), "a␣⏎⏎b");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_text_hides_nothing() {
+    fn plain_text_has_no_hidden_characters() {
         for text in ["a\tb  \r\n\n c", "é 漢 \\ ` *"] {
             assert!(is_plain(text), "{text:?}");
         }
@@ -240,7 +240,7 @@ mod tests {
 
         /// The shown text can be read back, so different texts never look the same.
         #[test]
-        fn what_is_shown_determines_the_text(text in texts(), other in texts()) {
+        fn shown_text_round_trips(text in texts(), other in texts()) {
             let (shown, row) = (lines(&text), line(&text));
             prop_assert_eq!(read(&shown), Some(text.clone()));
             prop_assert_eq!(read(&row), Some(text.clone()));
@@ -249,7 +249,7 @@ mod tests {
         }
 
         #[test]
-        fn only_what_can_be_seen_is_shown(text in texts()) {
+        fn shown_text_has_only_visible_characters(text in texts()) {
             let (shown, row) = (lines(&text), line(&text));
             prop_assert!(shown.chars().all(|c| c == '\n' || !is_hidden(c)), "{:?}", shown);
             prop_assert!(row.chars().all(|c| !is_hidden(c)), "{:?}", row);
@@ -258,7 +258,7 @@ mod tests {
         }
 
         #[test]
-        fn every_json_means_the_same(text in texts()) {
+        fn shown_json_keeps_its_meaning(text in texts()) {
             let shown = json(serde_json::Value::String(text.clone()).to_string());
             prop_assert!(shown.chars().all(|c| !is_hidden(c)), "{:?}", shown);
             prop_assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_parts_of_paths_and_of_branches() {
+    fn worktree_names_are_valid_in_paths_and_branches() {
         for name in ["fix", "Fix-2", "a.b_c", "0", &"x".repeat(40)] {
             assert!(check_name(name).is_ok(), "{name}");
         }

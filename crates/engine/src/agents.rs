@@ -397,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_that_has_the_name_of_a_transfer_is_not_shown() {
+    fn tools_named_like_a_transfer_are_hidden() {
         let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
         let acting = ActiveAgent::of(&SessionSettings::default(), &[], &agents);
         let stolen = |name: &str| ToolSpec { name: name.to_owned(), ..read_tool() };
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_shown_what_is_meant_for_others() {
+    fn cached_tool_sets_are_separate_for_each_caller() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
         let first = told(&kept, "none", &any, &main_among(&poet));
         let others = [
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_kept() {
+    fn tool_set_cache_drops_its_oldest_entries() {
         let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
         let tools = |name: usize| told(&kept, &name.to_string(), &any, &main_among(&poet));
         let (first, second) = (tools(0), tools(1));

@@ -107,7 +107,7 @@ mod tests {
         "required": ["count"], "additionalProperties": false}"#;
 
     #[test]
-    fn documents_are_found_and_checked() {
+    fn json_document_is_extracted_and_validated() {
         let form = form(COUNT).unwrap();
         let check = |answer: &str, document: &str| assert_eq!(form.check(answer).as_deref(), Ok(document), "{answer}");
         check(r#"{"count": 7}"#, r#"{"count": 7}"#);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_match_is_told_with_its_place() {
+    fn mismatches_are_reported_with_their_location() {
         let form = form(COUNT).unwrap();
         let check = |answer: &str, words: &[&str]| {
             let reasons = form.check(answer).unwrap_err();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_turn_in_circles_come_to_an_end() {
+    fn circular_schemas_terminate() {
         for schema in [
             r##"{"$ref": "#"}"##,
             r##"{"allOf": [{"$ref": "#"}]}"##,

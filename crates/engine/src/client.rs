@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_tools_are_refused_with_a_hint() {
+    fn invalid_client_tools_are_rejected_with_a_hint() {
         let stock = ToolCatalog::new(Arc::default(), vec![(agentd_policy::read_tool(), false)]);
         let refusal = |tools: &[ClientTool], words: &str| {
             let canonical = |name: &str| if name == "Read" { "read_file".to_owned() } else { name.to_owned() };
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_is_late_is_left_alone_for_a_while() {
+    async fn late_client_is_skipped_for_a_while() {
         let (line, mut questions) = FileLine::new(ClientFileAccess::Read);
         let files = FileLines::new(vec![line]);
         assert_eq!(files.ask("a", FileAction::Read).await, Err(NoAnswer::Late));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_client_that_came_last_is_asked_as_long_as_it_is_there() {
+    async fn latest_connected_client_serves_file_requests() {
         let (first, mut first_questions) = FileLine::new(ClientFileAccess::Read);
         let (second, second_questions) = FileLine::new(ClientFileAccess::ReadWrite);
         let files = FileLines::new(vec![first]);

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_input_is_of_one_kind() {
+    fn inputs_are_classified_by_kind() {
         let outside: [(IntentKind, &[&str]); 5] = [
             (
                 IntentKind::CodingTask,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn large_tasks_are_complex() {
+    fn large_tasks_are_classified_as_complex() {
         for (text, expected) in [
             ("Migrate the whole project from Python 2 to Python 3, step by step, and keep the API stable", true),
             ("Do this:\n1. add a table\n2. write the migration\n3. change the API\n4. test it\n5. document it", true),
@@ -289,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_input_has_an_intent(text in "(.|\n|```|\\x{4fee}){0,400}", in_project: bool) {
+        fn any_input_is_classified(text in "(.|\n|```|\\x{4fee}){0,400}", in_project: bool) {
             let intent = classify(&text, in_project);
             prop_assert!(intent.confidence <= 100);
         }

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_what_is_free_or_what_a_compaction_makes() {
+    fn room_counts_free_and_compactable_tokens() {
         let check = |occupied: OccupiedRoom, whole: u64, shown: u64| {
             let room = InputRoom::of(&occupied, 20_000);
             assert_eq!((room.whole, room.shown), (whole, shown), "{occupied:?}");
@@ -291,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_the_beginning_and_within_its_room(
+        fn shown_part_is_the_beginning_and_fits(
             words in "[a-z ]{0,60}",
             given in "([a-z火é ]{0,60}\n?){40,120}",
             typed in proptest::bool::ANY,

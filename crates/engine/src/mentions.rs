@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_tool_then_a_skill_then_an_agent() {
+    fn mention_resolves_to_tool_then_skill_then_agent() {
         let check = |text: &str, tools: &[&str], skills: &[&str], agents: &[&str], problem: Option<&str>| {
             let found = mentions(text);
             let names: Vec<&str> = found.tools.iter().map(String::as_str).collect();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_where_a_person_says_them() {
+    fn mentions_are_found_in_prose() {
         let check = |text: &str, expected: &[&str]| assert_eq!(names(text), expected, "{text:?}");
         check("@pdf fill this in", &["pdf"]);
         check("Use @web_search, then @pdf. And @pdf again!", &["web_search", "pdf"]);
@@ -491,7 +491,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "[@`~>a-c \\n\\t./(:é你-]{0,60}") {
+        fn mentions_in_any_text_are_valid(text in "[@`~>a-c \\n\\t./(:é你-]{0,60}") {
             for name in names(&text) {
                 prop_assert!(!name.is_empty() && name.is_ascii());
                 let mention = format!("@{name}");

@@ -181,7 +181,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn only_what_is_new_is_kept() {
+    fn line_stores_only_the_difference() {
         let tools = "\"tools\":[".to_owned() + &"{\"name\":\"read\"},".repeat(300) + "]}";
         let messages = "{\"messages\":[".to_owned() + &"{\"role\":\"user\"},".repeat(300);
         let first = format!("{messages}],{tools}");
@@ -194,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_body_comes_back_as_it_was(
+        fn bodies_round_trip(
             head in "[aé漢😀\"\\\\]{0,400}", one in "[aé漢😀]{0,40}", other in "[aé漢😀]{0,40}", tail in "[aé漢😀]{0,3000}",
         ) {
             let (base, body) = (format!("{head}{one}{tail}"), format!("{head}{other}{tail}"));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_go_and_json_stays_json() {
+    fn secrets_are_masked_and_json_stays_valid() {
         let clean: Clean = Arc::new(|text| text.replace("s3cret\"", "*").replace("s3cret", "*"));
         let check = |body: &str, expected: &str| assert_eq!(cleaned(body.to_owned(), &clean), expected);
         check("{\"a\" :  1}", "{\"a\" :  1}");

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_comes_last_and_nothing_above_the_home_is_looked_at() {
+    fn nearest_guide_is_last_and_search_ends_at_home() {
         let check = |project: Option<&str>, home: Option<&str>, expected: &[&str]| {
             let places = places(Path::new("/home/p/.config/agentd"), project.map(Path::new), home.map(Path::new));
             let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_a_project_come_from_the_outermost_on_each_once() {
+    fn project_guide_folders_are_outermost_first_and_unique() {
         let check = |paths: &[&str], expected: &[&str]| {
             let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
             let places = places_below(Path::new("/home/p/app"), &paths);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worktree_has_the_places_of_its_project_and_its_own_files() {
+    fn worktree_uses_project_guides_and_its_own_files() {
         let worktree = WorktreeAccess {
             name: "fix".to_owned(),
             project: "/home/p/code/app/sub".into(),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deep_project_is_bounded() {
+    fn guide_places_of_a_deep_project_are_bounded() {
         let deep = format!("/d{}", "/d".repeat(100));
         assert_eq!(places(Path::new("/c"), Some(Path::new(&deep)), None).len(), 2 + MAX_ABOVE);
     }

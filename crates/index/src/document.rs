@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn places_read_as_people_cite_them() {
+    fn places_are_formatted_as_citations() {
         let cases = [
             (DocumentPlace::Page(12), "p. 12"),
             (DocumentPlace::ScannedPage(12), "p. 12 (recognised)"),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_keeps_its_cells_apart() {
+    fn table_markdown_escapes_cell_separators() {
         let table = Table {
             first_column: 0,
             header: Some(row(1, &["name", "count"])),

@@ -445,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_with_text_is_not_called_scanned() {
+    fn page_with_text_is_not_reported_as_scanned() {
         let told = |pictures: u32, with_text: u32, pages: u32| {
             let unread = UnreadPages { pictures, with_text, why: UnreadReason::Off };
             Failure::Scanned { kind: Kind::Pdf, unread, pages, besides: None }.to_string()
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_cannot_be_drawn_does_not_hide_those_that_were_not_reached() {
+    fn undrawn_page_does_not_hide_unreached_pages() {
         let spent = UnreadReason::Spent { first: 51 };
         assert_eq!((UnreadReason::Undrawn.or(spent), spent.or(UnreadReason::Undrawn)), (spent, spent));
         assert_eq!(spent.or(UnreadReason::Spent { first: 52 }), spent);

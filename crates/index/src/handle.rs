@@ -342,7 +342,7 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn an_index_that_is_written_is_not_put_away() {
+    async fn index_is_not_closed_while_written() {
         let folder = tempfile::tempdir().unwrap();
         let config = IndexConfig::new(folder.path().join("index"), Arc::new(|| 1_700_000_000));
         let after = config.rest_after;

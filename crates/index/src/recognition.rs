@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_pages_and_other_models_promise_more() {
+    fn more_pages_or_other_models_justify_rereading() {
         let stamp = |pages, size| RecognitionStamp { pages, models: vec![(size, 0)], late_in: Some(7) };
         assert!(stamp(9, 1).promises_more_than(&RecognitionStamp::default()));
         assert!(stamp(9, 1).promises_more_than(&stamp(8, 1)) && stamp(9, 1).promises_more_than(&stamp(9, 2)));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_model_is_its_file_without_the_quantisation() {
+    fn model_name_is_the_file_name_without_quantisation() {
         let check = |path: &str, expected: &str| {
             assert_eq!(EmbeddedConfig::new(path).model_id(), format!("{expected} (built in)"), "{path}");
         };

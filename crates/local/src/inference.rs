@@ -188,20 +188,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recent_tokens_become_less_likely_once() {
+    fn repetition_penalty_applies_once_per_token() {
         let mut logits = [2.0, -2.0, 1.0];
         discourage(&mut logits, &[0, 1, 0, 9], 2.0);
         assert_eq!(logits, [1.0, -4.0, 1.0]);
     }
 
     #[test]
-    fn the_best_token_is_the_first_of_the_finite_ones() {
+    fn best_token_ignores_non_finite_logits() {
         assert_eq!(best(&[f32::NAN, 1.0, 3.0, f32::INFINITY]).unwrap(), 2);
         assert!(matches!(best(&[f32::NAN]), Err(RunError::NotFinite)));
     }
 
     #[test]
-    fn circles_are_noticed_and_lists_are_not() {
+    fn repetition_is_detected_but_lists_are_not() {
         let check = |tokens: Vec<u32>, expected: Option<usize>| {
             let mut repetition = Repetition::default();
             assert_eq!(tokens.into_iter().position(|token| repetition.push(token)).map(|at| at + 1), expected);

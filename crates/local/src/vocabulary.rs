@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_256_and_follow_the_published_alphabet() {
+    fn byte_letters_follow_the_published_alphabet() {
         let letters = byte_letters();
         assert_eq!(letters.len(), 256);
         let check = |letter: char, byte: u8| assert_eq!(letters.get(&letter), Some(&byte), "{letter:?}");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_come_out_whole() {
+    fn text_joiner_emits_whole_characters() {
         let check = |pieces: &[&[u8]], expected: &[&str], end: Option<&str>| {
             let mut joiner = TextJoiner::default();
             let texts: Vec<String> = pieces.iter().map(|piece| joiner.push(piece)).collect();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_told_by_the_tokens_first() {
+    fn chat_format_is_detected_by_tokens_first() {
         let check = |control: &str, template: &str, expected: ChatFormat| {
             let controls = HashMap::from([(control.to_owned(), 1)]);
             assert_eq!(ChatFormat::detect(&controls, template), expected, "{control} {template}");

@@ -159,7 +159,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_are_told_apart() {
+    fn message_kinds_are_distinguished() {
         let check = |body: &str, expected: &str| {
             let kind = match parse(body.as_bytes()) {
                 Some(Incoming::Answer { result: Ok(_), .. }) => "answer",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read_as_they_are_written() {
+    fn message_headers_are_parsed() {
         let check = |text: &str, expected: Result<usize, FrameError>| {
             assert_eq!(read(&[text.as_bytes()]).map(|bodies| bodies.len()), expected, "{text:?}");
         };
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_framed_comes_out_however_it_is_cut(
+        fn frames_decode_in_any_chunking(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8),
             cuts in prop::collection::vec(1usize..60, 0..40),
         ) {
@@ -229,7 +229,7 @@ mod tests {
         }
 
         #[test]
-        fn noise_costs_no_more_than_its_bytes(noise in prop::collection::vec(any::<u8>(), 0..20_000)) {
+        fn random_input_uses_bounded_memory(noise in prop::collection::vec(any::<u8>(), 0..20_000)) {
             let mut decoder = FrameDecoder::default();
             decoder.push(&noise);
             while let Ok(Some(body)) = decoder.next_body() {

@@ -406,7 +406,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn servers_are_few_and_a_reload_ends_only_those_that_changed_or_were_given_up() {
+    async fn reload_ends_only_changed_or_failed_servers() {
         let (tools, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let program = tools.path().join("server");
         fs::write(&program, "").unwrap();
@@ -437,7 +437,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_outermost_folder_with_a_marker_is_the_root() {
+    fn outermost_folder_with_a_marker_is_the_root() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("app/part/src")).unwrap();
         fs::write(folder.path().join("app/package.json"), "").unwrap();

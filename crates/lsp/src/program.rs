@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_by_name_in_absolute_folders_only() {
+    fn programs_are_found_in_absolute_path_folders_only() {
         let folder = tempfile::tempdir().unwrap();
         let server = folder.path().join("server");
         program(&server);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rustup_stands_in_for_is_there_where_a_toolchain_has_it() {
+    fn rustup_proxy_counts_only_if_a_toolchain_has_it() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         program(&path("cargo/bin/rustup"));

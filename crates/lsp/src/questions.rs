@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_and_columns_are_found_in_their_line() {
+    fn positions_are_found_by_symbol_or_column() {
         let text = "x = 1\n\u{1f600} = xy + x\n";
         let check = |line, at: LinePlace, expected: Result<u32, &str>| {
             let found = position(text, &SourcePosition { file: file(), line, at: at.clone() });
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_stays_in_the_folder_and_changes_texts_only() {
+    fn rename_is_limited_to_text_edits_in_the_folder() {
         let range =
             |from: u32, to: u32| json!({"start": {"line": 0, "character": from}, "end": {"line": 0, "character": to}});
         let check = |edit: Value, expected: Result<usize, &str>| {

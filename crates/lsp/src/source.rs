@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_link_is_followed_and_nothing_large_is_read() {
+    fn links_and_large_files_are_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir(root.join("src")).unwrap();

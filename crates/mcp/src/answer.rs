@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn text_stands_between_marks_and_the_rest_beside_it() {
+    fn text_is_framed_and_other_content_attached() {
         let output = answered(json!({"content": [
             {"type": "text", "text": "one\u{1b}[2J </mcp_content>"},
             {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"},
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_structured_content_are_told() {
+    fn failures_and_structured_content_are_shown() {
         let failed = answered(json!({"isError": true, "content": [{"type": "text", "text": "no such thing"}]}));
         assert_eq!(failed.error, Some(ToolErrorCode::Tool));
         assert!(failed.text.starts_with("the tool failed\n<mcp_content"), "{}", failed.text);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_parts_cost_no_other_and_the_call_has_run() {
+    fn malformed_content_parts_are_skipped() {
         let odd = |result: serde_json::Value| of_odd("x/say", &result);
         let output = odd(json!({"content": [
             {"type": "hologram", "x": 1}, {"type": "text"}, {"type": "text", "text": "fine"}
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_is_shown_where_it_adds_something() {
+    fn structured_content_is_shown_only_if_it_adds_information() {
         let check = |texts: &[&str], structured: serde_json::Value, is_added: bool| {
             let blocks: Vec<_> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
             let output = answered(json!({"content": blocks, "structuredContent": structured}));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_cut_and_said_to_be() {
+    fn overlong_result_is_truncated_with_a_notice() {
         let long = "ä".repeat(MOST_TEXT);
         let output = answered(json!({"content": [{"type": "text", "text": long}]}));
         assert!(output.text.len() < MOST_TEXT + 500);

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_kept_is_read_again() {
+    fn stored_catalogue_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let kept = CatalogueFolder::new(folder.path().join("mcp"));
         let tool = KnownTool { name: "a".to_owned(), ..KnownTool::default() };

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_somebody_holds_is_never_taken_away() {
+    async fn connections_in_use_are_never_evicted() {
         let mut connections = Connections::default();
         let mut held = Vec::new();
         for number in 0..MOST {

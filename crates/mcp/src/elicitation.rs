@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_checked_against_the_form() {
+    fn answers_are_validated_against_the_form() {
         let form = Form::read(&json!({"type": "object", "required": ["name", "age"], "properties": {
             "name": {"type": "string", "minLength": 2, "description": "Your \u{1b}name"},
             "age": {"type": "integer", "minimum": 0, "maximum": 150},
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_of_one_field_takes_the_bare_value() {
+    fn single_field_form_accepts_a_bare_value() {
         let check = |schema: Value, words: &str, expected: Value| {
             let form = Form::read(&json!({"properties": {"it": schema}, "required": ["it"]}));
             assert_eq!(form.fill(words).unwrap()["it"], expected, "{words}");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_without_fields_is_a_question_of_yes_or_no_and_what_is_usual_is_taken_where_a_person_says_so() {
+    fn form_without_fields_is_yes_or_no_and_defaults_apply() {
         let form = Form::read(&json!({"type": "object", "properties": {}}));
         assert_eq!(form.fill("yes"), Ok(Map::new()));
         let form = Form::read(&json!({"properties": {"it": {"type": "integer", "default": 3}}, "required": ["it"]}));

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_in_pieces_and_steer_no_terminal() {
+    fn log_lines_are_joined_and_sanitised() {
         let log = Log::default();
         log.take(b"one\ntw");
         log.take(b"o\x1b[31mred\x1b[0m\x1b]0;title\x07 \xff\n");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_forgotten_from_its_beginning() {
+    fn log_flood_drops_the_oldest_lines() {
         let log = Log::default();
         for _ in 0..40 {
             log.take(&[b'x'; 1 << 20]);

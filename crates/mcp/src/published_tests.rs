@@ -29,7 +29,7 @@ fn with_alias(alias: &str) -> ToolSetting {
 }
 
 #[test]
-fn names_are_never_ours_and_never_two_alike() {
+fn published_names_are_unique_and_never_builtin() {
     let off = ToolSetting { enabled: Some(false), ..ToolSetting::default() };
     let one = server(&[("a", with_alias("grep")), ("b", with_alias("mine")), ("off", off), ("gone", with_alias("x"))]);
     let two = server(&[("c", with_alias("mine")), ("d", with_alias("not fit"))]);
@@ -52,7 +52,7 @@ fn names_are_never_ours_and_never_two_alike() {
 }
 
 #[test]
-fn nobody_takes_a_name_from_another_server_whoever_comes_first() {
+fn tool_names_do_not_depend_on_other_servers() {
     let there = server(&[]);
     let owners = |catalogues: &[(&str, &[&str])]| -> BTreeMap<String, String> {
         let config = config(&["g", "g_d", "g-d"].map(|name| (name, &there)));
@@ -72,7 +72,7 @@ fn nobody_takes_a_name_from_another_server_whoever_comes_first() {
 }
 
 #[test]
-fn an_alias_never_looks_like_a_name_that_was_made() {
+fn alias_cannot_look_like_a_generated_name() {
     let named = |alias: &str, others: &[&str]| {
         let (one, other) = (server(&[("a", with_alias(alias))]), server(&[]));
         let others = others.iter().map(|name| (*name, &other));
@@ -89,7 +89,7 @@ fn an_alias_never_looks_like_a_name_that_was_made() {
 }
 
 #[test]
-fn what_was_never_started_is_offered_as_the_configuration_names_it() {
+fn unstarted_server_offers_its_configured_tools() {
     let setting = ToolSetting {
         alias: Some("echo".to_owned()),
         description: Some("Says it again.".to_owned()),
@@ -107,7 +107,7 @@ fn what_was_never_started_is_offered_as_the_configuration_names_it() {
 }
 
 #[test]
-fn what_is_said_of_a_server_holds_for_its_tools() {
+fn server_defaults_apply_to_its_tools() {
     let yes = ToolSetting { always_available: Some(true), effect: Some(Effect::Write), ..ToolSetting::default() };
     let mut quiet = server(&[("b", yes)]);
     quiet.defaults = ToolDefaults { always_available: Some(false), effect: Some(Effect::Read) };
@@ -139,7 +139,7 @@ fn what_is_said_of_a_server_holds_for_its_tools() {
 }
 
 #[test]
-fn resources_and_prompts_are_tools_too() {
+fn resources_and_prompts_are_published_as_tools() {
     let there = server(&[]);
     let offered = Catalogue { resources: true, prompts: true, ..known(&there, &["list_prompts"]) };
     let published = publish(&config(&[("s", &there)]), &BTreeMap::from([("s".to_owned(), offered)]), &|_| false);
@@ -164,7 +164,7 @@ fn offers(servers: &[(&str, usize, usize)]) -> BTreeMap<String, Offer> {
 }
 
 #[test]
-fn the_largest_servers_make_room() {
+fn largest_servers_are_not_offered_over_the_limit() {
     let check = |servers: &[(&str, usize, usize)], expected: &[&str]| {
         let offered = with_room(offers(servers), 30);
         let there: BTreeSet<&str> =

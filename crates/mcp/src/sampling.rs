@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_but_yes_is_consent() {
+    async fn only_an_explicit_yes_is_consent() {
         for (says, part) in [
             (None, "no user"),
             (Some(""), "did not allow it"),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_text_of_bounded_size_that_can_be_shown_is_refused_unseen() {
+    async fn unsupported_sampling_requests_are_rejected_unasked() {
         let image = json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
         let result = json!({"type": "tool_result", "toolUseId": "1", "content": []});
         let said = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_model_reads_what_a_person_sees_line_by_line() {
+    async fn model_receives_exactly_the_text_shown_to_the_user() {
         let world = World::new(YES, fine);
         let text = format!("a\u{200b}b\u{e0041}c\u{2028}d\n{}", "é".repeat(WIDTH + 1));
         let said = |text: &str| json!({"type": "text", "text": text});
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_asks_outside_of_a_call_or_for_ever() {
+    async fn sampling_is_limited_to_calls_and_a_maximum() {
         let world = World::new(YES, fine);
         let refusal = world.ask_again(json!({})).await.unwrap_err();
         assert!(refusal.message.contains("during a call"), "{refusal:?}");
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_hears_of_limits_and_of_no_other_trouble() {
+    async fn only_limit_errors_are_reported_to_the_server() {
         for (kind, expected) in [
             (ErrorKind::Conflict, "the tokens are spent at http://secret"),
             (ErrorKind::ContextOverflow, "too long for the model"),

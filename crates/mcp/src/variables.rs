@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_filled_or_named() {
+    fn placeholders_are_filled_or_reported() {
         let text = format!("Bearer {}, {}!", mark("A"), mark("B"));
         assert!(has_mark(&text) && !has_mark("plain"));
         assert_eq!(names(&text).collect::<Vec<_>>(), [("A", None), ("B", None)]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_has_the_values_of_its_own_client() {
+    fn session_uses_variables_of_its_own_client() {
         let (one, other, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
         let names: BTreeSet<String> = ["TOKEN".to_owned()].into();
         let mut lent = LentValues::default();

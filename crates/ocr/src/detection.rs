@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slanted_line_has_a_slanted_box() {
+    fn slanted_line_has_a_slanted_box() {
         const WIDTH: usize = 200;
         let mut is_set = vec![false; WIDTH * 100];
         for x in 10..190 {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_do_not_meet_across_the_edge() {
+    fn groups_do_not_wrap_across_the_edge() {
         // The last pixel of a row, and the first of the row after the next.
         let mut is_set = vec![false; 40];
         (is_set[9], is_set[20]) = (true, true);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_above_a_line_does_not_hide_it() {
+    fn noise_does_not_hide_a_line_below() {
         const WIDTH: usize = 640;
         let mut map = vec![0.0; WIDTH * 640];
         blobs(&mut map, WIDTH, MOST_LINES + 1000, 0.4);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn margins_are_not_looked_at() {
+    fn blank_margins_are_skipped() {
         let mut pixels = vec![240; 736 * 1024];
         // Shading over the page, a speck, and text in the middle.
         for (at, pixel) in pixels.iter_mut().enumerate() {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_the_edges_is_looked_at() {
+    fn text_at_the_edges_is_detected() {
         for row in [0, 63] {
             let mut pixels = vec![240; 64 * 64];
             pixels[row * 64..][10..20].copy_from_slice(&[0, 0, 0, 240, 240, 240, 0, 0, 240, 240]);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn pale_words_are_looked_at_and_grain_is_not() {
+    fn pale_text_is_detected_but_grain_is_not() {
         const WIDTH: usize = 512;
         // Dark text at the top, and pale text at the bottom.
         let mut pixels = vec![250; WIDTH * 512];
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn more_lines_than_are_read_are_said() {
+    fn excess_lines_are_reported() {
         const WIDTH: usize = 800;
         for (count, is_cut) in [(MOST_LINES, false), (MOST_LINES + 1, true)] {
             let mut map = vec![0.0; WIDTH * 800];

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_not_likely() {
+    fn noise_is_rejected_as_unlikely_text() {
         let wide = place(0.0, 0.0, 200.0, 20.0, 0.0);
         for (text, place, score, expected) in [
             ("a line", wide, 0.9, true),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_slanted_picture_are_level() {
+    fn lines_of_a_slanted_picture_are_levelled() {
         let picture = Picture::new(1000, 1000, vec![255; 1_000_000]).unwrap();
         let angle = 0.05_f32;
         // Both are on one line that falls to the right.

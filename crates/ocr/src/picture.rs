@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_is_turned_and_made_smaller() {
+    fn picture_is_rotated_resized_sampled_and_cropped() {
         let picture = Picture::new(2, 3, vec![1, 2, 3, 4, 5, 6]).unwrap();
         assert_eq!(picture.turned(), Picture::new(3, 2, vec![5, 3, 1, 6, 4, 2]).unwrap());
         let turned = (0..4).fold(picture.clone(), |picture, _| picture.turned());

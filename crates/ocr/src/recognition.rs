@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_make_letters() {
+    fn classes_decode_to_letters() {
         let alphabet = Alphabet::of("l\no");
         // Blank, l, l (same character), blank, l, o, space.
         let classes = [0, 1, 1, 0, 1, 2, 3];
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_follows_its_line() {
+    fn line_crop_follows_its_slope() {
         // Dark above and light below a line with a slope of one in ten.
         let pixels = (0..100).flat_map(|y| (0..200).map(move |x| if y < 40 + x / 10 { 0 } else { 255 })).collect();
         let picture = Picture::new(200, 100, pixels).unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_the_lines_of_the_list_between_nothing_and_the_space() {
+    fn classes_map_to_list_lines_between_blank_and_space() {
         for list in ["\u{3000}\na\n\u{85}\n文", "\u{3000}\r\na\r\n\u{85}\r\n文\r\n"] {
             let alphabet = Alphabet::of(list);
             let letters: Vec<Option<char>> = (0..7).map(|class| alphabet.letter(class)).collect();

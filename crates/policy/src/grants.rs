@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_for_good_names_its_folder() {
+    fn permanent_grants_name_their_folder() {
         let check = |rule: &str, project: Option<&str>, expected: &str| {
             let mount = |path: &str, writable| Mount { path: path.into(), writable };
             let mounts = Mounts::from(project.map(|path| mount(path, true)));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_this_machine_ends_where_it_ends() {
+    fn machine_path_is_delimited_unambiguously() {
         let check = |path: &[u8]| {
             let path = Path::new(std::ffi::OsStr::from_bytes(path));
             let text = format!("{} make ] x", at(path));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_that_nest_too_deep_are_known() {
+    fn too_deeply_nested_arguments_are_detected() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(is_shallow(&serde_json::from_str(&nested(64)).unwrap()));
         assert!(!is_shallow(&serde_json::from_str(&nested(65)).unwrap()));

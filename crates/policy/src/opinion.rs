@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_is_told_whose_tool_it_is() {
+    fn approval_reason_names_the_tools_server() {
         let tool = |about: &str| {
             let (name, description, parameters) = ("x".to_owned(), about.to_owned(), serde_json::json!({}));
             ToolSpec { name, description, parameters, effect: Effect::Execute }

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_stand_by_their_order() {
+    fn ids_are_replaced_by_their_order() {
         let mut ids = Ids::default();
         let (one, two) = ("019f0000-0000-7000-8000-000000000001", "019f0000-0000-7000-8000-000000000002");
         let text = format!("a-b ä {two} und {one}, {two}-x 12345678-no");

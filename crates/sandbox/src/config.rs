@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn enforcing_needs_files_and_system_calls() {
+    fn enforce_mode_needs_landlock_and_seccomp() {
         #[track_caller]
         fn check(landlock: u8, seccomp: bool, namespaces: bool, holds: bool) {
             let force = InForce { landlock, seccomp, namespaces, own_proc: false, counted: true };

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_or_sent_wins_and_what_loads_code_is_left_out() {
+    fn configured_and_client_variables_win_except_loaders() {
         let of = |variables: &[(&str, &str)]| -> BTreeMap<String, String> {
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_locale_is_utf8_and_every_program_is_the_systems_or_the_persons() {
+    fn locale_is_utf8_and_path_excludes_session_folders() {
         let workspace = at(Some(Mount { path: "/code".into(), writable: true }), Some("/m".into()));
         let seen = |sent: &[(&str, &str)], name: &str| {
             let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn only_listed_hosts_are_let_through() {
+    fn gateway_allows_only_listed_hosts() {
         #[track_caller]
         fn check(line: &str, expected: Result<&str, &str>) {
             let gateway = gateway();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_let_through() {
+    fn gateway_rejects_requests_without_credentials() {
         for head in [
             "CONNECT index.example:443 HTTP/1.1\r\n\r\n",
             "GET http://127.0.0.1/ HTTP/1.1\r\nProxy-Authorization: Basic eA==\r\n\r\n",
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_known_by_name_and_password() {
+    fn proxy_credentials_are_sent_to_the_proxy() {
         let proxy = Url::parse("http://me:p%40ss@proxy:8080").unwrap();
         assert_eq!(target_of(&proxy), Some(("proxy".to_owned(), 8080)));
         assert_eq!(authorization(&proxy), format!("Proxy-Authorization: {}\r\n", basic("me", "p@ss")));

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_refusals_are_known() {
+    fn sandbox_denials_are_recognised_in_stderr() {
         #[track_caller]
         fn check(stderr: &str, network: bool, expected: Option<&str>) {
             let hint = hint(stderr, CommandRights { network, read_only: false });
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_tools_know_are_told() {
+    fn tool_only_path_names_are_explained() {
         let check = |stderr: &str, expected: Option<&str>| {
             let hint = misnamed(stderr, &at("/home/me/house"), &[]);
             let is_expected = |part: &str| hint.as_ref().is_some_and(|hint| hint.contains(part));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_have_their_names_are_named_with_the_slash() {
+    fn missing_slash_of_a_named_folder_is_hinted() {
         let given = [Name::mounted(PROJECT, Path::new("/home/me/house"))];
         let said = |stderr: &str| misnamed(stderr, &at("/home/me/house"), &given).map(Cow::into_owned);
         assert!(said("cat: uploads/a.txt: No such file or directory").is_some_and(|hint| hint.contains("/uploads")));

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_areas_and_a_writable_project_are_written() {
+    fn only_areas_and_a_writable_project_are_writable() {
         let written = |places: Places| places.write.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         let own = ["/home/p/cache", "/home/p/data/workspace/1/uploads", "/home/p/data/workspace/1/outputs"];
         let own: Vec<&str> = own.into_iter().chain(["/home/p/data/workspace/1/temp"]).collect();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_can_be_read_and_not_written() {
+    fn read_only_confinement_leaves_nothing_writable() {
         let mut places = of(Some(Mount { path: "/code".into(), writable: true }));
         places.confine(&workspace(None), Confinement::ReadOnly, &[]);
         assert!(places.write.is_empty() && places.trees.iter().all(|tree| !tree.writable), "{places:?}");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_repository_of_a_worktree_only_that_is_written_which_a_commit_changes() {
+    fn worktree_repository_is_writable_only_for_commits() {
         let common = Path::new("/home/p/app/.git");
         let worktree = WorktreeAccess {
             name: "fix".to_owned(),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_home_is_read_that_is_not_listed() {
+    fn only_listed_paths_of_a_home_are_readable() {
         let places = of(None);
         let home: Vec<_> =
             places.read.iter().filter(|path| path.starts_with("/home") || path.starts_with("/root")).collect();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_a_fresh_folder_is_put_back() {
+    fn trees_below_a_private_folder_are_remounted() {
         let trees = of(None).trees;
         assert!(trees.contains(&Tree { path: "/tmp/tools".into(), writable: false }));
         // The shared folder is inside a hidden one. It is visible there, but not writable.
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_the_name_that_file_tools_use() {
+    fn sandbox_paths_match_the_file_tools() {
         let names = names_of("/home/p/code", &[]);
         for name in [
             "/project=/home/p/code",
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_the_machine_needs_are_left_to_it() {
+    fn system_path_names_are_not_shadowed() {
         let names = names_of("/project/of/mine", &["/temp/tools"]);
         assert!(!names.iter().any(|name| name.starts_with("/project=") || name.starts_with("/temp=")), "{names:?}");
         assert!(!names_of("/folders/a/code", &[]).iter().any(|name| name.starts_with("/folders")));
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_the_project_is_known_by_its_name() {
+    fn project_paths_map_to_their_alias() {
         let names = [Name::mounted(PROJECT, Path::new("/home/p/code")), Name::link("/temp", "/w/temp".into())];
         let check = |path: &str, expected: Option<&str>| {
             assert_eq!(named(&names, Path::new(path)), expected.map(PathBuf::from), "{path}");

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_is_the_next_one_above_and_a_file_is_believed_only_where_its_folder_names_it() {
+    fn gitdir_file_is_trusted_only_if_its_target_names_it() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let (app, other) = (root.join("app"), root.join("other"));

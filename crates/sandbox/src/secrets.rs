@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell() {
+    fn secret_files_are_recognised_by_name() {
         #[track_caller]
         fn check(path: &str, expected: SecretName) {
             let is_folder = path.ends_with('/');
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_key_is_left_out_and_the_rest_stays() {
+    fn key_like_text_is_removed_and_the_rest_kept() {
         #[track_caller]
         fn check(text: &str, expected: &str) {
             assert_eq!((without(text).as_str(), holds_any(text)), (expected, text != expected), "{text}");

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_times_out_of_range_are_refused_not_wrapped() {
+    fn out_of_range_numbers_and_times_are_rejected() {
         assert_eq!(number(i64::MAX as u64).unwrap(), i64::MAX);
         assert!(matches!(number(u64::MAX), Err(Fault::Refused(..))));
         assert!(matches!(number_from(-1), Err(Fault::Damaged(_))));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_values_are_not_quoted() {
+    fn errors_do_not_quote_unreadable_values() {
         let Err(Fault::Damaged(message)) = json_from::<u64>("\"secret\"") else { panic!("this is no number") };
         assert!(!message.contains("secret"), "{message}");
     }
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_of_the_disk_says_what_to_do() {
+    fn disk_errors_have_a_hint() {
         use rusqlite::ffi;
         check(ffi::SQLITE_FULL, "the disk is full", "free some space on the disk that holds /data");
         check(ffi::SQLITE_IOERR_WRITE, "disk I/O error", "check the disk");

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_says_never_more_than_there_is_and_what_is_short_of_it_is_lost() {
+    fn mark_never_exceeds_the_journal_and_detects_loss() {
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join("journal.db");
         let mark_file = folder.path().join("journal.db-open");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_another_program_moved_into_the_database_is_not_lost() {
+    fn checkpoint_by_another_program_is_not_a_loss() {
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join("journal.db");
         let mut mark = Mark::set(&journal, 7);
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_cannot_be_made_stops_nobody() {
+    fn missing_mark_file_does_not_block_the_store() {
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join("journal.db");
         fs::create_dir_all(folder.path().join("journal.db-open/x")).unwrap();

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn migrations_are_whole() {
+    fn migrations_are_valid() {
         Migrations::from_slice(MIGRATIONS).validate().unwrap();
     }
 }

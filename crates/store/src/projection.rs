@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn titles_are_of_what_was_typed() {
+    fn titles_use_only_the_typed_text() {
         let check = |text: &str, typed_bytes, title: &str| assert_eq!(title_of(typed(text, typed_bytes)), title);
         check("Sum up\n\nUploaded file: a.txt", Some(6), "Sum up");
         check("Sum up\n\nand more", None, "Sum up and more");

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_query_that_panics_is_an_error_and_the_thread_goes_on() {
+    async fn panicking_query_is_an_error_and_the_thread_survives() {
         let readers = readers(1);
         let lost = readers.read::<()>(|_| panic!("as asked")).await;
         assert!(matches!(lost, Err(Fault::Lost)));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_read_holds_up_nobody() {
+    async fn long_read_does_not_block_other_reads() {
         let readers = readers(2);
         let (release, held) = std::sync::mpsc::channel::<()>();
         let (entered, inside) = oneshot::channel();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closed_readers_say_so() {
+    async fn closed_readers_return_an_error() {
         let readers = readers(2);
         readers.close().await;
         readers.close().await;

@@ -275,7 +275,7 @@ mod tests {
     use crate::{StoreConfig, open};
 
     #[test]
-    fn a_draft_is_not_looked_at_again_and_again() {
+    fn catch_up_skips_draft_sessions() {
         let folder = tempfile::tempdir().unwrap();
         let mut open = open::open(&StoreConfig::at(folder.path().join("journal.db"))).unwrap();
         let draft = "INSERT INTO sessions (key, parent, id, created_at, updated_at, usage, last_seq)

@@ -399,7 +399,7 @@ mod tests {
     use crate::{StoreConfig, open};
 
     #[test]
-    fn a_piece_that_failed_does_not_keep_the_log() {
+    fn upkeep_empties_the_log_after_a_failed_step() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.db");
         let mut open = open::open(&StoreConfig::at(path.clone())).unwrap();

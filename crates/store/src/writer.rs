@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dead_thread_is_an_error_and_no_hang() {
+    async fn dead_writer_thread_is_an_error_not_a_hang() {
         let (writer, commands) = writer_without_a_thread();
         drop(commands);
         assert_eq!(kind_of_write(&writer).await, ErrorKind::Internal);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_that_dies_over_a_change_is_an_error_and_no_hang() {
+    async fn writer_thread_death_during_a_write_is_an_error() {
         let (writer, mut commands) = writer_without_a_thread();
         let (kind, _) = tokio::join!(kind_of_write(&writer), async { drop(commands.recv().await) });
         assert_eq!(kind, ErrorKind::Internal);

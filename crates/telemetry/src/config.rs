@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_where_no_endpoint_is_set() {
+    fn telemetry_is_off_without_an_endpoint() {
         let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "a=b");
         assert!(read(&[headers, ("OTEL_SERVICE_NAME", "x")]).unwrap().is_none());
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn one_endpoint_serves_both_signals_and_one_may_have_its_own() {
+    fn signals_share_an_endpoint_or_have_their_own() {
         let config = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318/base/")]).unwrap().unwrap();
         assert_eq!(config.traces.unwrap().endpoint.as_str(), "http://localhost:4318/base/v1/traces");
         assert_eq!(config.metrics.unwrap().endpoint.as_str(), "http://localhost:4318/base/v1/metrics");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named_without_its_value() {
+    fn invalid_settings_are_reported_without_values() {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318");
         for (name, value) in [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318"),
@@ -327,7 +327,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_list_is_read_or_refused(text in ".{0,60}") {
+        fn any_header_list_is_read_or_rejected(text in ".{0,60}") {
             if let Some(pairs) = pairs(&text) {
                 prop_assert!(pairs.iter().all(|(key, _)| !key.is_empty()));
             }

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn providers_are_known_by_their_hosts() {
+    fn providers_are_recognised_by_host() {
         for (host, name) in [
             ("api.openai.com", "openai"),
             ("me.openai.azure.com", "azure.ai.openai"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_traceparent_is_read_whole_or_not_at_all() {
+    fn traceparent_is_parsed_whole_or_rejected() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let context = TraceContext::parse(good).unwrap();
         assert_eq!((context.trace_id[0], context.parent.unwrap()[7], context.is_sampled), (0x0a, 0x31, true));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_the_same_each_time_and_differ_by_name() {
+    fn span_ids_are_stable_and_differ_by_name() {
         let (session, turn) = (SessionId::generate(), TurnId::generate());
         assert_eq!(span_id(session, turn, "m1"), span_id(session, turn, "m1"));
         assert_ne!(span_id(session, turn, "m1"), span_id(session, turn, "m2"));

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_comes_back_as_it_was_and_damage_is_told() {
+    fn position_round_trips_and_damage_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("telemetry-traces.json");
         let file = PositionFile::at(path.clone());

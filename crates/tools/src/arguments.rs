@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_beyond_doubt_is_taken() {
+    fn unambiguous_arguments_are_coerced() {
         for (written, expected) in [
             (r#"{"path":"a"}"#, json!({"path": "a"})),
             (r#"{"path":"a","offset":"7"}"#, json!({"path": "a", "offset": 7})),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_names_the_field() {
+    fn invalid_arguments_name_the_field() {
         for (written, expected) in [
             ("", "demo needs `path`, a string"),
             ("null", "demo needs `path`, a string"),
@@ -476,7 +476,7 @@ mod meant_tests {
     }
 
     #[test]
-    fn commands_of_other_systems_are_commands() {
+    fn foreign_command_arguments_are_mapped() {
         const BASH: &str = "run_bash_command";
         check(
             BASH,
@@ -509,7 +509,7 @@ mod meant_tests {
     }
 
     #[test]
-    fn what_would_change_the_call_stays_and_is_refused() {
+    fn arguments_that_alter_the_call_are_rejected() {
         const BASH: &str = "run_bash_command";
         for (name, value) in [
             ("run_in_background", json!(true)),
@@ -536,7 +536,7 @@ mod meant_tests {
     }
 
     #[test]
-    fn files_and_searches_of_other_systems_are_theirs() {
+    fn foreign_file_and_search_arguments_are_mapped() {
         let edit = json!({"filePath": "a", "oldString": "b", "newString": "c", "replaceAll": true});
         let known = json!({"path": "a", "old_string": "b", "new_string": "c", "replace_all": true});
         check("edit_file", edit, known, "");

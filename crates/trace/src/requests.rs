@@ -153,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_have_lines_of_their_own_and_so_have_those_of_texts() {
+    fn json_values_and_text_lines_are_on_separate_lines() {
         let body = r#"{"model":"m","messages":[{"role":"user","content":"one\n\ntwo"},{"a":[]}],"stream":true}"#;
         let expected = "{\n  \"model\": \"m\",\n  \"messages\": [\n    {\n      \"role\": \"user\",\n      \"content\": \"\"\"\n        \
                         one\n\n        two\n      \"\"\"\n    },\n    {\n      \"a\": []\n    }\n  ],\n  \"stream\": true\n}\n";
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn new_lines_are_marked_and_gone_ones_left_out() {
+    fn new_lines_are_marked_and_removed_ones_omitted() {
         let lines = marked("a\nb\nc\n", "a\nx\nc\nd\n");
         let lines: Vec<(bool, &str)> = lines.iter().map(|line| (line.is_new, line.text.as_str())).collect();
         assert_eq!(lines, [(false, "a"), (true, "x"), (false, "c"), (true, "d")]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_in_or_changed_is_named() {
+    fn added_and_changed_values_are_listed() {
         let check = |before: Value, now: Value, places: &[&str]| assert_eq!(new_places(&before, &now), places);
         check(json!({"m": [1, 2], "t": [9]}), json!({"m": [1, 2, 3, 4], "t": [9]}), &["/m/2", "/m/3"]);
         check(json!({"m": [{"a": 1}]}), json!({"m": [{"a": 2, "b/c": 1}]}), &["/m/0/a", "/m/0/b~1c"]);

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_for_everybody_is_public() {
+    fn only_global_addresses_are_public() {
         let check = |text: &str, expected: bool| {
             assert_eq!(not_public(text.parse().unwrap()).is_none(), expected, "{text}");
         };
@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         /// Every IPv6 form of an IPv4 address is classified like the address itself.
         #[test]
-        fn an_address_inside_another_counts(bits: u32, tail: u64) {
+        fn embedded_ipv4_addresses_are_classified(bits: u32, tail: u64) {
             let inner = Ipv4Addr::from_bits(bits);
             let (high, low) = ((bits >> 16) as u16, bits as u16);
             let plain = v4(inner).is_some();

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn every_packing_is_unpacked() {
+    fn every_content_encoding_is_decoded() {
         let text = b"the same words again and again, the same words again".as_slice();
         let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
         zlib.write_all(text).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_too_early_is_damaged_unless_it_was_cut_here() {
+    fn truncated_body_is_an_error_unless_cut_by_the_limit() {
         let packed = gzip(b"some words that are long enough to be packed");
         let half = packed[..packed.len() / 2].to_vec();
         assert!(unpacked(&whole(half.clone()), Packing::Gzip, 1000).is_err());
@@ -278,7 +278,7 @@ mod tests {
     proptest! {
         /// Arbitrary bytes never unpack to more than the limit.
         #[test]
-        fn no_bytes_do_any_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut: bool, most in 0_usize..100) {
+        fn unpacking_any_bytes_stays_within_the_limit(bytes in proptest::collection::vec(any::<u8>(), 0..300), cut: bool, most in 0_usize..100) {
             for packing in [Packing::Gzip, Packing::Deflate, Packing::Brotli] {
                 if let Ok(taken) = unpacked(&BodyBytes { bytes: bytes.clone(), cut }, packing, most) {
                     prop_assert!(taken.bytes.len() <= most);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_is_read() {
+    fn content_type_header_is_parsed() {
         for (header, media_type, charset) in [
             ("text/html; charset=GBK", "text/html", Some("GBK")),
             ("TEXT/HTML;x=y; Charset=\"utf-8\"", "text/html", Some("utf-8")),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_in_whatever_it_is_encoded() {
+    fn body_text_decodes_in_any_encoding() {
         let meta = |label: &str| format!("<meta charset=\"{label}\">");
         for (encoding, words, label) in [
             (GBK, CHINESE, "gbk"),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_told_apart() {
+    fn binary_bodies_are_not_text() {
         let check = |bytes: &[u8], media_type: &str, is_text: bool| {
             assert_eq!(text(bytes, media_type, None).is_some(), is_text, "{media_type} {bytes:?}");
         };
@@ -364,7 +364,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_does_any_harm(bytes: Vec<u8>, charset in "[a-z0-9-]{0,12}", media_type in "(text/html|application/json|)") {
+        fn decoding_any_bytes_does_not_panic(bytes: Vec<u8>, charset in "[a-z0-9-]{0,12}", media_type in "(text/html|application/json|)") {
             let _ = text(&bytes, &media_type, Some(&charset));
         }
     }

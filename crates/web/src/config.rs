@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_ranges_are_read() {
+    fn allowed_hosts_and_ranges_parse() {
         let check = |text: &str, expected: Option<&str>| {
             let read = text.parse::<AllowedHost>().ok().map(|allowed| allowed.to_string());
             assert_eq!(read.as_deref(), expected, "{text}");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_named_is_the_only_one() {
+    fn allowed_host_with_a_port_matches_only_that_port() {
         let list: Vec<AllowedHost> = ["a.lan:80", "b.lan", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
         for (host, port, expected) in
             [("a.lan", 80, true), ("A.LAN.", 80, true), ("a.lan", 81, false), ("b.lan", 1, true), ("c.b.lan", 1, false)]

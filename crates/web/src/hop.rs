@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_sent_is_named() {
+    fn invalid_requests_are_rejected_with_a_reason() {
         let check = |request: WebRequest, expected: &str| {
             let told = Hop::first(request).unwrap_err().to_string();
             assert!(told.contains(expected), "{told}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_sent_on_as_the_standard_says_and_no_further() {
+    fn redirects_follow_the_standard_and_drop_credentials() {
         use WebMethod::{Delete, Get, Head, Post};
         let all = "accept authorization cookie";
         let check = |method, from, status, location, expected: &str| {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_that_lead_astray_are_refused() {
+    fn unsafe_redirects_are_rejected() {
         use WebMethod::{Delete, Get, Post};
         for (method, from, status, location, why) in [
             (Get, "https://a/", 302, "http://a/", "downgrades from https"),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_refused_in_whatever_way_they_are_written() {
+    fn private_addresses_are_rejected_in_any_spelling() {
         for refused in [
             "http://127.0.0.1/",
             "http://127.1/",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_asked_as_it_is_written() {
+    fn ambiguous_urls_are_rejected() {
         for (written, why) in [
             ("http://exam\tple.org/", "control characters"),
             ("http://example.org/\n", ""),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_public_or_named_by_a_person_is_let_through() {
+    fn public_or_configured_hosts_are_allowed() {
         for (let_through, trust) in [
             ("http://example.org/", Trust::Public),
             ("https://1.1.1.1/", Trust::Public),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_address_of_this_machine_is_not_public() {
+    fn own_public_address_is_rejected() {
         let own = ["203.0.114.9", "2606:4700::1"].map(|text| text.parse::<IpAddr>().unwrap());
         let addresses = OwnAddresses::told_by(move |address| Some(own.contains(&address)));
         let check = |text: &str, expected: Option<&str>| {
@@ -270,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_can_tell_no_address_is_asked() {
+    fn undetermined_own_addresses_reject_all() {
         let unknown = OwnAddresses::told_by(|_| None);
         assert!(unknown.refused(&["8.8.8.8".parse().unwrap()], |_| false).is_some());
     }
 
     #[test]
-    fn the_kernel_tells_which_are_its_own() {
+    fn own_addresses_are_detected_by_binding() {
         for (address, expected) in [("127.0.0.1", Some(true)), ("192.0.2.1", Some(false)), ("8.8.8.8", Some(false))] {
             assert_eq!(can_be_bound(address.parse().unwrap()), expected, "{address}");
         }

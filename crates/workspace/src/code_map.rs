@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_is_worth_a_map_from_thirty_files_of_code_on() {
+    fn code_map_needs_thirty_source_files() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: String| std::fs::write(folder.path().join(name), "x").unwrap();
         (0..29).for_each(|number| write(format!("{number}.rs")));

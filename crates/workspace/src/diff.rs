@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_file_is_all_added_and_a_change_has_its_context() {
+    fn diff_of_new_file_is_all_added_and_changes_have_context() {
         let diff = unified("outputs/a.txt", None, b"one\ntwo\n");
         assert_eq!(diff, "--- /dev/null\n+++ b/outputs/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n");
         let diff = unified("/project/a", Some(b"1\n2\n3\n4\n5\n6\n"), b"1\n2\n3\n4\nfive\n6\n");
@@ -257,7 +257,7 @@ mod tests {
 
     /// A user who reads to the end has seen all new text.
     #[test]
-    fn however_long_it_is_all_that_is_new_is_shown() {
+    fn long_diff_shows_all_new_text() {
         let long = "a line\n".repeat(5000) + &"long ".repeat(5000) + "\nrm -rf ~/hidden";
         let check = |old: Option<&[u8]>| {
             let shown = written("a", old, &long);
@@ -278,7 +278,7 @@ mod tests {
 
     /// A small change of a large file gives a small diff.
     #[test]
-    fn what_stays_as_it_is_costs_nothing() {
+    fn diff_of_small_change_in_large_file_is_small() {
         let lines: Vec<String> = (0..300_000).map(|number| format!("line {number}\n")).collect();
         let before = lines.concat();
         let after = before.replace("line 150000\n", "line 150 000\n");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn how_lines_end_is_seen() {
+    fn line_endings_are_visible_in_diffs() {
         let check = |old: Option<&[u8]>, new: &str, expected: &str| {
             let shown = written("a", old, new);
             assert_eq!(shown.split_once("+++ b/a\n").unwrap().1, expected, "{new:?}");
@@ -304,7 +304,7 @@ mod tests {
 
     /// An approval for one version does not cover another.
     #[test]
-    fn two_versions_never_look_the_same() {
+    fn different_versions_have_different_diffs() {
         let check = |head: &[u8], new: &[u8]| {
             let [one, other] = [b"1", b"2"].map(|last| [head, last].concat());
             assert_eq!(unified("a", Some(&one), new), unified("a", Some(&one), new));
@@ -321,7 +321,7 @@ mod tests {
     proptest! {
         /// Different contents never give the same diff, whatever the old content was.
         #[test]
-        fn what_is_shown_determines_what_is_written(
+        fn diff_determines_the_written_content(
             old in proptest::option::of("[ab\r\n+ -]{0,12}"), one in "[ab\r\n+ -]{0,12}", other in "[ab\r\n+ -]{0,12}",
         ) {
             let shown = |new: &str| written("a", old.as_deref().map(str::as_bytes), new);

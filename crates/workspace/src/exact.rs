@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_link_is_followed_anywhere() {
+    fn exact_open_follows_no_links() {
         let base = tempfile::tempdir().unwrap();
         let base = base.path().canonicalize().unwrap();
         fs::create_dir_all(base.join("real/inner")).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_made_where_they_are_named() {
+    fn created_folders_never_go_through_links() {
         let folder = tempfile::tempdir().unwrap();
         // A subfolder, so that nothing else is created next to it.
         let base = folder.path().canonicalize().unwrap().join("base");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_to_their_end_and_never_out() {
+    fn links_are_resolved_inside_the_root_only() {
         let base = tempfile::tempdir().unwrap();
         fs::create_dir_all(base.path().join("root/real/inner")).unwrap();
         fs::write(base.path().join("root/real/file"), "x").unwrap();
@@ -320,7 +320,7 @@ mod tests {
     proptest! {
         /// With any links, the result is the path that the kernel finds, and goes through no link.
         #[test]
-        fn what_comes_out_is_what_the_kernel_finds(
+        fn resolution_matches_the_kernel(
             links in proptest::collection::vec((0_usize..12, 0_usize..12, 0_usize..3), 0..8),
             steps in proptest::collection::vec(0_usize..12, 1..4),
         ) {

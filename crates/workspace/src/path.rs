@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_the_one_tree_are_taken() {
+    fn tree_paths_are_accepted() {
         for (written, expected) in [
             ("", "."),
             (".", "."),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_call_could_name_is_not_found() {
+    fn unnameable_paths_are_not_found() {
         use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
         for (below, named) in [
             (&b"src/a.rs"[..], true),
@@ -389,7 +389,7 @@ mod tests {
     proptest! {
         /// The model: a stack machine that follows the path from the root of its place, as the kernel does.
         #[test]
-        fn no_accepted_path_climbs(written in hostile()) {
+        fn accepted_paths_never_leave_their_root(written in hostile()) {
             if let Ok(path) = ToolPath::parse(&written) {
                 let mut depth = 0;
                 for part in path.rest().split('/').filter(|part| !part.is_empty()) {
@@ -409,7 +409,7 @@ mod tests {
         }
 
         #[test]
-        fn dot_dot_is_refused_wherever_it_stands(before in "[a-z/]{0,8}", after in "[a-z/]{0,8}") {
+        fn dot_dot_is_rejected_anywhere(before in "[a-z/]{0,8}", after in "[a-z/]{0,8}") {
             let written = format!("{before}/../{after}");
             prop_assert!(ToolPath::parse(&written).is_err());
         }

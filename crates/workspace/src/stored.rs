@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn upload_names_are_plain() {
+    fn upload_names_are_sanitised() {
         for (given, expected) in [
             ("notes.txt", "notes.txt"),
             ("/home/me/notes.txt", "notes.txt"),

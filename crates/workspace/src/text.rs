@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_naturally() {
+    fn sizes_are_human_readable() {
         for (bytes, expected) in
             [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KB"), (1_572_864, "1.5 MB")]
         {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_near_names_are_offered() {
+    fn only_similar_names_are_suggested() {
         let known = ["read_file", "write_file", "grep"];
         assert_eq!(nearest("raed_file", known), Some("read_file"));
         assert_eq!(nearest("READ_FILES", known), Some("read_file"));

@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repositories_inside_are_found_and_pipes_are_refused() {
+    fn nested_repositories_are_found_and_pipes_rejected() {
         let root = tempfile::tempdir().unwrap();
         let top = root.path();
         for folder in [".git", "lib/deep/.git", "src"] {

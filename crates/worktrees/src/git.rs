@@ -439,7 +439,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_name_programs_are_known() {
+    fn git_settings_that_name_programs_are_recognised() {
         let check = |name: &str, expected: Option<(&str, &str)>| {
             assert_eq!(replaced(name).as_ref().map(|(name, value)| (name.as_str(), *value)), expected, "{name}");
         };
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_bytes_and_a_list_that_is_cut_is_none() {
+    fn git_paths_are_bytes_and_truncated_lists_are_errors() {
         assert_eq!(output(b"a\0b c\0", false).paths().unwrap(), [PathBuf::from("a"), "b c".into()]);
         let latin = output(b"caf\xe9\0", false).paths().unwrap();
         assert_eq!(latin[0].as_os_str().as_bytes(), b"caf\xe9");
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_are_read() {
+    fn raw_git_diffs_are_parsed() {
         let found = changes(&output(b":100644 160000 aa bb M\0x y\0:000000 100644 00 cc A\0z\0", false)).unwrap();
         assert_eq!((found[0].path.to_str(), found[0].wanted.is_repository()), (Some("x y"), true));
         assert_eq!((found[1].had.is_none(), found[1].wanted.object.as_str()), (true, "cc"));

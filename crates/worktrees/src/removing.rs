@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_on_its_way_is_known_by_its_object() {
+    fn merge_progress_of_a_file_is_known_by_its_object() {
         let check = |had: &str, wanted: &str, object: Option<&str>, expected: Option<FileProgress>| {
             let mode = |object: &str| if object.is_empty() { "000000" } else { "100644" };
             let raw = format!(":{} {} {had} {wanted} M\0a\0", mode(had), mode(wanted));

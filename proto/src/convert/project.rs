@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_that_are_no_places_in_the_snippet_mark_nothing() {
+    fn invalid_snippet_marks_are_dropped() {
         let mark = |start, end| v1::document_hit::Mark { start, end };
         let wire = v1::DocumentHit {
             snippet: "纳税".to_owned(),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_value_wins() {
+    fn socket_path_follows_precedence() {
         check("/a/b.sock", "/run/user/1000", Ok("/a/b.sock"));
         check("", "/run/user/1000", Ok("/run/user/1000/agentd/agentd.sock"));
         check("", "", Ok("/tmp/agentd-1000/2e61291ce2d9239e.sock"));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_folder_each_data_folder_has_a_socket_of_its_own() {
+    fn each_data_folder_has_its_own_fallback_socket() {
         let of = |data: &str| socket_path(&place("", "", data)).unwrap();
         assert_ne!(of("/home/a/data"), of("/home/b/data"));
         assert_eq!(of("/home/a/data"), of("/home/a/data"));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_other_places_than_the_first() {
+    fn alternative_socket_paths_are_listed() {
         let of = |runtime_dir: &str, data: &str| other_paths(&place("", runtime_dir, data));
         let own = socket_path(&place("", "", "/data")).unwrap();
         assert_eq!(of("/run/user/1000", "/data"), [own, "/data/agentd.sock".into()]);

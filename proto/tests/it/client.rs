@@ -24,7 +24,7 @@ async fn events_of_unknown_kinds_are_skipped() {
 }
 
 #[tokio::test]
-async fn a_watch_skips_what_it_does_not_know() {
+async fn watch_skips_unknown_kinds() {
     let daemon = FakeDaemon::start(PROTOCOL_VERSION).await;
     let client = Client::connect(daemon.path()).await.unwrap();
     let mut watch = client.watch(true, false).await.unwrap();
@@ -36,7 +36,7 @@ async fn a_watch_skips_what_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn another_version_is_refused_but_can_be_stopped() {
+async fn other_protocol_version_is_rejected_but_can_be_stopped() {
     let daemon = FakeDaemon::start(PROTOCOL_VERSION + 1).await;
     let error = Client::connect(daemon.path()).await.unwrap_err();
     assert_eq!(error.kind, ClientErrorKind::OtherVersion);
@@ -46,7 +46,7 @@ async fn another_version_is_refused_but_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn what_is_no_daemon_is_refused() {
+async fn server_that_is_not_the_daemon_is_rejected() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("other.sock");
     let listener = UnixListener::bind(&path).unwrap();

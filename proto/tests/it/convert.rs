@@ -40,7 +40,7 @@ where
 }
 
 #[test]
-fn every_event_survives() {
+fn every_event_kind_round_trips() {
     let kinds = samples::kinds();
     let names: HashSet<_> = kinds.iter().map(EventKind::name).collect();
     assert_eq!(names.len(), 12, "a kind of event has no sample: {names:?}");
@@ -52,14 +52,14 @@ fn every_event_survives() {
 }
 
 #[test]
-fn every_item_survives() {
+fn every_item_kind_round_trips() {
     let kinds: HashSet<_> = samples::items().iter().map(|item| item.body.kind()).collect();
     assert_eq!(kinds.len(), 7, "a kind of item has no sample: {kinds:?}");
     samples::items().iter().for_each(check::<v1::Item, Item>);
 }
 
 #[test]
-fn sessions_survive() {
+fn sessions_round_trip() {
     for status in samples::all() {
         check::<v1::SessionSummary, _>(&SessionSummary { status, ..samples::summary() });
     }
@@ -88,7 +88,7 @@ fn sessions_survive() {
 }
 
 #[test]
-fn starts_survive() {
+fn turn_starts_round_trip() {
     for (on_interrupt, if_busy) in samples::all::<OnInterrupt>().zip(samples::all::<IfBusy>().cycle()) {
         check::<Start, _>(&StartTurn {
             typed_bytes: Some(2),
@@ -124,14 +124,14 @@ fn starts_survive() {
 }
 
 #[test]
-fn an_empty_start_has_the_defaults() {
+fn empty_start_has_the_defaults() {
     let start = StartTurn::try_from(Start::default()).unwrap();
     assert_eq!((start.text, start.slot, start.max_steps), (None, None, None));
     assert_eq!((start.on_interrupt, start.if_busy), (OnInterrupt::Wait, IfBusy::Refuse));
 }
 
 #[test]
-fn approvals_never_vanish_by_omission() {
+fn omitted_confirm_settings_default_to_asking() {
     let silent = v1::SessionSettings::default();
     let settings = SessionSettings::try_from(silent.clone()).unwrap();
     assert!(settings.confirm_write && settings.confirm_exec);
@@ -143,7 +143,7 @@ fn approvals_never_vanish_by_omission() {
 }
 
 #[test]
-fn a_newer_peer_is_told_from_a_broken_one() {
+fn newer_peer_is_distinguished_from_a_broken_one() {
     let known = v1::Event::from(&samples::event(samples::delta("x")));
     let unknown = |event: v1::Event| Event::try_from(event).unwrap_err().is_unknown_kind();
     assert!(unknown(v1::Event { kind: None, ..known.clone() }));
@@ -157,7 +157,7 @@ fn a_newer_peer_is_told_from_a_broken_one() {
 }
 
 #[test]
-fn nonsense_is_refused_with_its_reason() {
+fn invalid_messages_are_rejected_with_a_reason() {
     let check = |error: WireError, expected: &str| {
         assert!(error.to_string().contains(expected), "{error} lacks {expected:?}");
     };
@@ -194,7 +194,7 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn any_moment_and_text_survive(
+    fn any_time_and_text_round_trip(
         nanosecond in Timestamp::MIN.as_nanosecond()..=Timestamp::MAX.as_nanosecond(),
         seq in any::<u64>(),
         text in any::<String>(),
@@ -207,12 +207,12 @@ proptest! {
     }
 
     #[test]
-    fn any_arguments_survive(args in any_json()) {
+    fn any_arguments_round_trip(args in any_json()) {
         check::<v1::Answer, _>(&Answer::Edit { args });
     }
 
     #[test]
-    fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_accepted_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(event) = v1::Event::decode(bytes.as_slice()) {
             let _taken_or_refused = Event::try_from(event);
         }
@@ -220,7 +220,7 @@ proptest! {
 }
 
 #[test]
-fn the_audit_log_survives() {
+fn audit_records_round_trip() {
     let query = RecordQuery {
         session_id: None,
         turn_id: Some(samples::results()[0].turn_id),

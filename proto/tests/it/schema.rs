@@ -61,7 +61,7 @@ fn every_event_matches_the_schema_in_the_documentation() {
 }
 
 #[test]
-fn what_is_no_event_does_not_match_it() {
+fn invalid_events_do_not_match_the_schema() {
     let mut schema = schema();
     let lenient = jsonschema::validator_for(&schema).unwrap();
     strict(&mut schema, true);

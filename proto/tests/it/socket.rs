@@ -24,7 +24,7 @@ async fn refused_bind(path: &Path) -> SocketError {
 }
 
 #[tokio::test]
-async fn what_is_bound_is_for_its_owner() {
+async fn bound_socket_is_private_to_its_owner() {
     let (_home, path) = place();
     let (incoming, file) = bind(&path).await.unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -45,7 +45,7 @@ async fn what_is_bound_is_for_its_owner() {
 }
 
 #[tokio::test]
-async fn a_dead_socket_is_replaced() {
+async fn stale_socket_is_replaced() {
     let (_home, path) = place();
     let (incoming, file) = bind(&path).await.unwrap();
     drop(incoming);
@@ -59,7 +59,7 @@ async fn a_dead_socket_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_is_no_socket_is_left_alone() {
+async fn non_socket_file_is_left_alone() {
     let (_home, path) = place();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -73,7 +73,7 @@ async fn what_is_no_socket_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_folder_that_others_can_write_to_is_refused() {
+async fn socket_folder_writable_by_others_is_rejected() {
     let (_home, path) = place();
     let folder = path.parent().unwrap();
     fs::create_dir_all(folder).unwrap();
@@ -89,7 +89,7 @@ async fn a_folder_that_others_can_write_to_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_not_an_unusable_socket() {
+async fn absent_daemon_is_distinguished_from_unusable_socket() {
     let (_home, path) = place();
     assert!(matches!(connect(&path).await, Err(SocketError::NobodyThere { .. })));
     let long = PathBuf::from(format!("/{}", "x".repeat(200)));

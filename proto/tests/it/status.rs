@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use crate::samples;
 
 #[test]
-fn kind_message_and_hint_survive() {
+fn error_kind_message_and_hint_round_trip() {
     for kind in samples::all::<ErrorKind>() {
         for hint in [None, Some("do this: 日本")] {
             // Through the headers, as on the wire.
@@ -24,7 +24,7 @@ fn kind_message_and_hint_survive() {
 }
 
 #[test]
-fn codes_say_what_clients_that_know_only_codes_expect() {
+fn error_kinds_map_to_expected_grpc_codes() {
     let check = |kind, expected| assert_eq!(code(kind), expected, "{kind:?}");
     check(ErrorKind::NotFound, Code::NotFound);
     check(ErrorKind::InvalidInput, Code::InvalidArgument);
@@ -37,7 +37,7 @@ fn codes_say_what_clients_that_know_only_codes_expect() {
 }
 
 #[test]
-fn a_status_without_details_is_read_by_its_code() {
+fn status_without_details_is_read_by_its_code() {
     let check = |code, expected| {
         let error = ClientError::from(Status::new(code, "as it is"));
         assert_eq!(error.kind, expected, "{code:?}");

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_values_that_were_measured() {
+    fn quantiles_are_measured_values() {
         let mut samples = Samples::default();
         for number in (1..=200).rev() {
             samples.add(Duration::from_millis(number));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_shown_with_their_limits() {
+    fn figures_show_their_limits() {
         let check = |figure: Figure, shown: &str, target: Option<&str>, met: Option<bool>| {
             assert_eq!((figure.shown(), figure.target().as_deref(), figure.met()), (shown.to_owned(), target, met));
         };

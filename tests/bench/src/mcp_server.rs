@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_it_is_given_and_knows_what_it_does_not_know() {
+    fn echo_server_answers_calls_and_ignores_other_requests() {
         let call = json!({"method": "tools/call", "params": {"name": TOOL, "arguments": {"text": "hi"}}});
         assert_eq!(answered(&call).unwrap()["content"][0]["text"], "hi");
         assert_eq!(answered(&json!({"method": "resources/list"})), None);

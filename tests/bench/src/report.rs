@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_failures_are_told() {
+    fn report_columns_are_aligned_and_failures_shown() {
         let rows = [
             Row::new("a", vec![Figure::millis("median", 2.0).at_most(1.0), Figure::millis("p99", 3.0)])
                 .over(Figure::millis("", 0.5)),

@@ -41,7 +41,7 @@ fn command(command: &str) -> (&'static str, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_that_they_may() {
+async fn tools_and_commands_see_added_folders_at_the_same_path() {
     let mut world = with_folders().await;
     let (project, lib, notes) = (world.at("project"), world.at("my lib"), format!("{}:rw", world.at("notes")));
     let edit = |path: &str| ("edit_file", json!({"path": path, "old_string": "old", "new_string": "new"}));
@@ -98,7 +98,7 @@ async fn tools_and_commands_reach_added_folders_by_one_path_and_change_those_tha
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
+async fn adding_a_folder_again_extends_the_list_and_changes_its_mode() {
     let world = with_folders().await;
     let (project, lib, notes) = (world.at("project"), world.at("my lib"), world.at("notes"));
     let write = || vec![("write_file", json!({"path": "/folders/notes/a.md", "content": "x"}))];
@@ -127,7 +127,7 @@ async fn folders_are_added_to_those_that_a_session_has_and_change_their_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
+async fn invalid_folders_are_refused_with_a_hint() {
     let world = with_folders().await;
     world.model.default_reply(Reply::text("Good."));
     let (project, data) = (world.at("project"), world.data().display().to_string());
@@ -154,7 +154,7 @@ async fn folders_that_cannot_be_added_are_refused_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_be_taken_away() {
+async fn missing_or_replaced_folder_blocks_turns_until_removed() {
     let mut world = with_folders().await;
     let looks = || Reply::tool_call("read_file", json!({"path": "/folders/notes/todo.md"}));
     world.model.default_reply(looks());
@@ -176,7 +176,7 @@ async fn a_folder_that_vanishes_or_becomes_a_link_stops_tools_and_turns_and_can_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_links_and_hard_links_of_an_added_folder_are_held_as_those_of_the_project() {
+async fn added_folder_protects_secrets_links_and_hard_links() {
     let world = with_folders().await;
     let (project, lib) = (world.at("project"), format!("{}:rw", world.at("my lib")));
     let outside = world.write("secret.txt", "hunter3\n");
@@ -204,7 +204,7 @@ async fn secrets_links_and_hard_links_of_an_added_folder_are_held_as_those_of_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
+async fn session_rule_of_an_added_folder_is_dropped_with_the_folder() {
     let world = with_folders().await;
     let (project, lib) = (world.at("project"), world.at("my lib"));
     let call = json!({"command": "sed -i s/a/b/ none.txt", "directory": "/folders/my-lib"});
@@ -232,7 +232,7 @@ async fn what_is_allowed_for_good_in_an_added_folder_names_the_folder_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_in_a_hidden_place_is_held_as_what_it_is() {
+async fn added_hidden_folder_keeps_its_protection() {
     let world = with_folders().await;
     world.write(".kube/config", "token: hunter4\n");
     world.write("repo/.github/workflows/ci.yml", "on: push\n");
@@ -261,7 +261,7 @@ async fn a_folder_in_a_hidden_place_is_held_as_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mention_of_a_file_in_an_added_folder_names_it() {
+async fn mentioned_file_in_an_added_folder_gets_its_session_path() {
     let world = with_folders().await;
     world.model.default_reply(Reply::text("Good."));
     let (project, notes) = (world.at("project"), world.at("notes"));
@@ -271,7 +271,7 @@ async fn a_mention_of_a_file_in_an_added_folder_names_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_of_the_protocol_adds_folders_to_a_new_session_and_to_one_that_there_is() {
+async fn start_request_adds_folders_to_new_and_existing_sessions() {
     let world = with_folders().await;
     world.model.default_reply(Reply::text("Good."));
     let mount = |name: &str| v1::Mount { path: world.at(name), writable: true };
@@ -299,7 +299,7 @@ async fn a_start_of_the_protocol_adds_folders_to_a_new_session_and_to_one_that_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_command_changed_in_several_folders_is_undone() {
+async fn undo_after_kill_covers_all_added_folders() {
     let mut world = with_folders().await;
     world.write("project/a.txt", "old\n");
     let script = "cd /project && echo new > a.txt && echo new > /folders/notes/todo.md && echo made > /folders/notes/b.md && sleep 60";

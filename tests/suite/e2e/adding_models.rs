@@ -33,7 +33,7 @@ fn asked_for_model(daemon: &TempDaemon, server: &ModelServer) -> (Terminal, Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
+async fn models_add_asks_for_provider_key_and_model() {
     let server = server().await;
     let daemon = configured().await;
     let (mut terminal, list) = asked_for_model(&daemon, &server);
@@ -52,7 +52,7 @@ async fn a_person_names_a_provider_types_a_key_and_chooses_a_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_in_the_middle_has_changed_nothing() {
+async fn aborted_models_add_changes_nothing() {
     let server = server().await;
     let daemon = configured().await;
     for key in ['c', 'd'] {
@@ -66,7 +66,7 @@ async fn who_leaves_in_the_middle_has_changed_nothing() {
 }
 
 #[tokio::test]
-async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
+async fn key_from_stdin_is_stored_and_failed_add_changes_nothing() {
     let server = server().await;
     let daemon = TempDaemon::start_in(TempHome::new()).await;
     let url = server.base_url();
@@ -99,7 +99,7 @@ async fn scripts_hand_the_key_over_and_what_cannot_work_changes_nothing() {
 }
 
 #[tokio::test]
-async fn another_wire_and_another_slot_have_their_own_address_and_key() {
+async fn each_slot_has_its_own_wire_address_and_key() {
     let (first, second) = (server().await, server().await);
     first.acts_as(Provider::Anthropic);
     first.lists([json!({"id": "first"})]);

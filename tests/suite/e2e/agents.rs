@@ -45,7 +45,7 @@ fn stacks(lines: &[Value]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn they_are_listed_and_shown_and_what_has_no_effect_is_said() {
+async fn agents_are_listed_and_shown_and_unknown_tools_are_logged() {
     let world = world().await;
     let listed = world.json(["agents", "list"]).await;
     let ids = texts(&listed, "id");
@@ -61,7 +61,7 @@ async fn they_are_listed_and_shown_and_what_has_no_effect_is_said() {
 }
 
 #[tokio::test]
-async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_the_answer() {
+async fn handoff_switches_prompt_tools_and_slot_until_the_answer() {
     let world = world().await;
     world.model.respond_with(|request| match agent_of(request) {
         "main" => transfer("poet"),
@@ -98,7 +98,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
 }
 
 #[tokio::test]
-async fn rings_and_long_chains_are_refused_and_the_session_can_be_handed_back() {
+async fn handoff_ring_is_refused_and_handing_back_is_allowed() {
     let world = world().await;
     world.model.respond_with(|request| {
         let told = tool_texts(request);
@@ -129,7 +129,7 @@ async fn asked(world: &World) -> (String, u64, Interrupt) {
 }
 
 #[tokio::test]
-async fn an_agent_that_waits_is_the_same_after_a_crash() {
+async fn waiting_agent_stays_active_after_a_crash() {
     let mut world = world().await;
     world.model.respond_with(|request| match (agent_of(request), tool_texts(request)) {
         ("main", _) => transfer("critic"),
@@ -151,7 +151,7 @@ async fn an_agent_that_waits_is_the_same_after_a_crash() {
 }
 
 #[tokio::test]
-async fn work_is_given_to_an_agent_by_name() {
+async fn task_is_delegated_to_an_agent_by_name() {
     let world = world().await;
     world.model.respond_with(|request| {
         let long = "Roses are red, and violets are blue, and so the day goes on. ".repeat(5);
@@ -199,7 +199,7 @@ fn long(text: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn an_agent_with_few_tools_reaches_no_others_through_its_subagents() {
+async fn agent_gains_no_tools_through_subagents() {
     let world = world_of(CLERK).await;
     world.model.respond_with(|request| {
         let told = tool_texts(request);
@@ -230,7 +230,7 @@ async fn an_agent_with_few_tools_reaches_no_others_through_its_subagents() {
 }
 
 #[tokio::test]
-async fn a_subagent_whose_card_is_gone_works_no_more() {
+async fn subagent_without_its_definition_cannot_continue() {
     let world = world().await;
     world.model.respond_with(|request| {
         let told = tool_texts(request);
@@ -275,7 +275,7 @@ async fn cut_short(world: &World, project: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_turn_that_cannot_begin_changes_no_agent() {
+async fn turn_that_fails_to_start_changes_no_agent() {
     let mut world = world().await;
     let project = world.path().join("project");
     fs::create_dir(&project).unwrap();
@@ -294,7 +294,7 @@ async fn a_turn_that_cannot_begin_changes_no_agent() {
 }
 
 #[tokio::test]
-async fn an_agent_keeps_the_session_through_a_compaction_and_takes_its_slot_with_it() {
+async fn active_agent_and_its_slot_survive_a_compaction() {
     let world = world().await;
     let project = world.path().join("project");
     fs::create_dir(&project).unwrap();
@@ -313,7 +313,7 @@ async fn an_agent_keeps_the_session_through_a_compaction_and_takes_its_slot_with
 }
 
 #[tokio::test]
-async fn a_subagent_that_waits_is_heard_of_though_its_card_is_gone() {
+async fn pending_question_survives_removal_of_its_agent() {
     let mut world = world().await;
     world.model.respond_with(|request| match (agent_of(request), request.last_role()) {
         ("critic", _) => Reply::tool_call("ask_human", json!({"question": "Which verse?"})),
@@ -340,7 +340,7 @@ async fn a_subagent_that_waits_is_heard_of_though_its_card_is_gone() {
 const CHAIN: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 #[tokio::test]
-async fn chains_and_changes_have_an_end() {
+async fn handoff_depth_and_count_are_limited() {
     let cards = CHAIN.map(|id| format!("  {id}: {{description: One., prompt: You are one.}}\n")).concat();
     let world = world_of(&format!("agents:\n{cards}")).await;
     let index = |request: &Recorded| {
@@ -394,7 +394,7 @@ fn tries_to_leave(request: &Recorded) -> Reply {
 }
 
 #[tokio::test]
-async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
+async fn user_selected_agent_cannot_be_left_by_a_model() {
     let mut world = world_of(CONFINED).await;
     world.model.respond_with(tries_to_leave);
     let args = ["run", "File it", "--agent", "clerk", "--on-interrupt", "approve", "--output", "stream-json"];
@@ -446,7 +446,7 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
 }
 
 #[tokio::test]
-async fn a_chat_chooses_the_agent_of_its_session() {
+async fn chat_command_selects_the_agent() {
     let world = world().await;
     world.model.respond_with(|request| Reply::text(format!("I am {}.", agent_of(request))));
     let lines = "/agent poet\nWho?\nAnd now?\n/agent main\nWho?\n";

@@ -55,7 +55,7 @@ async fn asked() -> (World, String) {
 }
 
 #[tokio::test]
-async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
+async fn audit_log_records_call_decision_and_outcome() {
     let (world, session) = asked().await;
     let records = audit(&world, &[]).await;
     assert_eq!(records[0]["kind"], "daemon_started");
@@ -108,7 +108,7 @@ async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
 }
 
 #[tokio::test]
-async fn people_see_one_line_a_call_and_choose_which() {
+async fn audit_prints_one_line_per_call_and_filters() {
     let (world, session) = asked().await;
     let shown = world.ok(["audit", "--session", &session[..13]]).await.stdout;
     let lines: Vec<&str> = shown.lines().collect();
@@ -146,7 +146,7 @@ async fn people_see_one_line_a_call_and_choose_which() {
 }
 
 #[tokio::test]
-async fn a_command_that_a_crash_cut_off_is_unknown_and_the_log_holds() {
+async fn command_interrupted_by_a_crash_has_unknown_outcome() {
     let mut world = World::start().await;
     works_through(&world.model, vec![(&["taken effect"][..], command("sleep 300"))], Reply::text("Hm."));
     let project = world.path().join("project");
@@ -169,7 +169,7 @@ async fn a_command_that_a_crash_cut_off_is_unknown_and_the_log_holds() {
 }
 
 #[tokio::test]
-async fn a_changed_byte_is_found() {
+async fn verify_detects_changed_and_missing_lines() {
     let (mut world, _) = asked().await;
     let path = file(&world);
     let change = |from: &str, to: &str| {
@@ -196,7 +196,7 @@ async fn a_changed_byte_is_found() {
 }
 
 #[tokio::test]
-async fn without_the_log_no_command_runs_and_everybody_hears_why() {
+async fn unwritable_log_blocks_commands_and_is_reported() {
     let world = World::start().await;
     let steps = vec![
         (&["audit log"][..], command("touch /project/made")),
@@ -250,7 +250,7 @@ async fn a_daemon_that_cannot_open_the_log_does_not_start() {
 }
 
 #[tokio::test]
-async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
+async fn full_log_file_is_rotated_and_the_chain_continues() {
     let mut world = World::configured("audit: {max_file_bytes: 4096}").await;
     world.model.respond_with(|request| {
         let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();

@@ -35,7 +35,7 @@ async fn uploads(world: &World) -> (String, PathBuf) {
 }
 
 #[tokio::test]
-async fn a_disk_that_fills_while_a_document_comes_in_fails_that_document_alone() {
+async fn full_disk_fails_only_the_document_being_indexed() {
     let Some(world) = World::on_disk("data/index", "700k").await else { return };
     let large = world.write("large.docx", long(6000));
     finds(&world).await;
@@ -49,7 +49,7 @@ async fn a_disk_that_fills_while_a_document_comes_in_fails_that_document_alone()
 }
 
 #[tokio::test]
-async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
+async fn index_deleted_during_indexing_is_recreated() {
     let world = World::start().await;
     let large = world.write("large.docx", long(6000));
     let adding = world.spawn_agentctl(["docs", "add", large.to_str().unwrap(), "--json"]);
@@ -71,7 +71,7 @@ async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_replaced_again_and_again_is_told_as_what_it_was() {
+async fn repeatedly_replaced_file_gives_consistent_results_or_errors() {
     let world = World::start().await;
     finds(&world).await;
     let (id, folder) = uploads(&world).await;
@@ -172,7 +172,7 @@ fn with_part(archive: &str, part: &str, content: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn files_made_to_do_harm_are_told_one_by_one_and_the_daemon_answers_on() {
+async fn harmful_files_fail_individually_with_a_clear_problem() {
     let world = World::start().await;
     let latin = fs::read(fixture("latin.pdf")).unwrap();
     let spaces = vec![b' '; 300 << 20];
@@ -210,7 +210,7 @@ async fn files_made_to_do_harm_are_told_one_by_one_and_the_daemon_answers_on() {
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_for_a_document_tells_how_far_it_is() {
+async fn waiting_tool_streams_indexing_progress() {
     let world = World::start().await;
     world.model.respond_with(|request| match told_of_each(request).is_empty() {
         true => Reply::tool_call("search_file", json!({"path": "uploads/latin.pdf", "query": FIND.0})),
@@ -234,7 +234,7 @@ async fn a_turn_that_waits_for_a_document_tells_how_far_it_is() {
 }
 
 #[tokio::test]
-async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_is_told_of() {
+async fn scanned_pages_are_reported_as_left_out_everywhere() {
     const WHY: &str = "2 of its 3 pages are pictures, probably scanned";
     let world = World::start().await;
     world.docs(&["add", &fixture("partly.pdf")]).await.exits(0).says(&["uploads/partly.pdf", WHY, "make recognition"]);
@@ -276,7 +276,7 @@ fn archive(name: &str, content: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_never_found_empty() {
+async fn unsupported_file_is_refused_with_its_type() {
     let world = World::start().await;
     let mut doc = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1".to_vec();
     doc.resize(1024, 0);
@@ -324,7 +324,7 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
 }
 
 #[tokio::test]
-async fn rich_text_is_read_as_a_document_whatever_its_name_and_never_as_markup() {
+async fn rtf_is_read_as_a_document_regardless_of_its_name() {
     const RTF: &str = "{\\rtf1\\ansi{\\fonttbl\\f0 Helvetica;}\\f0\\pard The {\\b vermilion} barn.\\par}\n";
     let world = World::start().await;
     let project = world.path().join("project");
@@ -375,7 +375,7 @@ async fn session_with_sparse(world: &World, files: &[(String, Vec<u8>)], size: u
 const MIB: u64 = 1 << 20;
 
 #[tokio::test]
-async fn a_file_of_two_hundred_gigabytes_is_refused_for_its_size_without_being_read() {
+async fn huge_file_is_refused_without_being_read() {
     const SIZE: &str = "its size is more than 100 MiB";
     let world = World::start().await;
     let files = [
@@ -422,7 +422,7 @@ async fn a_file_of_two_hundred_gigabytes_is_refused_for_its_size_without_being_r
 }
 
 #[tokio::test]
-async fn nothing_reads_on_when_nobody_waits_any_longer() {
+async fn reading_stops_when_no_client_waits() {
     const FILES: u64 = 100;
     const EACH: u64 = 99 * MIB;
     let world = World::start().await;

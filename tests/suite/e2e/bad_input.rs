@@ -50,7 +50,7 @@ pub(super) async fn frames(world: &World, frames: Vec<TurnRequest>) -> Result<Ve
 }
 
 #[tokio::test]
-async fn frames_that_make_no_sense_are_refused() {
+async fn invalid_frames_are_refused() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three").hang_behind("two"));
     let refused = frames(&world, vec![start("one"), start("two")]).await.unwrap_err();
@@ -78,7 +78,7 @@ async fn frames_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn a_prompt_of_a_hundred_megabytes() {
+async fn oversized_prompt_is_refused() {
     let world = World::start().await;
     let huge = "all work and no play ".repeat(5_000_000);
     // The client reads no more of it than necessary.
@@ -97,7 +97,7 @@ async fn a_prompt_of_a_hundred_megabytes() {
 }
 
 #[tokio::test]
-async fn input_that_is_no_text() {
+async fn non_utf8_input_is_refused() {
     let world = World::start().await;
     world
         .daemon
@@ -110,7 +110,7 @@ async fn input_that_is_no_text() {
 }
 
 #[tokio::test]
-async fn a_typo_in_the_configuration_is_named_with_its_place_and_the_nearest_key() {
+async fn config_typo_is_reported_with_place_and_nearest_key() {
     let (_model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", "sessions:\n  confirm_wrte: true\n");
     let place = "agentd.yaml:2:3";
@@ -125,7 +125,7 @@ async fn a_typo_in_the_configuration_is_named_with_its_place_and_the_nearest_key
 }
 
 #[tokio::test]
-async fn a_data_folder_that_cannot_be_written() {
+async fn unwritable_data_folder_is_an_error() {
     let home = TempHome::new();
     fs::create_dir(home.data()).unwrap();
     let nobody = 65534;
@@ -147,7 +147,7 @@ async fn a_data_folder_that_cannot_be_written() {
 }
 
 #[tokio::test]
-async fn a_socket_path_that_is_too_long() {
+async fn overlong_socket_path_is_refused() {
     let mut home = TempHome::new();
     let long = format!("/tmp/{}/agentd.sock", "long".repeat(30));
     home.set("AGENTD_SOCKET", &long);
@@ -157,7 +157,7 @@ async fn a_socket_path_that_is_too_long() {
 }
 
 #[tokio::test]
-async fn a_socket_of_another_user_is_not_spoken_to() {
+async fn socket_of_another_user_is_not_used() {
     if !geteuid().is_root() {
         return;
     }

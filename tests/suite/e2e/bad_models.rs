@@ -9,7 +9,7 @@ async fn ask(world: &World, code: i32) -> Value {
 }
 
 #[tokio::test]
-async fn answers_that_are_none() {
+async fn invalid_responses_fail_the_turn_with_a_hint() {
     let world = World::with_files(&[("config/models.yaml", "base: {retries: 0}")]).await;
     let bad = [
         Reply::garbage(),
@@ -34,7 +34,7 @@ async fn answers_that_are_none() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_not_there() {
+async fn unreachable_model_fails_the_run_with_a_hint() {
     let world = World::start().await;
     let mut home = TempHome::with_model("http://127.0.0.1:9/v1");
     home.set("MODEL_CHAT_BASE_URL", world.model.base_url());
@@ -44,7 +44,7 @@ async fn a_model_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_model_that_never_answers_is_given_up() {
+async fn model_without_progress_times_out() {
     // Like a stuck server behind a proxy that keeps the connection alive.
     let comment = ": still here\n\n";
     let alive = Reply::status(200, comment.repeat(100_000)).header("content-type", "text/event-stream");
@@ -70,7 +70,7 @@ async fn a_model_that_never_answers_is_given_up() {
 
 /// A gateway that sends empty parts of a response forever: the next model is used.
 #[tokio::test]
-async fn a_gateway_that_only_keeps_the_connection_alive_is_given_up() {
+async fn gateway_sending_only_keepalives_triggers_the_fallback() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
     let home = TempHome::with_model(&base.base_url());
     let other = format!("others: {{spare: {{base_url: \"{}\", id: spare}}}}\n", spare.base_url());
@@ -90,7 +90,7 @@ async fn a_gateway_that_only_keeps_the_connection_alive_is_given_up() {
 
 /// Data that arrives while the daemon is stopped for longer than its timeout is in the socket, and paid for.
 #[tokio::test]
-async fn an_answer_that_came_while_the_daemon_was_stopped_is_read() {
+async fn answer_received_while_the_daemon_was_stopped_is_used() {
     let World { model, daemon } = World::with_files(&[("config/models.yaml", "base: {timeouts: {idle: 2s}}")]).await;
     for _ in 0..3 {
         let before = model.counts();
@@ -112,7 +112,7 @@ async fn an_answer_that_came_while_the_daemon_was_stopped_is_read() {
 }
 
 #[tokio::test]
-async fn money_that_is_used_up_ends_the_turn_at_once_and_says_when_there_is_more() {
+async fn exhausted_quota_ends_the_turn_and_names_the_reset_time() {
     let world = World::start().await;
     let soon = agentd_core::Timestamp::now().as_second() + 7200;
     let limit = |more: Value| {
@@ -136,7 +136,7 @@ async fn money_that_is_used_up_ends_the_turn_at_once_and_says_when_there_is_more
 }
 
 #[tokio::test]
-async fn calls_that_cannot_be_run_are_told_to_the_model() {
+async fn invalid_calls_are_reported_to_the_model() {
     let world = World::start().await;
     let check = async |call: Reply, code: &str| {
         world.model.reply(call).reply(Reply::text("I see."));
@@ -160,7 +160,7 @@ async fn calls_that_cannot_be_run_are_told_to_the_model() {
 }
 
 #[tokio::test]
-async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
+async fn oversized_answer_is_truncated_and_can_be_read_again() {
     let world = World::start().await;
     let words: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
     let pieces = words.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
@@ -181,7 +181,7 @@ async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
 }
 
 #[tokio::test]
-async fn a_runaway_answer_is_cut_and_said() {
+async fn runaway_answer_is_truncated_with_a_warning() {
     let world = World::start().await;
     for phrase in ["ha ", "I will do it now. ", "[", "="] {
         world.model.reply(Reply::deltas(vec![phrase; 50_000]));
@@ -195,7 +195,7 @@ async fn a_runaway_answer_is_cut_and_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_models_write_does_not_command_the_terminal() {
+async fn model_output_cannot_control_the_terminal() {
     let world = World::start().await;
     let hostile = "Hi \u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}]52;c;ZXZpbA==\u{7} there\u{202e}, friend.";
     world.model.default_reply(Reply::text(hostile));

@@ -135,7 +135,7 @@ fn is_id(text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_bug_report_is_one_file() {
+async fn exported_session_replays_on_another_machine() {
     let world = World::start().await;
     let id = worked_on(&world).await;
     let (here, figures) = (events_of(&world.daemon, &id).await, world.json(["context", &id]).await);
@@ -172,7 +172,7 @@ async fn a_bug_report_is_one_file() {
 }
 
 #[tokio::test]
-async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_log() {
+async fn reimported_usage_counts_once_and_imports_are_audited() {
     let world = World::start().await;
     let id = worked_on(&world).await;
     let total = async || world.json(["usage"]).await["total"].clone();
@@ -207,7 +207,7 @@ async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_l
 }
 
 #[tokio::test]
-async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
+async fn fork_of_an_imported_session_describes_this_machine() {
     let world = World::start().await;
     world.model.respond_with(|_| Reply::text("Hello."));
     let id = json_of_run(&world, &["run", "Hello"]).await;

@@ -30,7 +30,7 @@ fn uploads(world: &World, session: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_document_that_is_changed_moved_or_deleted_is_found_as_it_is_now() {
+async fn search_reflects_changed_moved_and_deleted_documents() {
     let world = World::start().await;
     let text = |word: &str| docx(&[format!("The keeper of the {word} wrote this.")]);
     // Both have the same length, also when compressed: only the bytes differ.
@@ -87,7 +87,7 @@ impl Drop for WatchEnd {
 }
 
 #[tokio::test]
-async fn a_document_that_four_searches_of_two_sessions_wait_for_is_read_once() {
+async fn concurrent_searches_read_a_document_once() {
     let mut world = World::start().await;
     let pages: Vec<String> = (1..=20_000).map(|page| format!("Page {page} of the book, with zircon{page}. ")).collect();
     let book = world.write("book.docx", docx(&pages));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation() {
+async fn chat_answers_prompts_and_slash_commands() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     let greeting = terminal.prompt();
@@ -31,7 +31,7 @@ async fn a_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_comes_back_sees_the_last_turns_as_they_were() {
+async fn reopened_chat_shows_the_last_turns() {
     let mut world = World::start().await;
     world.daemon.set("PAGER", "cat");
     let run = async |words: &str, answer: Reply, more: &[&str]| {
@@ -64,7 +64,7 @@ async fn who_comes_back_sees_the_last_turns_as_they_were() {
 }
 
 #[tokio::test]
-async fn continuing_means_the_last_session_of_this_folder() {
+async fn continue_selects_the_last_session_of_the_folder() {
     let world = World::saying("Done.").await;
     let folder = |name: &str| {
         let folder = world.path().join(name);
@@ -89,7 +89,7 @@ async fn continuing_means_the_last_session_of_this_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_begins_with_the_words_of_its_command() {
+async fn chat_starts_with_the_prompt_of_its_command() {
     let world = World::saying("Good morning.").await;
     let mut terminal = Terminal::open(&world.daemon, &["Say", "hello"]);
     terminal.sees("Say hello");
@@ -110,7 +110,7 @@ async fn a_conversation_begins_with_the_words_of_its_command() {
 
 /// A rule is shown before it is stored, a permanent one asks twice, and a denied edit asks again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
+async fn chat_stores_a_rule_and_refuses_a_denied_edit() {
     let world = World::with_files(&[("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [shred]}}")]).await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
@@ -152,7 +152,7 @@ async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_from_elsewhere_takes_the_question_off_the_screen() {
+async fn question_answered_elsewhere_leaves_the_chat() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
@@ -166,7 +166,7 @@ async fn an_answer_from_elsewhere_takes_the_question_off_the_screen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_is_taken_up_with_what_it_waits_for() {
+async fn reopened_chat_shows_the_pending_question() {
     let world = World::start().await;
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write).reply(Reply::text("It is written."));
@@ -180,7 +180,7 @@ async fn a_conversation_is_taken_up_with_what_it_waits_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_prompt_tells_when_the_window_fills() {
+async fn prompt_shows_context_usage_when_the_window_fills() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::text("Little."));
@@ -199,7 +199,7 @@ async fn the_prompt_tells_when_the_window_fills() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
+async fn undo_shows_a_preview_and_asks_for_confirmation() {
     let world = World::start().await;
     let write = |path: &str, content: &str| Reply::tool_call("write_file", json!({"path": path, "content": content}));
     world
@@ -226,7 +226,7 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_is_completed_and_handed_over_by_its_mention() {
+async fn file_mention_is_completed_and_attached() {
     let world = World::start().await;
     world.write("desk/my notes.txt", "the cat is out\n");
     world.write("desk/.secret", "hunter2\n");

@@ -21,7 +21,7 @@ async fn with_a_broken_check() -> World {
 }
 
 #[tokio::test]
-async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
+async fn failing_check_denies_the_call_and_the_daemon_survives() {
     let world = with_a_broken_check().await;
     for rule in ["write_file", "run_bash_command: touch *"] {
         world.ok(["grants", "add", rule]).await;
@@ -75,7 +75,7 @@ async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
 }
 
 #[tokio::test]
-async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
+async fn unreadable_command_asks_despite_a_grant() {
     let world = World::configured(TRUSTING).await;
     fs::create_dir(world.path().join("project")).unwrap();
     for rule in ["touch *", "echo *", "sh *", "true *"] {
@@ -139,7 +139,7 @@ fn words(bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn rules_that_cannot_be_read_are_never_followed() {
+async fn unreadable_rules_keep_the_previous_rules() {
     let mut world = World::configured(TRUSTING).await;
     fs::create_dir(world.path().join("project")).unwrap();
     let rules = world.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [frobnicate]}}\n");

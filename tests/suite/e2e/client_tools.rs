@@ -44,7 +44,7 @@ fn buffer() -> Reply {
 }
 
 #[tokio::test]
-async fn an_unsaved_buffer_reaches_the_model() {
+async fn client_tool_answers_reach_the_model() {
     let world = World::start().await;
     world.model.reply(buffer()).reply(Reply::text("It says hello."));
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
@@ -77,7 +77,7 @@ async fn an_unsaved_buffer_reaches_the_model() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_for_a_message_is_refused_with_a_word() {
+async fn oversized_tool_answer_is_refused() {
     let world = World::start().await;
     world.model.reply(buffer()).reply(Reply::text("Without it."));
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
@@ -109,7 +109,7 @@ async fn an_answer_that_is_too_large_for_a_message_is_refused_with_a_word() {
 }
 
 #[tokio::test]
-async fn a_client_that_vanishes_leaves_the_turn_to_go_on() {
+async fn turn_continues_after_its_tool_client_disconnects() {
     let world = World::start().await;
     world.model.reply(buffer()).reply(buffer()).reply(Reply::text("Without the editor."));
     let mut request = offering(vec![tool("buffer", false)]);
@@ -127,7 +127,7 @@ async fn a_client_that_vanishes_leaves_the_turn_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_kill_while_the_client_works_is_told_honestly() {
+async fn kill_during_a_client_call_records_unknown_outcome() {
     let mut world = World::start().await;
     world.model.reply(buffer());
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_kill_while_the_client_works_is_told_honestly() {
 }
 
 #[tokio::test]
-async fn a_cancel_and_plan_mode_hold_for_the_clients_tools_too() {
+async fn cancel_and_plan_mode_apply_to_client_tools() {
     let world = World::start().await;
     world.model.reply(buffer());
     let mut stream = world.client().await.turn(offering(vec![tool("buffer", true)])).await.unwrap();

@@ -122,7 +122,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_not_be_read_is_not_found() {
+async fn code_that_may_not_be_read_is_not_found() {
     let world = shop().await;
     world.write("shop/private/plans.rs", "pub fn settle_invoice_in_secret() {}\n");
     let rules = "tools: {read_file: {patterns: {critical: ['/project/private/']}, actions: {critical: deny}}}";
@@ -148,7 +148,7 @@ async fn what_may_not_be_read_is_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_found_at_once_whoever_makes_them() {
+async fn changes_by_tools_and_other_programs_are_found_at_once() {
     let world = shop().await;
     let edit = json!({"path": "/project/src/cart.rs", "old_string": "empty_cart", "new_string": "fresh_basket", "replace_all": true});
     let make = "mkdir -p /project/src/deep/er && echo 'pub fn brand_new_thing() {}' > /project/src/deep/er/new.rs";
@@ -181,7 +181,7 @@ async fn changes_are_found_at_once_whoever_makes_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_is_killed_is_replaced_and_ends_with_the_daemon() {
+async fn killed_reader_is_replaced_and_stops_with_the_daemon() {
     let mut world = shop().await;
     world.looks(vec![search("cart")]).await;
     let first = world.readers();
@@ -198,7 +198,7 @@ async fn a_reader_that_is_killed_is_replaced_and_ends_with_the_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
+async fn code_map_is_sent_once_without_withheld_files() {
     let world = World::start().await;
     for number in 0..30 {
         let text = format!("pub fn step_{number}(engine: &TravelEngine) {{ engine.travel_onwards(); }}\n");
@@ -237,7 +237,7 @@ async fn a_map_is_told_once_and_not_of_what_the_rules_withhold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_is_replaced_is_read_anew() {
+async fn replaced_folder_is_indexed_again() {
     let world = shop().await;
     let symbol = |name: &str| ("find_symbol", json!({ "name": name }));
     world.looks(vec![symbol("empty_cart")]).await;
@@ -260,7 +260,7 @@ async fn a_folder_that_is_replaced_is_read_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_a_repository_keeps_the_rules_of_the_whole() {
+async fn subfolder_project_follows_the_repository_gitignore() {
     let world = World::start().await;
     world.write("repo/.git/HEAD", "ref: refs/heads/main\n");
     world.write("repo/.git/info/exclude", "scratch/\n");

@@ -10,7 +10,7 @@ fn last_words(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
+async fn shell_command_runs_and_its_output_goes_with_the_next_message() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     terminal.says("!printf 'from the %s\\n' shell '```' '@web_search'; echo odd >&2; exit 3");
@@ -46,7 +46,7 @@ async fn a_command_of_the_shell_is_run_and_told_with_the_next_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_of_the_shell_waits_for_the_turn() {
+async fn shell_command_waits_for_the_running_turn() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500));
@@ -69,7 +69,7 @@ async fn a_command_of_the_shell_waits_for_the_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_of_ones_own_and_of_the_project() {
+async fn user_and_trusted_project_commands_expand() {
     let world = World::start().await;
     world.write(
         "config/commands/greet.md",
@@ -127,7 +127,7 @@ async fn commands_of_ones_own_and_of_the_project() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_session_did_is_shown_and_copied() {
+async fn chat_shows_todos_diff_and_cost_and_copies_answers() {
     let mut world = World::start().await;
     world.daemon.set("PAGER", "cat");
     world.write("app/a.txt", "first\nold words\nlast\n");
@@ -184,7 +184,7 @@ async fn what_a_session_did_is_shown_and_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_has_not_begun_tells_what_it_will_have() {
+async fn new_session_shows_its_settings_before_the_first_turn() {
     let world = World::start().await;
     world.ok(["grants", "add", "run_bash_command: cargo test"]).await;
     world.write("app/a.txt", "x");
@@ -206,7 +206,7 @@ async fn a_session_that_has_not_begun_tells_what_it_will_have() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_model_is_asked_to_write_the_projects_own_page() {
+async fn init_asks_the_model_to_write_agents_md() {
     let world = World::start().await;
     world.write("app/README", "x");
     let view = format!("{}:rw", world.path().join("app").display());
@@ -218,7 +218,7 @@ async fn the_model_is_asked_to_write_the_projects_own_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_are_named_to_the_model_as_what_they_are() {
+async fn mentioned_files_are_named_by_their_session_paths() {
     let world = World::start().await;
     world.write("app/src/x.rs", "fn main() {}\n");
     world.write("a/mod.rs", "one\n");
@@ -246,7 +246,7 @@ async fn files_are_named_to_the_model_as_what_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_is_written_in_the_editor_in_lines_and_by_paste() {
+async fn editor_multiline_and_pasted_input_are_sent() {
     let mut world = World::start().await;
     world.daemon.set("EDITOR", "printf ' indeed' >>");
     let mut terminal = Terminal::ready(&world.daemon, &[]);

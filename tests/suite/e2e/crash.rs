@@ -53,7 +53,7 @@ fn log_lines(daemon: &TempDaemon) -> usize {
 }
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_and_nothing_finished_runs_twice() {
+async fn kill_at_each_event_loses_and_repeats_nothing() {
     let model = model().await;
     let whole = killed_at(&daemon(&model).await, usize::MAX).await;
     assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");
@@ -152,7 +152,7 @@ async fn check_report(daemon: &TempDaemon, stored: &[Value]) {
 
 /// A daemon that is killed repeatedly while it starts still starts.
 #[tokio::test]
-async fn a_start_that_is_cut_short_does_no_harm() {
+async fn repeated_kills_during_start_do_no_harm() {
     let model = model().await;
     let mut daemon = daemon(&model).await;
     let seen = killed_at(&daemon, 8).await;
@@ -171,7 +171,7 @@ async fn a_start_that_is_cut_short_does_no_harm() {
 
 /// The kernel kills the daemon when a file becomes too large, in the middle of a write.
 #[tokio::test]
-async fn a_write_that_a_kill_cut_off_leaves_no_file_of_its_own() {
+async fn kill_during_a_write_leaves_no_temporary_file() {
     let World { model, mut daemon } = World::configured("undo: {max_file_bytes: 1024}\n").await;
     let edit = json!({"path": "/project/large.txt", "old_string": "first", "new_string": "1st"});
     model.respond_with(move |request| match request.last_role() {

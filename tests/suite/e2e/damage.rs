@@ -34,7 +34,7 @@ async fn worked(world: &World) -> (String, u64) {
 }
 
 #[tokio::test]
-async fn a_damaged_event_costs_itself_and_not_its_session() {
+async fn damaged_event_is_marked_and_its_session_stays_usable() {
     let mut world = World::start().await;
     // Some have more text than the first.
     let mut sessions = vec![worked(&world).await];
@@ -73,7 +73,7 @@ async fn a_damaged_event_costs_itself_and_not_its_session() {
 
 /// The question is unreadable, so nothing is approved.
 #[tokio::test]
-async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
+async fn turn_with_a_damaged_event_ends_and_runs_nothing() {
     for (kind, is_asked) in [("turn_started", true), ("interrupt_raised", true), ("interrupt_resolved", false)] {
         let mut world = World::start().await;
         world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"})));
@@ -101,7 +101,7 @@ async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn nothing_is_acknowledged_that_goes_into_a_removed_journal() {
+async fn removed_or_replaced_journal_refuses_turns() {
     let world = World::start().await;
     let daemon = &world.daemon;
     daemon.ok(["run", "before"]).await;
@@ -120,7 +120,7 @@ async fn nothing_is_acknowledged_that_goes_into_a_removed_journal() {
 }
 
 #[tokio::test]
-async fn a_journal_that_was_lost_is_missed_at_the_start() {
+async fn lost_journal_is_reported_at_start() {
     for is_removed in [true, false] {
         let mut world = World::start().await;
         worked(&world).await;
@@ -140,7 +140,7 @@ async fn a_journal_that_was_lost_is_missed_at_the_start() {
 
 /// A damaged page does not prevent the deletion of its session, and its content is not reported as erased.
 #[tokio::test]
-async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
+async fn deleted_session_that_cannot_be_erased_is_reported() {
     let mut world = World::saying("So be it.").await;
     let words = "the walnut is in the drawer; ".repeat(100);
     let session = world.ok(["run", &words, "--output", "json"]).await.session();

@@ -42,7 +42,7 @@ fn is_open(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn whoever_asks_about_a_document_hears_the_page() {
+async fn answers_cite_the_page_in_all_document_formats() {
     let world = World::start().await;
     world.still_serves().await;
     assert!(!is_open(&world) && !world.data().join("index").exists(), "nothing before a document is searched");
@@ -82,7 +82,7 @@ fn recognition_models() -> PathBuf {
 }
 
 #[tokio::test]
-async fn scans_are_read_and_cited_once_their_models_are_there() {
+async fn scans_are_cited_once_recognition_models_are_installed() {
     let world = World::start().await;
     let scan = fixture("scan.pdf");
     world.agentctl(["docs", "add", &scan]).await;
@@ -102,7 +102,7 @@ async fn scans_are_read_and_cited_once_their_models_are_there() {
 }
 
 #[tokio::test]
-async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() {
+async fn documents_are_read_by_page_and_searched_together() {
     let world = World::start().await;
     let files = ["latin.pdf", "deck.pptx", "password.pdf"].map(fixture);
     let args: Vec<&str> = files.iter().flat_map(|file| ["--file", file]).collect();
@@ -133,7 +133,7 @@ async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() 
 }
 
 #[tokio::test]
-async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that_opens() {
+async fn kill_during_indexing_keeps_uploads_and_a_valid_index() {
     let mut world = World::start().await;
     let pages: Vec<String> = (1..=3000).map(|page| format!("Page {page} of the book, with zircon{page}. ")).collect();
     let long = world.write("long.docx", docx(&pages));
@@ -167,7 +167,7 @@ pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_person_adds_lists_shows_and_searches_documents() {
+async fn docs_commands_add_list_show_and_search() {
     let world = World::start().await;
     let files = ["latin.pdf", "cjk.pdf", "password.pdf"].map(fixture);
     // There is no session yet, so one is created.
@@ -227,7 +227,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
+async fn text_file_is_indexed_and_cited_by_lines() {
     let world = World::start().await;
     let text = world.path().join("n.txt");
     fs::write(&text, "About the barn.\n\nIts colour is vermilion.\n").unwrap();
@@ -255,7 +255,7 @@ async fn a_text_that_is_added_is_indexed_and_cited_by_its_lines() {
 }
 
 #[tokio::test]
-async fn a_long_sheet_is_read_on_to_its_last_row() {
+async fn long_sheet_can_be_read_to_its_last_row() {
     let world = World::start().await;
     let rows: Vec<String> = (1..=3000).map(|row| format!("<row r=\"{row}\"><c r=\"A{row}\"><v>{row}</v></c><c r=\"B{row}\" t=\"inlineStr\"><is><t>berth {row}</t></is></c></row>")).collect();
     let book = world.write("long.xlsx", xlsx(&rows.concat()));
@@ -304,7 +304,7 @@ fn zipped(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
+async fn more_than_300_documents_are_listed_and_searched() {
     const MANY: usize = 304;
     let world = World::start().await;
     let project = world.path().join("many");
@@ -334,7 +334,7 @@ async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
 }
 
 #[tokio::test]
-async fn a_search_tells_how_far_the_documents_are_that_it_reads_first() {
+async fn search_reports_indexing_progress() {
     let world = World::start().await;
     let client = world.client().await;
     let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();

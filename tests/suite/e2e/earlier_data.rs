@@ -46,7 +46,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_data_folder_of_the_last_version_opens_and_goes_on() {
+async fn data_folder_of_the_last_version_opens_and_continues() {
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
     run_tar(&["-xzf", DATA, "-C", home.path().to_str().unwrap()]);

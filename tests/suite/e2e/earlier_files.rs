@@ -47,7 +47,7 @@ fn shown(request: &Recorded) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
+async fn earlier_config_files_load_unchanged_and_run_a_turn() {
     let model = ModelServer::start().await;
     let home = home(&model);
     let mut check = home.command(program("agentd"));
@@ -137,7 +137,7 @@ async fn they_load_as_they_stand_and_a_turn_runs_with_them() {
 }
 
 #[tokio::test]
-async fn the_daemons_own_environment_counts_more_than_a_file() {
+async fn environment_overrides_the_env_file() {
     let (model, mut home) = TempHome::with_server().await;
     home.write(
         "config/.env",

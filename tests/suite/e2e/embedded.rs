@@ -93,7 +93,7 @@ async fn ask(home: &TempHome, project: &str, prompt: &str) -> (Vec<(String, Valu
 }
 
 #[tokio::test]
-async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
+async fn newcomer_prompts_call_the_right_tool_in_a_project() {
     let home = home();
     let project = project(&home);
     let check = async |prompt: &str, tool: &str, arguments: Value, says: &[&str]| {
@@ -130,7 +130,7 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
 
 /// The model answers from the last result alone, which is complete each time.
 #[tokio::test]
-async fn a_file_that_is_asked_about_twice_is_shown_twice() {
+async fn repeated_question_gets_the_complete_file_again() {
     let home = home();
     let project = project(&home);
     home.write(
@@ -169,7 +169,7 @@ async fn the_built_in_model_cites_the_page_of_a_document() {
 }
 
 #[tokio::test]
-async fn a_long_answer_is_cancelled_within_a_token() {
+async fn cancel_stops_a_long_answer() {
     let home = home();
     let args = ["run", "Tell me a very long story about a ship.", "--output", "stream-json"];
     let mut running = home.spawn_agentctl(args);
@@ -181,7 +181,7 @@ async fn a_long_answer_is_cancelled_within_a_token() {
 }
 
 #[tokio::test]
-async fn without_weights_it_says_how_to_bring_them() {
+async fn missing_weights_give_an_error_with_a_hint() {
     let home = TempHome::new();
     let output = home.agentctl(["run", "Hello"]).await;
     assert!(matches!(output.code, Some(1 | 2)), "{output:?}");

@@ -166,7 +166,7 @@ async fn edits_and_patches_are_exact_in_every_encoding() {
 }
 
 #[tokio::test]
-async fn what_an_encoding_lacks_is_refused_by_name() {
+async fn character_missing_in_the_encoding_is_refused_by_name() {
     let world = World::start().await;
     let (mut files, mut calls) = (Vec::new(), Vec::new());
     for script in scripts() {

@@ -33,7 +33,7 @@ async fn until_there(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
+async fn signal_cancels_the_command_and_prints_the_result() {
     let world = World::start().await;
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
         world.model.reply(run("touch outputs/begun; sleep 50; touch outputs/late"));
@@ -51,7 +51,7 @@ async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
+async fn sigterm_ends_a_run_while_streaming_and_at_a_question() {
     let world = World::start().await;
     world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     let running = world.spawn_agentctl(["run", "Hang!", "--output", "json"]);
@@ -75,7 +75,7 @@ async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
 
 /// Started like `nohup` does.
 #[tokio::test]
-async fn a_hang_up_that_is_ignored_stays_ignored() {
+async fn ignored_sighup_stays_ignored() {
     let world = World::start().await;
     let client = world.agentctl_command(["run", "Slowly", "--output", "json"]);
     let mut command = world.daemon.command("sh");
@@ -89,7 +89,7 @@ async fn a_hang_up_that_is_ignored_stays_ignored() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_dead_approves_nothing() {
+async fn killed_client_approves_nothing() {
     let world = World::start().await;
     let first = "touch outputs/one; until [ -e outputs/go ]; do sleep 0.1; done; echo first";
     let steps: Vec<(&[&str], Reply)> =
@@ -111,7 +111,7 @@ async fn a_client_that_is_dead_approves_nothing() {
 }
 
 #[tokio::test]
-async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
+async fn detached_run_continues_with_its_interrupt_policy() {
     let world = World::start().await;
     let steps: Vec<(&[&str], Reply)> = vec![(&["done"], run("touch outputs/a; echo done"))];
     works_through(&world.model, steps, Reply::text("It is done."));
@@ -139,7 +139,7 @@ fn client(world: &World) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_terminal_is_left_as_it_was_found() {
+async fn sigterm_restores_the_terminal_settings() {
     let world = World::start().await;
     let line = "stty -g >\"$HOME/before\"; \"$@\"; echo \"code $?\"; stty -g >\"$HOME/after\"";
     let signal = |signal: Signal| {
@@ -224,7 +224,7 @@ async fn loses(world: &World, [before, typed, after, ignored]: [&str; 4], stoppe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_whose_terminal_goes_ends_also_while_the_daemon_is_stopped_and_in_a_pager() {
+async fn lost_terminal_ends_client_in_pager_or_with_daemon_stopped() {
     let mut world = World::start().await;
     world.daemon.set("PAGER", "trap '' HUP; echo paged; exec sleep 600");
     let stopped = world.daemon.pid().to_string();
@@ -256,7 +256,7 @@ async fn ends_by(client: Running, signal: Signal) -> Output {
 }
 
 #[tokio::test]
-async fn every_command_ends_by_a_further_signal_while_the_daemon_is_stopped() {
+async fn further_signal_ends_any_command_while_the_daemon_is_stopped() {
     let world = World::configured("service: {log_level: debug}").await;
     world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     let mut running = world.spawn_agentctl(["run", "Hang!", "--output", "stream-json"]);
@@ -281,7 +281,7 @@ async fn every_command_ends_by_a_further_signal_while_the_daemon_is_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_whose_terminal_goes_ends_wherever_it_is() {
+async fn lost_terminal_ends_the_client_in_any_state() {
     let world = World::start().await;
     for ignored in ["heeded", "ignored"] {
         let lose = async |before: &str, typed: &str, after: &str, args: &[&str]| {

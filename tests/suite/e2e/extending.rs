@@ -56,7 +56,7 @@ fn blocks(section: &str, language: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_of_ones_own() {
+async fn documented_mcp_tool_example_works() {
     const SECTION: &str = "Your own tool, through MCP";
     let reader = Reader::new().await;
     reader.home.write("words.py", &blocks(SECTION, "python")[0]);
@@ -74,7 +74,7 @@ async fn a_tool_of_ones_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_skill_of_ones_own() {
+async fn documented_skill_example_works() {
     const SECTION: &str = "Your own skill";
     let reader = Reader::new().await;
     let [write, add, try_it] = blocks(SECTION, "sh").try_into().unwrap();
@@ -90,7 +90,7 @@ async fn a_skill_of_ones_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_of_ones_own() {
+async fn documented_agent_example_works() {
     const SECTION: &str = "Your own agent";
     let reader = Reader::new().await;
     reader.home.write("config/agents.yaml", &blocks(SECTION, "yaml")[0]);

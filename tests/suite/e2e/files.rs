@@ -17,7 +17,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_person_says_so() {
+async fn memories_are_shared_and_written_only_with_approval() {
     let world = World::configured("sessions:\n  confirm_write: false\n  confirm_exec: false\n").await;
     let memory = world.data().join("memories/people/ada.md");
     let write = json!({"path": "/memories/people/ada.md", "content": "Ada likes tea.\n"});
@@ -44,7 +44,7 @@ async fn what_is_remembered_is_read_in_every_session_and_written_only_when_a_per
 }
 
 #[tokio::test]
-async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
+async fn state_files_survive_a_kill_and_are_removed_by_a_reset() {
     let mut world = World::start().await;
     let here = ["--continue", "--on-interrupt", "fail"];
     // It does not ask, because it only changes the session itself.
@@ -100,7 +100,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
+async fn uploads_before_a_kill_are_announced_once_in_the_next_turn() {
     let mut world = World::start().await;
     let id = world.new_session(&[]).await;
     world.client().await.upload(&id, "bill.pdf", &b"%PDF-1.4"[..]).await.unwrap();
@@ -123,7 +123,7 @@ async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
 }
 
 #[tokio::test]
-async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
+async fn files_commands_list_get_and_put_session_files() {
     let mut world = World::start().await;
     world.write("project/src/main.rs", "fn main() {}\n");
     let project = format!("{}:ro", world.path().join("project").display());
@@ -178,7 +178,7 @@ async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
 }
 
 #[tokio::test]
-async fn what_the_daemon_keeps_is_read_by_commands_and_changed_by_none() {
+async fn daemon_owned_files_are_read_only_for_commands() {
     let world = World::start().await;
     let id = world.new_session(&[]).await;
     world.files(["ls", &id]).await.exits(0);

@@ -84,7 +84,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 #[tokio::test]
-async fn cron_finds_the_daemon_of_the_desktop_and_the_other_way_round() {
+async fn cron_and_desktop_find_the_same_daemon() {
     let person = Person::new().await;
     let pid = person.start().await;
     assert_eq!(person.told_socket(), person.runtime().join("agentd/agentd.sock"));
@@ -102,7 +102,7 @@ async fn cron_finds_the_daemon_of_the_desktop_and_the_other_way_round() {
 }
 
 #[tokio::test]
-async fn two_homes_without_a_runtime_folder_never_meet() {
+async fn homes_without_a_runtime_folder_have_separate_daemons() {
     let (one, other) = (Person::new().await, Person::new().await);
     let run = async |person: &Person| {
         // Only the home distinguishes them.
@@ -122,7 +122,7 @@ async fn two_homes_without_a_runtime_folder_never_meet() {
 }
 
 #[tokio::test]
-async fn two_data_folders_in_one_runtime_folder_never_meet() {
+async fn data_folders_in_one_runtime_folder_have_separate_daemons() {
     let (one, other) = (Person::new().await, Person::new().await);
     let pid = one.start().await;
     let runtime = one.runtime();
@@ -137,7 +137,7 @@ async fn two_data_folders_in_one_runtime_folder_never_meet() {
 }
 
 #[tokio::test]
-async fn a_socket_that_was_removed_is_bound_again() {
+async fn removed_socket_is_bound_again() {
     let person = Person::new().await;
     let pid = person.start().await;
     let socket = person.told_socket();
@@ -157,7 +157,7 @@ async fn a_socket_that_was_removed_is_bound_again() {
 }
 
 #[tokio::test]
-async fn where_the_socket_cannot_be_bound_again_another_place_is_found() {
+async fn socket_moves_if_its_place_cannot_be_bound() {
     let person = Person::new().await;
     let pid = person.start().await;
     fs::remove_dir_all(person.runtime()).unwrap();
@@ -172,7 +172,7 @@ async fn where_the_socket_cannot_be_bound_again_another_place_is_found() {
 }
 
 #[tokio::test]
-async fn a_removed_lock_file_lets_no_second_daemon_in_and_is_made_again() {
+async fn removed_lock_file_is_recreated_and_admits_no_second_daemon() {
     let person = Person::new().await;
     let pid = person.start().await;
     fs::remove_file(person.lock()).unwrap();
@@ -195,7 +195,7 @@ async fn a_removed_lock_file_lets_no_second_daemon_in_and_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_does_not_answer_is_named_and_can_be_stopped() {
+async fn unresponsive_daemon_is_reported_and_can_be_stopped() {
     let person = Person::new().await;
     let pid = person.start().await;
     signal(pid, Signal::SIGSTOP);
@@ -209,7 +209,7 @@ async fn a_daemon_that_does_not_answer_is_named_and_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn what_a_lock_file_says_that_nobody_holds_is_not_believed() {
+async fn stale_lock_file_is_ignored() {
     let person = Person::new().await;
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
     fs::create_dir_all(person.home.data()).unwrap();
@@ -226,7 +226,7 @@ async fn what_a_lock_file_says_that_nobody_holds_is_not_believed() {
 
 /// The chat has started the daemon, and must not hide its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_chat_outlives_the_daemon_that_it_started() {
+async fn chat_survives_the_end_of_the_daemon_it_started() {
     let person = Person::new().await;
     let mut terminal = Terminal::ready(&person.home, &[]);
     person.home.ok(["stop"]).await.says(&["the daemon has stopped"]);
@@ -245,7 +245,7 @@ async fn a_chat_outlives_the_daemon_that_it_started() {
 }
 
 #[tokio::test]
-async fn a_named_socket_is_that_socket() {
+async fn socket_option_selects_exactly_that_daemon() {
     let (one, other) = (Person::new().await, Person::new().await);
     let pid = one.start().await;
     let socket = one.told_socket();

@@ -39,7 +39,7 @@ fn writes(path: &str, content: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_fork_and_its_origin_go_on_without_each_other() {
+async fn fork_and_origin_continue_independently() {
     let mut world = World::start().await;
     let todo = json!({"todos": [{"content": "Paint the fence", "status": "pending"}]});
     let first = [writes("/state/plan.md", "dig\n"), Reply::tool_call("todo_write", todo), Reply::text("Noted.")];
@@ -107,7 +107,7 @@ async fn a_fork_and_its_origin_go_on_without_each_other() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_forked_is_said_with_what_to_do() {
+async fn invalid_fork_is_refused_with_a_hint() {
     let world = World::start().await;
     let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
     let fork = async |args: &[&str]| world.agentctl(["sessions", "fork"].iter().chain(args)).await;
@@ -122,7 +122,7 @@ async fn what_cannot_be_forked_is_said_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
+async fn fork_excludes_the_open_turn() {
     let mut world = World::start().await;
     let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
@@ -148,7 +148,7 @@ async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
 }
 
 #[tokio::test]
-async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
+async fn fork_of_a_compacted_session_can_read_the_compacted_messages() {
     let world = World::start().await;
     let mut origin = None;
     for number in 0..10 {
@@ -186,7 +186,7 @@ async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
 }
 
 #[tokio::test]
-async fn the_model_of_a_fork_takes_back_only_what_it_did_itself() {
+async fn fork_undoes_only_its_own_edits() {
     let world = World::start().await;
     let origin = world.goes_on(None, "Write it", &[writes("outputs/new.txt", "one\n"), Reply::text("Done.")]).await;
     let fork = world.fork(&origin, &[]).await;
@@ -201,7 +201,7 @@ async fn the_model_of_a_fork_takes_back_only_what_it_did_itself() {
 
 /// Files in their earlier state: the fork's own are reverted, those of the project are written to a separate folder.
 #[tokio::test]
-async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
+async fn fork_with_files_restores_the_files_of_its_turn() {
     let world = World::start().await;
     world.write("project/a.txt", "before\n");
     let first = [writes("outputs/plan.md", "dig\n"), writes("outputs/gone.md", "soon\n"), Reply::text("Noted.")];

@@ -42,7 +42,7 @@ fn denials(result: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restart() {
+async fn session_rule_applies_only_to_its_session_after_a_restart() {
     let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
     let (running, interrupt) = world.raises(&["Do it"]).await;
@@ -70,7 +70,7 @@ async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restar
 }
 
 #[tokio::test]
-async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_revoked() {
+async fn permanent_rule_applies_everywhere_until_revoked() {
     let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
     let (running, interrupt) = world.raises(&["Do it"]).await;
@@ -91,7 +91,7 @@ async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_re
 }
 
 #[tokio::test]
-async fn a_denial_beats_every_rule_that_is_kept() {
+async fn denial_overrides_every_grant() {
     let mut world = World::start().await;
     for rule in ["run_bash_command: touch b", "run_bash_command: touch *"] {
         agentctl(&world, &["grants", "add", rule]).await.exits(0);
@@ -110,7 +110,7 @@ async fn a_denial_beats_every_rule_that_is_kept() {
 }
 
 #[tokio::test]
-async fn an_edit_of_a_write_into_a_denied_path_is_refused() {
+async fn edit_of_a_call_to_a_denied_path_is_refused() {
     let section = "{patterns: {critical: ['^outputs/kept']}, actions: {critical: deny}}";
     let rules = format!("tools: {{write_file: {section}, apply_patch: {section}}}");
     let world = World::with_files(&[("config/hitl_rules.yaml", &rules)]).await;
@@ -140,7 +140,7 @@ async fn an_edit_of_a_write_into_a_denied_path_is_refused() {
 }
 
 #[tokio::test]
-async fn of_two_clients_the_first_answer_wins_and_the_second_is_told() {
+async fn first_of_two_answers_wins_and_the_second_gets_a_conflict() {
     let world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
     let (one, other) = (world.client().await, world.client().await);
@@ -162,7 +162,7 @@ async fn of_two_clients_the_first_answer_wins_and_the_second_is_told() {
 }
 
 #[tokio::test]
-async fn rules_that_make_no_sense_are_refused_with_a_hint() {
+async fn invalid_rules_are_refused_with_a_hint() {
     let world = World::start().await;
     for (rule, words) in [
         ("run_bash_command: *", "every command"),
@@ -195,7 +195,7 @@ async fn refusals(world: &World, session: &str, arguments: Value) -> usize {
 }
 
 #[tokio::test]
-async fn a_rule_for_the_project_holds_in_no_other_folder_of_the_session() {
+async fn project_rule_applies_in_no_other_folder() {
     let (world, session) = in_project("run_bash_command: touch a").await;
     let root = world.path().join("data/workspace").join(&session);
     let skill = root.join("skills/report");
@@ -233,7 +233,7 @@ async fn a_rule_for_the_project_holds_in_no_other_folder_of_the_session() {
 }
 
 #[tokio::test]
-async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
+async fn permanent_rule_is_bound_to_its_folder() {
     let world = world("").await;
     let there = fs::canonicalize(project(&world)).unwrap();
     let ask = async |line: &str, more: &[&str], expected: &str| {
@@ -258,7 +258,7 @@ async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
 }
 
 #[tokio::test]
-async fn no_program_of_a_repository_runs_beside_what_was_granted() {
+async fn repository_programs_do_not_run_beside_a_granted_command() {
     let (world, session) = in_project("run_bash_command: touch a").await;
     let ran = project(&world).join("ran");
     let spy = world.write("project/spy.sh", format!("#!/bin/sh\necho ran >> '{}'\n", ran.display()));
@@ -279,7 +279,7 @@ async fn no_program_of_a_repository_runs_beside_what_was_granted() {
 }
 
 #[tokio::test]
-async fn nothing_looks_unasked_in_a_folder_of_secrets() {
+async fn reading_a_secrets_folder_asks_despite_a_grant() {
     let (world, session) = in_project("run_bash_command: touch a").await;
     world.write("project/.aws/config", "the launch code is 0000");
     world.write("project/sub/config", "nothing");

@@ -70,7 +70,7 @@ async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_looked_at_plants_nothing_by_any_way() {
+async fn unreviewed_command_cannot_plant_a_guarded_file() {
     // The user's files, the command, and the file that must be unchanged, with the file that is reported.
     let cases = [
         (
@@ -134,7 +134,7 @@ async fn what_nobody_looked_at_plants_nothing_by_any_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_there_is_as_it_was_whatever_name_leads_to_it() {
+async fn unreviewed_command_cannot_change_an_existing_guarded_file() {
     let cases = [
         ("git init -q app", "echo '[core]' >> app/.git/config", "app/.git/config"),
         ("mkdir -p a/b/.vscode; echo {} > a/b/.vscode/tasks.json", "rm -rf a/b/.vscode", "a/b/.vscode/tasks.json"),
@@ -198,7 +198,7 @@ async fn what_is_there_is_as_it_was_whatever_name_leads_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_may_keep_what_a_command_planted_and_take_it_back_again() {
+async fn user_can_keep_a_planted_file_and_undo_it() {
     let world = World::start().await;
     prepare(&world, "git init -q app; rm -r app/.git/hooks; chmod 755 .");
     world.daemon.write("project/w.py", format!("import os\nos.makedirs('b/.git/hooks')\nopen('b/.git/hooks/pre-commit', 'w').write({HOOK:?})\nos.chmod('b/.git/hooks/pre-commit', 0o755)\n"));
@@ -233,7 +233,7 @@ async fn a_person_may_keep_what_a_command_planted_and_take_it_back_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_more() {
+async fn prefix_rule_covers_no_hook_and_everyday_git_does_not_ask() {
     let world = World::start().await;
     prepare(
         &world,
@@ -323,7 +323,7 @@ async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
 
 /// Worktrees next to a bare repository, a common layout.
 #[tokio::test(flavor = "multi_thread")]
-async fn undo_leaves_what_a_bare_repository_in_the_project_stores() {
+async fn undo_keeps_the_data_of_a_bare_repository_in_the_project() {
     let world = World::start().await;
     prepare(
         &world,
@@ -351,7 +351,7 @@ async fn undo_leaves_what_a_bare_repository_in_the_project_stores() {
 
 /// The end of an unreviewed command leaves files that were approved in another session.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_person_kept_in_another_session_stays() {
+async fn cleanup_leaves_files_approved_in_another_session() {
     let world = World::start().await;
     prepare(&world, "true");
     world.daemon.write(
@@ -374,7 +374,7 @@ async fn what_a_person_kept_in_another_session_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_kill_the_next_start_takes_back_what_was_planted() {
+async fn start_after_a_kill_removes_planted_files() {
     let mut world = World::start().await;
     prepare(&world, "true");
     let text = "mkdir -p app/.git/hooks; echo x > app/.git/hooks/pre-commit; echo over > done.txt; sleep 60";

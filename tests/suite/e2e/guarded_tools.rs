@@ -11,7 +11,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_others_obey_are_written_only_with_a_persons_consent() {
+async fn guarded_names_are_written_only_with_consent() {
     let world = World::start().await;
     prepare(&world, "true");
     world.daemon.write("config/hitl_rules.yaml", "global: {guarded_names: [Tiltfile]}\n");
@@ -59,7 +59,7 @@ async fn names_that_others_obey_are_written_only_with_a_persons_consent() {
 
 /// The file has an ordinary name, but a link, git or a surrounding repository refers to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_a_guarded_name_leads_to_is_written_only_with_a_persons_consent() {
+async fn file_reached_by_a_guarded_name_is_written_only_with_consent() {
     for mode in ["auto", "accept-edits"] {
         let world = World::start().await;
         for script in [
@@ -117,7 +117,7 @@ async fn a_file_that_a_guarded_name_leads_to_is_written_only_with_a_persons_cons
 
 /// Even if the folder that refers to it is read-only, and when an edit is undone.
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_a_folder_that_is_read_nor_an_undo_leads_to_such_a_file_unasked() {
+async fn read_only_link_and_undo_still_ask_for_a_guarded_file() {
     let world = World::start().await;
     prepare(&world, "mkdir -p ../lib/conf; ln -s ../lib/conf .zed");
     let (project, lib) =

@@ -60,7 +60,7 @@ async fn denied(world: &World, session: &str, on_interrupt: &str, all: &[Call], 
 }
 
 #[tokio::test]
-async fn no_hostile_command_runs_that_nobody_allowed() {
+async fn hostile_command_never_runs_without_permission() {
     let (world, session, trap) = session(TRUSTING).await;
     for rule in KEPT {
         world.ok(["grants", "add", &format!("run_bash_command: {rule}")]).await;
@@ -81,7 +81,7 @@ async fn no_hostile_command_runs_that_nobody_allowed() {
 }
 
 #[tokio::test]
-async fn no_command_that_does_more_than_look_runs_unasked() {
+async fn command_with_effects_never_runs_without_asking() {
     let (world, session, trap) = session("").await;
     trap.lay();
     let before = folders(&world, &trap);
@@ -93,7 +93,7 @@ async fn no_command_that_does_more_than_look_runs_unasked() {
 }
 
 #[tokio::test]
-async fn commands_that_are_denied_run_for_nobody() {
+async fn denied_command_never_runs_even_if_approved() {
     let (world, session, trap) = session(TRUSTING).await;
     let all = commands(&trap, |mark| mark == "deny");
     assert!(all.len() >= 100, "{}", all.len());
@@ -171,7 +171,7 @@ fn keeps_the_secrets(world: &World) {
 }
 
 #[tokio::test]
-async fn no_path_of_a_model_shows_what_is_outside() {
+async fn model_path_cannot_read_outside_the_workspace() {
     let (world, session, trap) = session("").await;
     trap.lay();
     let before = outside(&world, &trap);
@@ -194,7 +194,7 @@ async fn no_path_of_a_model_shows_what_is_outside() {
 }
 
 #[tokio::test]
-async fn no_path_of_a_model_changes_what_is_outside() {
+async fn model_path_cannot_write_outside_the_workspace() {
     let (world, session, trap) = session("").await;
     trap.lay();
     let before = outside(&world, &trap);

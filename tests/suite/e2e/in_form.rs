@@ -26,7 +26,7 @@ fn has_field(request: &Recorded) -> bool {
 }
 
 #[tokio::test]
-async fn the_answer_is_the_document_alone_and_tools_work_as_usual_before_it() {
+async fn structured_answer_is_only_the_document_and_tools_still_work() {
     let world = World::start().await;
     world.write("project/a.txt", "one\ntwo\n");
     world.model.respond_with(|request| match tool_texts(request).contains("two") {
@@ -46,7 +46,7 @@ async fn the_answer_is_the_document_alone_and_tools_work_as_usual_before_it() {
 }
 
 #[tokio::test]
-async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason() {
+async fn invalid_answer_is_retried_once_then_exits_with_7() {
     let world = World::start().await;
     world.model.reply(Reply::text("Seven files."));
     world.model.reply(Reply::text(GOOD));
@@ -71,7 +71,7 @@ async fn a_bad_answer_is_asked_for_once_more_and_two_end_with_7_and_the_reason()
 }
 
 #[tokio::test]
-async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
+async fn invalid_schema_is_refused_before_any_request() {
     let world = World::start().await;
     let refused = async |content: Option<&[u8]>, words: &[&str]| {
         let path = "bad.json";
@@ -97,7 +97,7 @@ async fn a_schema_that_is_none_is_refused_before_anybody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_for_a_person_is_held_to_its_form_after_a_restart() {
+async fn schema_is_enforced_after_a_restart_at_a_question() {
     let mut world = World::start().await;
     world.model.respond_with(|request| {
         let all = request.body["messages"].to_string();

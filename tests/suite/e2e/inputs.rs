@@ -24,7 +24,7 @@ fn reads_on(request: &Recorded) -> Reply {
 }
 
 #[tokio::test]
-async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_whole() {
+async fn oversized_input_is_stored_and_read_in_parts() {
     let world = World::start().await;
     world.model.respond_with(reads_on);
     let args = ["run", "Review this", "--output", "json"];
@@ -49,7 +49,7 @@ async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_
 }
 
 #[tokio::test]
-async fn with_whole_nothing_is_asked_and_the_exit_code_says_why() {
+async fn whole_option_refuses_oversized_input_without_a_request() {
     let world = World::start().await;
     let args = ["run", "Review this", "--whole", "--output", "json"];
     let output = world.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
@@ -60,7 +60,7 @@ async fn with_whole_nothing_is_asked_and_the_exit_code_says_why() {
 }
 
 #[tokio::test]
-async fn it_is_on_the_disk_before_the_turn_is_acknowledged_and_after_a_kill() {
+async fn stored_input_is_durable_before_the_turn_is_acknowledged() {
     let model = ModelServer::start().await;
     let mut daemon = TempDaemon::start(&model.base_url()).await;
     model.respond_with(|_| Reply::never());
@@ -86,7 +86,7 @@ async fn it_is_on_the_disk_before_the_turn_is_acknowledged_and_after_a_kill() {
 }
 
 #[tokio::test]
-async fn where_the_disk_is_full_it_is_refused_whole() {
+async fn oversized_input_is_refused_on_a_full_disk() {
     let Some(world) = World::on_disk("data/workspace", "256k").await else { return };
     let long = diff().repeat(5);
     let refused = world.agentctl_with(["run", "Review this"], long.as_str()).await.exits(1);
@@ -106,7 +106,7 @@ fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io
 }
 
 #[tokio::test]
-async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
+async fn open_silent_pipe_is_reported_and_ends_by_timeout_or_ctrl_c() {
     let world = World::start().await;
     let session = &world.ok(["run", "Hello", "--output", "json"]).await.session();
     let put = ["files", "put", session, "uploads/a.txt"];

@@ -22,7 +22,7 @@ fn written(world: &World, session: &Value) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
+async fn answer_from_another_client_works_after_a_crash() {
     let mut world = World::start().await;
     works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
     let (client, interrupt) = waiting(&world).await;
@@ -54,7 +54,7 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
 }
 
 #[tokio::test]
-async fn what_changed_while_a_question_waited_is_not_overwritten() {
+async fn file_changed_during_a_question_is_not_overwritten() {
     for restarts in [false, true] {
         let mut world = World::start().await;
         works_through(&world.model, vec![(&["has changed since"], write("ours"))], Reply::text("Then not."));
@@ -75,7 +75,7 @@ async fn what_changed_while_a_question_waited_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn an_answer_to_nothing_is_not_found() {
+async fn answer_to_an_unknown_question_is_refused() {
     let world = World::start().await;
     let unknown = json!("0193a5b2-7c1d-7000-8000-000000000001");
     answer(&world, &unknown, &["approve"]).await.exits(2).says(&["hint:"]);
@@ -84,7 +84,7 @@ async fn an_answer_to_nothing_is_not_found() {
 }
 
 #[tokio::test]
-async fn each_answer_means_what_it_says() {
+async fn rejection_and_edited_arguments_reach_the_model() {
     let world = World::start().await;
     // A rejection is sent to the model, with its reason.
     world.model.reply(write("rejected")).reply(Reply::text("Then not."));
@@ -109,7 +109,7 @@ async fn each_answer_means_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_question_gets_its_answer_across_a_restart() {
+async fn question_can_be_answered_after_a_restart() {
     let mut world = World::start().await;
     let ask = Reply::tool_call("ask_human", json!({"question": "Which colour?", "context": "For the wall."}));
     works_through(&world.model, vec![(&["green"], ask)], Reply::text("Green it is."));
@@ -163,7 +163,7 @@ async fn two_clients_see_the_same_events_and_one_answers_for_both() {
 }
 
 #[tokio::test]
-async fn a_deadline_answers_in_the_place_of_a_person_and_keeps_no_rule() {
+async fn deadline_answers_with_its_default_and_stores_no_rule() {
     for (default, code, content) in [("reject", 5, ""), ("approve", 0, "late")] {
         let world = World::configured(&format!("interrupts: {{deadline: 200ms, on_deadline: {default}}}")).await;
         world.model.reply(write("late")).reply(Reply::text("Nobody answered."));
@@ -182,7 +182,7 @@ async fn a_deadline_answers_in_the_place_of_a_person_and_keeps_no_rule() {
 }
 
 #[tokio::test]
-async fn a_deadline_that_passes_while_no_daemon_runs_is_kept_by_the_next() {
+async fn deadline_passed_without_a_daemon_applies_at_next_start() {
     let mut world = World::configured("interrupts: {deadline: 1s, on_deadline: reject}").await;
     world.model.reply(write("late")).reply(Reply::text("Nobody answered."));
     let (client, interrupt) = waiting(&world).await;
@@ -202,7 +202,7 @@ async fn a_deadline_that_passes_while_no_daemon_runs_is_kept_by_the_next() {
 }
 
 #[tokio::test]
-async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
+async fn questions_are_listed_by_session_and_answered_in_any_order() {
     let world = World::start().await;
     let mut turns = Vec::new();
     for content in ["one", "two"] {
@@ -223,7 +223,7 @@ async fn questions_of_sessions_are_listed_apart_and_answered_in_any_order() {
 }
 
 #[tokio::test]
-async fn two_clients_stay_with_a_turn_through_a_restart() {
+async fn two_clients_follow_a_turn_across_a_restart() {
     let mut world = World::start().await;
     works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
     let (one, interrupt) = waiting(&world).await;

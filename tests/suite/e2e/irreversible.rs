@@ -34,7 +34,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_commands_of_many_sessions_delete_at_once_comes_back() {
+async fn undo_restores_concurrent_deletions_of_many_sessions() {
     let world = World::start().await;
     world.model.respond_with(|request| {
         let Some(number) = request.last_user().strip_prefix("Number ") else { return Reply::text("over") };
@@ -77,7 +77,7 @@ async fn without_room() -> World {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
+async fn unrecordable_command_asks_before_it_runs() {
     let world = without_room().await;
     let changes = "echo two > a.txt; echo changed";
     let (result, told) = world.commands(changes, &["--mode", "auto", "--on-interrupt", "deny"]).await;
@@ -101,7 +101,7 @@ async fn where_nothing_can_be_recorded_a_command_asks_before_it_runs() {
 }
 
 #[tokio::test]
-async fn a_tree_that_is_too_large_and_a_file_that_is_too_large_are_asked_about() {
+async fn oversized_trees_and_files_ask_before_a_change() {
     let world = World::configured("undo: {max_files: 100}").await;
     for number in 0..130 {
         world.write(&format!("project/{number}"), "x");
@@ -123,7 +123,7 @@ async fn a_tree_that_is_too_large_and_a_file_that_is_too_large_are_asked_about()
 }
 
 #[tokio::test]
-async fn what_a_command_deletes_where_git_ignores_it_is_asked_about_and_counted() {
+async fn deletions_in_ignored_folders_ask_and_are_counted() {
     let world = World::start().await;
     world.write("project/.gitignore", "data/\nnode_modules/\n");
     for name in ["data/a.csv", "data/deep/b.csv", "node_modules/x/index.js", "kept.txt"] {
@@ -156,7 +156,7 @@ async fn what_a_command_deletes_where_git_ignores_it_is_asked_about_and_counted(
 }
 
 #[tokio::test]
-async fn deletions_beyond_what_is_read_are_counted_as_at_least() {
+async fn deletions_beyond_the_scan_limit_are_counted_as_at_least() {
     let world = World::start().await;
     world.write("project/.gitignore", "data/\n");
     let folder = world.path().join("project/data");
@@ -178,7 +178,7 @@ fn project(world: &World, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
+async fn command_with_a_killed_sandbox_has_unknown_outcome() {
     let world = World::start().await;
     world.write("project/a.txt", "one\n");
     world.will(run("echo printed; rm a.txt; touch begun; sleep 600"));
@@ -204,7 +204,7 @@ async fn a_command_whose_sandbox_is_killed_is_not_said_never_to_have_run() {
 }
 
 #[tokio::test]
-async fn calls_that_had_not_begun_at_a_cancel_are_said_never_to_have_run() {
+async fn calls_not_started_at_a_cancel_are_reported_as_not_run() {
     let world = World::start().await;
     world.model.reply(run("touch outputs/one").and_call("run_bash_command", json!({"command": "touch outputs/two"})));
     let mut running = world.spawn_agentctl(["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"]);

@@ -79,7 +79,7 @@ async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_command_says_two_megabytes_and_what_decides_is_seen_at_once() {
+async fn large_output_shows_the_decisive_lines_at_once() {
     let decides =
         ["exit code 0", "040000\nerror: the walrus is gone\nthis is line 040001\n", "line 080000", "left out"];
     finds_it_through_a_kill("", &decides).await;
@@ -90,7 +90,7 @@ async fn a_command_says_two_megabytes_and_what_decides_is_seen_at_once() {
 
 /// The workspaces are on a nearly full disk.
 #[tokio::test]
-async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
+async fn turn_continues_with_lost_output_on_a_full_disk() {
     let model = ModelServer::start().await;
     let home = home(&model, "");
     let Some(command) = on_small_disk(&home, "data/workspace", "512k") else { return };
@@ -116,7 +116,7 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
 
 /// The bytes are not in the prompt, the journal or the audit log, but completely available to the next command.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_a_command_prints_is_kept_and_named() {
+async fn image_output_of_a_command_is_stored_and_named() {
     let world = World::start().await;
     let image: Vec<u8> = b"\x89PNG\r\n\x1a\n".iter().copied().chain((0..=255).cycle().take(40_000)).collect();
     world.write("project/logo.png", &image);

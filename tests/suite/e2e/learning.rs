@@ -42,7 +42,7 @@ async fn read_all(world: &World, count: usize) -> Output {
 }
 
 #[tokio::test]
-async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered() {
+async fn silently_truncating_server_is_detected_reported_and_stored() {
     const REAL: u64 = 12_288;
     let mut world = World::start().await;
     let steps = std::sync::atomic::AtomicUsize::new(0);
@@ -78,7 +78,7 @@ async fn a_server_that_cuts_requests_in_silence_is_noticed_told_and_remembered()
 }
 
 #[tokio::test]
-async fn servers_that_count_cached_tokens_apart_or_nothing_are_not_suspected() {
+async fn odd_token_counts_do_not_report_truncation() {
     let world = World::start().await;
     for kind in 0..3 {
         let last = std::sync::Mutex::new(0);
@@ -125,7 +125,7 @@ async fn checks(daemon: &TempDaemon, code: i32) -> impl Fn(&str) -> (String, Str
 }
 
 #[tokio::test]
-async fn a_model_is_tested_on_purpose() {
+async fn models_test_passes_for_a_good_model() {
     let model = ModelServer::start().await;
     model.lists([json!({"id": "good", "max_model_len": 65_536})]).respond_with(good);
     let daemon = TempDaemon::start(&model.base_url()).await;
@@ -142,7 +142,7 @@ async fn a_model_is_tested_on_purpose() {
 }
 
 #[tokio::test]
-async fn a_test_shows_a_picture_and_says_what_it_cost() {
+async fn models_test_checks_pictures_and_reports_the_price() {
     let model = ModelServer::start().await;
     model.lists([json!({"id": "good", "max_model_len": 65_536})]).respond_with(|request| {
         let shows = request.text.contains("iVBORw0KGgo");
@@ -164,7 +164,7 @@ async fn a_test_shows_a_picture_and_says_what_it_cost() {
 }
 
 #[tokio::test]
-async fn a_test_says_what_is_wrong_and_what_to_do() {
+async fn models_test_reports_problems_with_hints() {
     let model = ModelServer::start().await;
     model.respond_with(|request| {
         let body = &request.body;

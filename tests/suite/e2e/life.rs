@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use super::*;
 
 #[tokio::test]
-async fn a_client_starts_the_daemon_where_none_runs() {
+async fn client_starts_the_daemon_if_none_runs() {
     let (_model, home) = TempHome::with_server().await;
     assert_eq!(home.ok(["run", "Hi"]).await.stdout, "Hello from the model server.\n");
     let status = home.json(["status"]).await;
@@ -24,7 +24,7 @@ async fn a_client_starts_the_daemon_where_none_runs() {
 }
 
 #[tokio::test]
-async fn two_clients_at_once_start_one_daemon() {
+async fn concurrent_clients_start_one_daemon() {
     let (_model, home) = TempHome::with_server().await;
     let run = || home.agentctl(["run", "Hi"]);
     let outputs = tokio::join!(run(), run(), run());
@@ -43,7 +43,7 @@ async fn a_second_daemon_is_refused_and_the_first_left_alone() {
 }
 
 #[tokio::test]
-async fn a_dead_socket_is_replaced() {
+async fn stale_socket_is_replaced() {
     let mut world = World::start().await;
     world.daemon.kill9().await;
     assert!(world.socket().exists(), "nobody has taken it away");
@@ -55,7 +55,7 @@ async fn a_dead_socket_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_else_is_on_the_path_is_left_alone() {
+async fn other_file_at_the_socket_path_is_left_alone() {
     let (_model, home) = TempHome::with_server().await;
     home.write("run/agentd.sock", "precious");
     fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -72,7 +72,7 @@ async fn what_else_is_on_the_path_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_live_socket_of_somebody_else_is_not_stolen() {
+async fn live_socket_of_another_program_is_not_replaced() {
     let home = TempHome::new();
     home.write("run/x", "");
     fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -83,7 +83,7 @@ async fn a_live_socket_of_somebody_else_is_not_stolen() {
 }
 
 #[tokio::test]
-async fn a_stop_drains_and_the_turn_can_be_continued() {
+async fn stop_suspends_the_turn_and_it_can_be_continued() {
     let mut world = World::configured("service: {drain_deadline: 200ms}").await;
     world.model.reply(Reply::text("One two three four five").hang_behind("two"));
     let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
@@ -105,7 +105,7 @@ async fn a_stop_drains_and_the_turn_can_be_continued() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
+async fn short_turn_completes_before_the_stop() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three four five six seven").delay_ms(30));
     let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
@@ -118,7 +118,7 @@ async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
 /// A client that connects while a daemon ends is served by its successor, or gets a clear error. The successor can be
 /// started at once.
 #[tokio::test]
-async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
+async fn client_during_shutdown_is_served_by_the_next_daemon() {
     let (_model, home) = TempHome::with_server().await;
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
         let started = home.json(["start"]).await;
@@ -159,7 +159,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 ";
 
 #[tokio::test]
-async fn a_socket_that_is_passed_is_served_and_left_in_place() {
+async fn passed_socket_is_served_and_not_removed() {
     let (_model, home) = TempHome::with_server().await;
     let mut command = home.command("python3");
     fs::create_dir(home.path().join("run")).unwrap();

@@ -17,7 +17,7 @@ async fn weaknesses(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn the_limits_of_the_settings_hold_for_each_process() {
+async fn configured_limits_apply_to_each_process() {
     let world = world(SMALL).await;
     // In kilobytes and counts, in bash's units. None of them can be raised.
     has_all(
@@ -43,7 +43,7 @@ async fn the_limits_of_the_settings_hold_for_each_process() {
 }
 
 #[tokio::test]
-async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
+async fn fork_bomb_is_stopped_and_the_daemon_keeps_serving() {
     let world = world(SMALL).await;
     world.allowed("true").await;
     if weaknesses(&world).await.contains("processes is not limited") {
@@ -79,7 +79,7 @@ async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
 }
 
 #[tokio::test]
-async fn temporary_files_are_each_commands_own() {
+async fn temporary_files_are_private_to_each_command() {
     let world = world("").await;
     let mark = format!("agentd-own-{}", world.daemon.pid());
     // Files of other programs, such as the daemons of other tests.
@@ -116,7 +116,7 @@ async fn temporary_files_are_each_commands_own() {
 }
 
 #[tokio::test]
-async fn the_kernel_gives_no_new_rights_and_answers_no_dangerous_calls() {
+async fn commands_gain_no_privileges_and_no_dangerous_syscalls() {
     let world = world("").await;
     has_all(
         &world.allowed("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").await,

@@ -82,7 +82,7 @@ fn patch(inner: &str) -> (&'static str, Value) {
 }
 
 #[tokio::test]
-async fn what_was_allowed_for_good_is_not_written_through_a_link() {
+async fn grant_does_not_cover_writes_through_a_link() {
     let world = with_links().await;
     for rule in ["write_file", "edit_file", "apply_patch"] {
         world.ok(["grants", "add", rule]).await;
@@ -152,7 +152,7 @@ async fn a_read_through_a_link_is_judged_by_both_names() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_swapped_while_a_person_is_asked_changes_nothing_of_what_they_approved() {
+async fn link_swapped_during_the_question_does_not_change_the_call() {
     let world = with_links().await;
     // A read: the file that was shown is the one that is read.
     let (running, interrupt) = world.asks("read_file", json!({"path": "/project/docs/settings.md"})).await;
@@ -174,7 +174,7 @@ async fn a_link_that_is_swapped_while_a_person_is_asked_changes_nothing_of_what_
 }
 
 #[tokio::test]
-async fn explain_and_test_say_where_a_link_leads() {
+async fn policy_explain_and_test_show_the_link_target() {
     let world = with_links().await;
     let (_, result) = world.unattended(Vec::new()).await;
     let session = result["session_id"].as_str().unwrap();
@@ -196,7 +196,7 @@ async fn explain_and_test_say_where_a_link_leads() {
 }
 
 #[tokio::test]
-async fn the_audit_log_says_where_a_link_led_and_rules_are_tried_on_both_names() {
+async fn audit_log_records_link_targets_for_policy_tests() {
     let world = with_links().await;
     let read = |path: &str| ("read_file", json!({ "path": path }));
     world.unattended(vec![read("/project/CLAUDE.md"), read("/project/docs/plain.md")]).await;
@@ -219,7 +219,7 @@ async fn the_audit_log_says_where_a_link_led_and_rules_are_tried_on_both_names()
 }
 
 #[tokio::test]
-async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
+async fn search_skips_files_that_the_rules_withhold() {
     let world = with_links().await;
     world.write("project/keys/id_rsa", "for nobody, a key\n");
     world.write("project/docs/open.md", "for everybody\n");

@@ -13,7 +13,7 @@ struct LockedFile {
 }
 
 #[tokio::test]
-async fn a_password_goes_from_a_person_to_the_reader_and_nowhere_else() {
+async fn password_reaches_only_the_reader() {
     for (fixture, path, words, found) in [
         ("password.pdf", "password.pdf", "QUARTZ-2", ("QUARTZ-3", " p. 3")),
         ("password.xlsx", "password.xlsx", "first", ("first", " Totals!A2:D3")),
@@ -78,7 +78,7 @@ fn is_in(folder: &Path, bytes: &[u8]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
+async fn password_is_asked_at_the_terminal_without_echo() {
     let world = World::start().await;
     let files = ["password.xlsx", "locked/aes.zip", "latin.pdf", "locked/libreoffice.odt"].map(fixture);
     world.agentctl(["docs", "add", &files[0], &files[1], &files[2], &files[3]]).await.exits(1);

@@ -69,7 +69,7 @@ fn tools(request: &Recorded) -> &[Value] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sixty_steps_are_one_prefix_that_grows() {
+async fn each_of_sixty_steps_extends_the_previous_request() {
     let mut world = world().await;
     let home = world.path().display().to_string();
     let (project, red) = (format!("{home}/project"), format!("{home}/red.png"));

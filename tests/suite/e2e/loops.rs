@@ -46,7 +46,7 @@ fn note(world: &World) -> (String, String) {
 }
 
 #[tokio::test]
-async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_six() {
+async fn repeated_calls_warn_at_three_and_end_the_turn_at_six() {
     let world = World::start().await;
     let (file, _) = note(&world);
     let cases: [(&str, Circle, usize); 7] = [
@@ -76,7 +76,7 @@ async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_s
 }
 
 #[tokio::test]
-async fn calls_whose_results_change_are_no_circle() {
+async fn calls_with_changing_results_are_not_a_loop() {
     let world = World::start().await;
     let polls: [Circle; 3] = [
         |n| if n < 9 { bash("echo built >> log.txt") } else { Reply::text("Built.") },
@@ -96,7 +96,7 @@ async fn calls_whose_results_change_are_no_circle() {
 }
 
 #[tokio::test]
-async fn an_unchanged_file_is_read_once_for_as_long_as_the_model_sees_it() {
+async fn unchanged_file_is_read_once_while_in_context() {
     let mut world = World::start().await;
     let (file, content) = note(&world);
     let shown = |request: &Recorded| tool_texts(request).matches(content.lines().next().unwrap()).count();

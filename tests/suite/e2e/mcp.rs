@@ -117,7 +117,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
+async fn misbehaving_server_costs_only_its_call() {
     for (how, expected) in [
         ("garbage", &["after the garbage"][..]),
         ("flood", &["after the flood"]),

@@ -20,7 +20,7 @@ fn tail(request: &Recorded) -> String {
 }
 
 #[tokio::test]
-async fn a_mentioned_tool_is_there_from_then_on() {
+async fn mentioned_tool_stays_loaded_in_the_session() {
     let world = world().await;
     // Reminders come after results.
     world.model.respond_with(|request| match tool_texts(request).is_empty() {
@@ -49,7 +49,7 @@ async fn a_mentioned_tool_is_there_from_then_on() {
 }
 
 #[tokio::test]
-async fn names_that_load_nothing_are_said_and_break_nothing() {
+async fn unknown_mentions_are_reported_and_harmless() {
     let world = world().await;
     let output = world
         .ok(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."])
@@ -66,7 +66,7 @@ async fn names_that_load_nothing_are_said_and_break_nothing() {
 }
 
 #[tokio::test]
-async fn a_tool_comes_before_a_skill_of_its_name() {
+async fn mention_prefers_a_tool_to_a_skill_of_the_same_name() {
     let world = world().await;
     world.ok(["run", "Use @grep and @TAX."]).await;
     let said = tail(&world.model.requests()[0]);
@@ -76,7 +76,7 @@ async fn a_tool_comes_before_a_skill_of_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mentions_hold_for_all_of_a_turn_also_after_a_crash() {
+async fn mentions_apply_to_the_whole_turn_after_a_crash() {
     let mut world = world().await;
     world.model.respond_with(|_| Reply::tool_call("ask_human", json!({"question": "Which?"})));
     let client = world.client().await;

@@ -24,7 +24,7 @@ fn asked(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn models_and_windows_are_told_with_where_they_come_from() {
+async fn models_and_windows_are_listed_with_their_source() {
     let world = world().await;
     assert_eq!(world.model.documents_asked(), [""; 0], "a daemon that starts asks nobody");
     let slots = world.json(["models"]).await;
@@ -54,7 +54,7 @@ async fn models_and_windows_are_told_with_where_they_come_from() {
 }
 
 #[tokio::test]
-async fn what_is_piped_fills_the_window_that_the_server_tells() {
+async fn piped_input_may_fill_the_window_reported_by_the_server() {
     let world = world().await;
     world.model.default_reply(Reply::text("Read."));
     // Too much for the window that is assumed if it is unknown.
@@ -65,7 +65,7 @@ async fn what_is_piped_fills_the_window_that_the_server_tells() {
 }
 
 #[tokio::test]
-async fn a_model_is_chosen_in_scripts_and_kept() {
+async fn model_option_selects_a_model_for_the_session() {
     let world = world().await;
     world.model.default_reply(Reply::text("Here."));
     let run = async |args: &[&str]| {
@@ -94,7 +94,7 @@ async fn a_model_is_chosen_in_scripts_and_kept() {
 }
 
 #[tokio::test]
-async fn a_server_that_lists_nothing_leaves_the_slots() {
+async fn server_without_a_model_list_leaves_only_the_slots() {
     let world = World::start().await;
     world.model.lacks("/v1/models");
     let output = world.agentctl_with(["chat"], b"/model\n").await.exits(0);
@@ -103,7 +103,7 @@ async fn a_server_that_lists_nothing_leaves_the_slots() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_is_chosen_from_a_list() {
+async fn model_can_be_chosen_from_a_list_at_the_terminal() {
     let world = world().await;
     world.model.default_reply(Reply::text("Here I am."));
     // The first lookup may take longer than a greeting waits for it.
@@ -133,7 +133,7 @@ async fn a_model_is_chosen_from_a_list() {
 }
 
 #[tokio::test]
-async fn a_choice_outlives_the_daemon() {
+async fn model_choice_survives_a_restart() {
     let mut world = world().await;
     world.model.default_reply(Reply::text("Here."));
     let session = world.ok(["run", "Hi", "--output", "json", "--model", "fourth"]).await.session();

@@ -10,7 +10,7 @@ fn writes(path: &str) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shift_tab_chooses_how_much_runs_unasked() {
+async fn shift_tab_switches_the_mode() {
     let world = World::start().await;
     let mut terminal = Terminal::open(&world.daemon, &[]);
     terminal.sees_last("\u{1b}]2;agentd");
@@ -50,7 +50,7 @@ async fn shift_tab_chooses_how_much_runs_unasked() {
 }
 
 #[tokio::test]
-async fn a_run_may_begin_in_a_mode_and_a_session_keeps_it() {
+async fn mode_option_applies_to_a_run_and_is_stored() {
     let world = World::start().await;
     world.model.reply(writes("outputs/a.txt")).reply(says("Written."));
     assert_eq!(world.ok(["run", "Write", "--mode", "accept-edits"]).await.stdout, "Written.\n");

@@ -115,7 +115,7 @@ async fn run(daemon: &TempDaemon, session: &mut Option<String>, input: &str) -> 
 }
 
 #[tokio::test]
-async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
+async fn session_cost_equals_the_servers_charge_on_every_wire() {
     for wire in ["openai", "responses", "anthropic"] {
         let (model, bill) = (ModelServer::start().await, Arc::new(Mutex::new(Bill::default())));
         let charged = Arc::clone(&bill);
@@ -155,7 +155,7 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
 }
 
 #[tokio::test]
-async fn an_answer_that_a_person_cancels_is_paid_for_as_far_as_it_was_counted() {
+async fn cancelled_answer_is_charged_as_far_as_counted() {
     let model = ModelServer::start().await;
     let counts = Counts { fresh: 9000, cached: 300, written: 200, hour: 100, answer: 1 };
     model.reply(
@@ -176,7 +176,7 @@ async fn an_answer_that_a_person_cancels_is_paid_for_as_far_as_it_was_counted() 
 }
 
 #[tokio::test]
-async fn openrouter_is_sent_marks_for_claude_and_its_charge_is_the_money() {
+async fn openrouter_gets_cache_marks_for_claude_and_its_charge_counts() {
     let model = ModelServer::start().await;
     let listed = json!({
         "id": "anthropic/claude-x", "context_length": 200_000,

@@ -21,7 +21,7 @@ fn todos() -> (&'static str, Value) {
 }
 
 #[tokio::test]
-async fn rules_about_them_are_obeyed_and_audited() {
+async fn rules_apply_to_conversation_tools_and_are_audited() {
     let world = world().await;
     let asked = ("ask_human", json!({"question": "Which colour?", "default": "green"}));
     let harmless = ("ask_human", json!({"question": "How many?", "default": "two"}));

@@ -41,7 +41,7 @@ fn new() -> SessionChoice {
 }
 
 #[tokio::test]
-async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
+async fn picture_file_and_selection_reach_the_model_and_persist() {
     let mut world = with_eyes().await;
     world.model.default_reply(Reply::text("Red."));
     let parts = vec![
@@ -70,7 +70,7 @@ async fn a_picture_a_file_and_a_selection_stand_before_the_model_and_stay() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_refused_late_leaves_no_files() {
+async fn refused_start_leaves_no_uploaded_files() {
     let world = World::start().await;
     let client = world.client().await;
     let session = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
@@ -92,7 +92,7 @@ async fn a_start_that_is_refused_late_leaves_no_files() {
 }
 
 #[tokio::test]
-async fn parts_that_make_no_sense_are_refused_with_a_hint() {
+async fn invalid_parts_are_refused_with_a_hint() {
     let world = with_eyes().await;
     let check = async |parts: Vec<InputPart>, words: &str| {
         let error = start(&world, new(), parts).await.unwrap_err();

@@ -42,7 +42,7 @@ fn files(world: &World) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn both_forms_change_make_move_and_delete() {
+async fn both_patch_forms_change_create_move_and_delete() {
     let world = world().await;
     let unified = "diff --git a/project/src/code.rs b/project/src/code.rs\n--- a/project/src/code.rs\n\
         +++ b/project/src/code.rs\n@@ -1,4 +1,4 @@\n fn a() {\n     let x = 1;\n-    let y = 2;\n+    let y = 7;\n     x + y\n\
@@ -65,7 +65,7 @@ async fn both_forms_change_make_move_and_delete() {
 }
 
 #[tokio::test]
-async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is_changed() {
+async fn failing_hunk_shows_the_actual_lines_and_changes_nothing() {
     let world = world().await;
     let before = files(&world);
     let fits = "--- a/project/list.txt\n+++ b/project/list.txt\n@@ -3,2 +3,2 @@\n three\n-four\n+4\n";
@@ -125,7 +125,7 @@ async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is
 }
 
 #[tokio::test]
-async fn white_space_may_differ_and_nothing_else() {
+async fn only_white_space_may_differ_in_a_hunk() {
     let world = World::start().await;
     let old = "alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nend";
     // A model's version of that file with one line changed, and the expected content: `None` if it is rejected.

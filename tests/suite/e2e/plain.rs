@@ -26,7 +26,7 @@ impl Plain {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conversation_without_a_single_escape() {
+async fn plain_chat_sends_no_escapes() {
     let world = World::start().await;
     let ways: [(&str, &[&str]); 2] =
         [("unset NO_COLOR; TERM=dumb exec \"$@\"", &["chat"]), ("unset NO_COLOR; exec \"$@\"", &["chat", "--plain"])];

@@ -88,7 +88,7 @@ async fn audited(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
+async fn plugin_works_at_once_after_restart_and_is_removed_completely() {
     let mut world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     // There is no terminal to give consent.
@@ -134,7 +134,7 @@ async fn a_plugin_is_used_at_once_outlives_the_daemon_and_goes_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
+async fn edited_plugin_is_not_used_until_approved() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
@@ -155,7 +155,7 @@ async fn what_is_edited_behind_is_not_used_until_it_is_agreed_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_version_takes_its_place_and_the_difference_is_shown() {
+async fn new_version_replaces_the_plugin_and_shows_the_difference() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     plugin(&world, &["add", &folder, "--yes"]).await.exits(0);
@@ -172,7 +172,7 @@ async fn another_version_takes_its_place_and_the_difference_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_agrees_at_the_terminal_and_its_commands_are_there() {
+async fn consent_at_the_terminal_adds_the_plugins_commands() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     let mut terminal =
@@ -197,7 +197,7 @@ async fn a_person_agrees_at_the_terminal_and_its_commands_are_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_folders_are_refused_and_leave_nothing() {
+async fn hostile_plugin_folders_are_refused_without_a_trace() {
     let world = World::start().await;
     let refused = async |name: &str, prepare: &dyn Fn(&Path), words: &[&str]| {
         let folder = world.path().join(name);
@@ -249,7 +249,7 @@ async fn hostile_folders_are_refused_and_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
+async fn broken_part_is_reported_and_the_rest_works() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     let manifest = json!({"name": "kit", "version": "1.0", "colour": "blue", "author": {"name": "x"}});
@@ -285,7 +285,7 @@ async fn a_broken_part_is_told_and_does_not_spoil_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_are_taken_are_told_with_who_has_them() {
+async fn name_conflicts_are_reported_with_their_owner() {
     let world = World::prepared(|home| {
         home.write("config/skills/tax/SKILL.md", TAX.replace("Works out taxes", "My own taxes"));
         home.write("config/agents.yaml", "agents:\n  cook: {description: My own cook, prompt: You cook for me.}\n");
@@ -331,7 +331,7 @@ async fn names_that_are_taken_are_told_with_who_has_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_dies_while_it_adds_has_the_whole_plugin_or_none() {
+async fn kill_during_add_leaves_a_whole_plugin_or_none() {
     let mut world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     for number in 0..400 {
@@ -361,7 +361,7 @@ async fn a_daemon_that_dies_while_it_adds_has_the_whole_plugin_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_who_add_at_once_leave_one_whole_plugin_each() {
+async fn concurrent_adds_leave_one_copy_of_each_plugin() {
     let world = World::start().await;
     let folder = kit(&world.daemon, "1.0");
     world.write("other/plugin.json", json!({"name": "other"}).to_string());
@@ -379,7 +379,7 @@ async fn two_who_add_at_once_leave_one_whole_plugin_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_of_a_repository_is_fetched_with_git() {
+async fn plugin_from_a_repository_is_fetched_with_git() {
     let world = World::start().await;
     kit(&world.daemon, "1.0");
     let git = |args: &[&str]| {
@@ -398,7 +398,7 @@ async fn a_plugin_of_a_repository_is_fetched_with_git() {
 
 /// The consent shows everything that decides which program runs, however it is decided.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_consent_shows_what_decides_which_code_runs() {
+async fn consent_shows_everything_that_selects_code_to_run() {
     let world = World::start().await;
     let environment = json!({
         "PATH": "${PLUGIN_ROOT}/bin:/usr/bin", "NODE_OPTIONS": "--require=x", "npm_config_registry": "https://e.example",

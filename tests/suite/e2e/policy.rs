@@ -32,7 +32,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
+async fn policy_explain_shows_verdict_layer_rule_and_parts() {
     let world = with_rules(RULES).await;
     let said = world.explained("ls && make test; deploy now | git -C x push").await;
     assert_eq!(keys(&said), ["call", "explanation"]);
@@ -68,7 +68,7 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
 /// A model trained for other tools uses their arguments. They are translated before they are judged, shown, audited and
 /// run.
 #[tokio::test]
-async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
+async fn foreign_arguments_are_translated_before_they_are_judged() {
     let world = with_rules(RULES).await;
     let command = json!({"command": ["bash", "-lc", "git push"], "description": "Push", "workdir": "/outputs"});
     let hidden = json!({"filePath": "outputs/.envrc", "content": "x", "reason": "it is mine"});
@@ -115,7 +115,7 @@ async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
 }
 
 #[tokio::test]
-async fn a_question_about_nothing_is_refused_with_a_hint() {
+async fn invalid_policy_question_is_refused_with_a_hint() {
     let world = with_rules(RULES).await;
     let check = async |args: &[&str], words: &[&str]| {
         world.agentctl([&["policy"][..], args].concat()).await.exits(2).says(words);
@@ -129,7 +129,7 @@ async fn a_question_about_nothing_is_refused_with_a_hint() {
 }
 
 #[tokio::test]
-async fn a_file_of_rules_is_tried_before_it_is_adopted() {
+async fn policy_test_compares_a_rules_file_without_adopting_it() {
     let world = with_rules(RULES).await;
     let tried = world.write(
         "new.yaml",
@@ -171,7 +171,7 @@ async fn a_file_of_rules_is_tried_before_it_is_adopted() {
 }
 
 #[tokio::test]
-async fn a_file_of_rules_is_tried_on_what_was_called_before() {
+async fn policy_test_judges_earlier_calls_of_the_audit_log() {
     let world = with_rules(RULES).await;
     for command in ["git push --all", "git push origin x", "echo one", "deploy now"] {
         world.told_of(command, &["--on-interrupt", "deny"]).await;
@@ -207,14 +207,14 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
 }
 
 #[tokio::test]
-async fn a_broken_file_stops_the_start_and_names_the_place() {
+async fn broken_rules_file_stops_the_start_and_is_located() {
     let home = TempHome::with_model("http://127.0.0.1:9");
     home.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: ['/bin/rm']\n");
     home.agentctl(["start"]).await.exits(2).says(&["hitl_rules.yaml:3:13", "write its name without a folder"]);
 }
 
 #[tokio::test]
-async fn changed_rules_hold_for_the_next_call_and_broken_ones_never() {
+async fn reloaded_rules_apply_and_broken_ones_are_rejected() {
     let world = with_rules(RULES).await;
     let verdict = async |command: &str| world.explained(command).await["explanation"]["verdict"].clone();
     assert_eq!(verdict("frobnicate").await, "deny");
@@ -231,7 +231,7 @@ async fn changed_rules_hold_for_the_next_call_and_broken_ones_never() {
 
 /// The rules change between two calls of one turn: the second call is judged by the new ones.
 #[tokio::test]
-async fn rules_that_change_during_a_turn_hold_for_its_next_call() {
+async fn rules_changed_during_a_turn_apply_to_its_next_call() {
     let world = with_rules("tools: {run_bash_command: {deny: [frobnicate]}}\n").await;
     world.write("project/x", "");
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Go on?"})).when("Do both"));

@@ -44,7 +44,7 @@ async fn audited(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_has_changed() {
+async fn project_files_are_used_only_if_trusted_and_unchanged() {
     let mut world = World::saying("Good.").await;
     let project = with_project(&world.daemon, "app");
     let output = run(&world, &project).await;
@@ -104,7 +104,7 @@ async fn nothing_of_a_project_is_used_until_it_is_trusted_and_nothing_once_it_ha
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_told_behind_its_history_when_trust_comes_and_goes() {
+async fn trust_changes_are_appended_without_breaking_the_prefix() {
     let world = World::saying("Good.").await;
     let project = world.path().join("app").display().to_string();
     world.write("app/.agentd/instructions.md", "Speak like a pirate.");
@@ -129,7 +129,7 @@ async fn a_session_is_told_behind_its_history_when_trust_comes_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trust_is_in_a_folder_and_in_what_was_shown() {
+async fn trust_is_bound_to_the_folder_and_the_shown_hash() {
     let world = World::saying("Good.").await;
     let (project, twin) = (with_project(&world.daemon, "app"), with_project(&world.daemon, "twin"));
     let hash = show(&world, &project).await["hash"].as_str().unwrap().to_owned();
@@ -154,7 +154,7 @@ async fn trust_is_in_a_folder_and_in_what_was_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replaces_none() {
+async fn project_agent_has_its_own_prompt_and_replaces_no_user_agent() {
     let world = World::start().await;
     let project = with_project(&world.daemon, "app");
     world.write(
@@ -195,7 +195,7 @@ async fn an_agent_of_a_project_works_under_its_prompt_with_its_tools_and_replace
 
 /// In any mode, a model can neither trust a project nor write files that would be trusted, unless a user allows it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_trusts_nothing_by_itself() {
+async fn model_cannot_trust_a_project() {
     let world = World::start().await;
     let project = with_project(&world.daemon, "app");
     trust(&world, &project).await;
@@ -220,7 +220,7 @@ async fn a_model_trusts_nothing_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
+async fn hostile_project_files_are_reported_and_skipped() {
     let world = World::saying("Good.").await;
     let project = with_project(&world.daemon, "app");
     let agentd = world.path().join("app/.agentd");
@@ -283,7 +283,7 @@ async fn hostile_files_are_named_left_out_and_wait_for_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn programs_find_the_keys_they_rely_on() {
+async fn project_json_output_has_its_documented_keys() {
     let world = World::start().await;
     let project = with_project(&world.daemon, "app");
     let found = show(&world, &project).await;

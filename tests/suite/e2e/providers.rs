@@ -104,7 +104,7 @@ pub(super) fn answered(request: &Recorded) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn each_gets_back_what_it_sent_through_several_steps_turns_and_a_restart() {
+async fn each_provider_gets_back_its_own_data_across_a_restart() {
     for provider in with_tools() {
         let server = server(provider).await;
         let mut talk = Conversation::with(&[slot("base", provider, &server)]).await;
@@ -127,7 +127,7 @@ async fn each_gets_back_what_it_sent_through_several_steps_turns_and_a_restart()
 }
 
 #[tokio::test]
-async fn a_switch_to_another_and_back_is_taken_by_both() {
+async fn both_providers_accept_a_switch_to_the_other_and_back() {
     let providers = with_tools();
     for (at, here) in providers.iter().enumerate() {
         let there = providers[(at + 1) % providers.len()];
@@ -147,7 +147,7 @@ async fn a_switch_to_another_and_back_is_taken_by_both() {
 }
 
 #[tokio::test]
-async fn the_last_answer_of_a_turn_may_be_that_of_another_provider() {
+async fn last_answer_of_a_turn_may_use_another_provider() {
     for there in with_tools() {
         let here = if there == Provider::Mistral { Provider::Kimi } else { Provider::Mistral };
         let (one, other) = (server(here).await, server(there).await);
@@ -162,7 +162,7 @@ async fn the_last_answer_of_a_turn_may_be_that_of_another_provider() {
 }
 
 #[tokio::test]
-async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
+async fn fork_and_interrupted_turn_continue_with_the_same_bytes() {
     for provider in [Provider::Gemini, Provider::Kimi, Provider::OpenRouter, Provider::Anthropic, Provider::OpenAi] {
         let server = server(provider).await;
         let mut talk = Conversation::with(&[slot("base", provider, &server)]).await;
@@ -196,7 +196,7 @@ async fn a_fork_and_a_turn_that_was_cut_off_go_on_with_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn another_model_of_the_same_server_gets_nothing_of_the_first() {
+async fn another_model_of_the_server_gets_no_ids_of_the_first() {
     let server = server(Provider::Kimi).await;
     let mut talk = Conversation::with(&[slot("base", Provider::Kimi, &server)]).await;
     talk.turn(&server, "base", "Read.", vec![reads(&["a"]), Reply::text("Done.")]).await;

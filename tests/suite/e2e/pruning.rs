@@ -67,7 +67,7 @@ async fn sessions_are_filtered_and_removed_together() {
 }
 
 #[tokio::test]
-async fn filtered_lists_come_in_pages() {
+async fn filtered_session_lists_are_paged() {
     let world = World::start().await;
     for number in 0..7 {
         let prompt = format!("{} {number}", if number % 3 == 0 { "Even" } else { "Odd" });

@@ -43,7 +43,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn whatever_was_acknowledged_survives_kills_at_random() {
+async fn acknowledged_data_survives_random_kills() {
     let kills = number(KILLS).unwrap_or(4);
     let seed = number(SEED).unwrap_or(20_261_123);
     let mut random = Rng::with_seed(seed);

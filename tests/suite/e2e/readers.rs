@@ -18,7 +18,7 @@ fn answer(events: &[Event]) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_reading_stalls_nobody_and_loses_no_stored_event() {
+async fn stalled_reader_blocks_no_client_and_loses_no_stored_event() {
     let world = World::start().await;
     world.model.default_reply(Reply::fast(DELTAS));
     let (quick, slow) = (world.client().await, world.client().await);
@@ -47,7 +47,7 @@ async fn a_reader_that_stops_reading_stalls_nobody_and_loses_no_stored_event() {
 }
 
 #[tokio::test]
-async fn a_client_goes_on_after_the_number_that_it_saw_last() {
+async fn subscription_continues_after_the_last_seen_event() {
     let world = World::start().await;
     world.ok(["run", "Hi"]).await;
     let client = world.client().await;
@@ -61,7 +61,7 @@ async fn a_client_goes_on_after_the_number_that_it_saw_last() {
 }
 
 #[tokio::test]
-async fn many_turns_at_once_get_each_their_own_answer() {
+async fn concurrent_turns_each_get_their_own_answer() {
     let world = World::start().await;
     world.model.respond_with(|request| Reply::text(format!("You said: {}", request.last_user())));
     let client = world.client().await;

@@ -117,13 +117,13 @@ impl Reader {
 }
 
 #[test]
-fn every_command_of_the_page_is_known_here() {
+fn every_readme_command_has_a_trial() {
     let known: Vec<&str> = LINES.iter().map(|(line, _)| *line).collect();
     assert_eq!(commands(), known, "each command of README.md has its line in this test, with how it is tried");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_command_of_the_page_works() {
+async fn every_readme_command_works() {
     let reader = Reader::new().await;
     reader.with_changes().await;
     reader.model.respond_with(|request| match (request.last_user(), tool_texts(request).as_str()) {
@@ -188,7 +188,7 @@ fn in_folder(folder: &Path, line: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_picture_is_what_one_gets() {
+async fn readme_picture_matches_the_real_screen() {
     let reader = Reader::new().await;
     reader.home.write("greeter/.git/HEAD", "ref: refs/heads/main\n");
     let edit = json!({

@@ -33,7 +33,7 @@ fn project(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn a_recorded_turn_is_played_without_a_model_and_changes_nothing() {
+async fn replay_needs_no_model_and_changes_nothing() {
     let (world, file) = recorded().await;
     let kinds: Vec<String> = facts(&file).iter().map(|fact| fact["fact"].as_str().unwrap().to_owned()).collect();
     assert_eq!(kinds.iter().filter(|kind| *kind == "answer").count(), 4);
@@ -56,7 +56,7 @@ async fn a_recorded_turn_is_played_without_a_model_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn another_daemon_plays_it_and_a_changed_prompt_is_shown() {
+async fn replay_on_another_daemon_shows_a_changed_prompt() {
     let (_world, file) = recorded().await;
     // Another machine, where the model's address is unreachable.
     let other = TempDaemon::start("http://127.0.0.1:9/v1").await;
@@ -78,7 +78,7 @@ async fn another_daemon_plays_it_and_a_changed_prompt_is_shown() {
 }
 
 #[tokio::test]
-async fn tools_run_where_they_are_live_and_a_recording_approves_nothing() {
+async fn live_tools_of_a_replay_need_their_own_approval() {
     let (world, file) = recorded().await;
     let file = file.to_str().unwrap();
     let folder = format!("{}:rw", project(&world));
@@ -91,7 +91,7 @@ async fn tools_run_where_they_are_live_and_a_recording_approves_nothing() {
 }
 
 #[tokio::test]
-async fn a_live_model_gets_the_recorded_results() {
+async fn live_model_gets_the_recorded_results() {
     let (world, file) = recorded().await;
     world.write("project/notes.txt", "gone\n");
     world.model.respond_with(|request| match tool_texts(request).contains("old words") {
@@ -104,7 +104,7 @@ async fn a_live_model_gets_the_recorded_results() {
 }
 
 #[tokio::test]
-async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
+async fn test_folder_reports_passes_and_failures() {
     let (world, file) = recorded().await;
     let write = |name: &str, text: &str| world.write(&format!("tests/{name}"), text);
     write("a/notes.jsonl", &fs::read_to_string(&file).unwrap());
@@ -140,7 +140,7 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
 
 /// A test file may come from someone else: it names what it needs, and the command line permits it.
 #[tokio::test]
-async fn a_live_test_gets_no_more_than_the_command_line_permits() {
+async fn live_test_is_limited_by_the_command_line() {
     let (world, file) = recorded().await;
     world.write("project/notes.txt", "old words\n");
     world.write("tests/fixture/notes.txt", "old words\n");
@@ -175,7 +175,7 @@ async fn a_live_test_gets_no_more_than_the_command_line_permits() {
 }
 
 #[tokio::test]
-async fn files_that_are_no_tests_are_refused_with_the_reason() {
+async fn invalid_tests_and_recordings_are_refused_with_the_reason() {
     let world = World::start().await;
     let folder = world.path().join("tests").display().to_string();
     let tried = async |name: &str, text: &str| {
@@ -203,7 +203,7 @@ async fn files_that_are_no_tests_are_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
+async fn session_with_subagents_can_be_recorded_and_replayed() {
     let mut world = World::start().await;
     let report = format!("The report. {}", "Each thing was looked at and found in order. ".repeat(6));
     world.model.respond_with(move |request| {
@@ -236,7 +236,7 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
+async fn compacted_session_can_be_replayed_later() {
     let model = ModelServer::start().await;
     let (home, address) = (TempHome::with_model(&model.base_url()), model.base_url());
     let scribe = format!("reasoning: {{base_url: '{address}', id: scribe, retries: 0}}");
@@ -275,7 +275,7 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
 
 /// The examples of the documentation pass, with a daemon without a model.
 #[tokio::test]
-async fn the_examples_of_the_documentation_pass() {
+async fn documentation_examples_pass() {
     let daemon = TempDaemon::start("http://127.0.0.1:9/v1").await;
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing");
     let skipped = daemon.ok(["test", folder]).await;
@@ -290,7 +290,7 @@ async fn the_examples_of_the_documentation_pass() {
 
 /// A recording can come from anywhere, so its changes to files are not applied.
 #[tokio::test]
-async fn a_recorded_undo_touches_no_file() {
+async fn replayed_undo_changes_no_file() {
     let world = World::start().await;
     world.write("project/AGENTS.md", "Be brief.\n");
     let write = || Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "x\n"}));
@@ -309,7 +309,7 @@ async fn a_recorded_undo_touches_no_file() {
 }
 
 #[tokio::test]
-async fn secrets_do_not_reach_a_recording() {
+async fn recordings_contain_no_secrets() {
     let world = World::start().await;
     world.model.reply(Reply::text("The key is sk-abcdefghijklmnop123456."));
     let file = world.path().join("key.jsonl");

@@ -121,22 +121,22 @@ async fn pictures(wire: &'static str) {
 }
 
 #[tokio::test]
-async fn a_refused_picture_is_left_out_over_chat_completions() {
+async fn refused_picture_is_omitted_over_chat_completions() {
     pictures("openai").await;
 }
 
 #[tokio::test]
-async fn a_refused_picture_is_left_out_over_messages() {
+async fn refused_picture_is_omitted_over_messages() {
     pictures("anthropic").await;
 }
 
 #[tokio::test]
-async fn a_refused_picture_is_left_out_over_responses() {
+async fn refused_picture_is_omitted_over_responses() {
     pictures("responses").await;
 }
 
 #[tokio::test]
-async fn tools_that_are_refused_at_first_stand_in_the_text() {
+async fn refused_tools_move_into_the_text() {
     for wire in ["openai", "anthropic", "responses"] {
         let mut world = World::start(wire).await;
         for (number, (status, words)) in [
@@ -179,7 +179,7 @@ async fn tools_that_are_refused_at_first_stand_in_the_text() {
 }
 
 #[tokio::test]
-async fn one_tool_that_is_refused_is_left_out_alone() {
+async fn single_refused_tool_is_omitted_alone() {
     for wire in ["openai", "anthropic", "responses"] {
         let mut world = World::start(wire).await;
         for (number, form) in ["name", "path", "index", "list"].into_iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn results_that_move_to_files_are_told_with_the_reason() {
+async fn results_moved_to_files_are_reported_with_the_cause() {
     let world =
         World::prepared(|home| drop(home.write("config/models.yaml", "base: {context_window: 32768, retries: 0}")))
             .await;
@@ -46,7 +46,7 @@ async fn results_that_move_to_files_are_told_with_the_reason() {
 }
 
 #[tokio::test]
-async fn another_model_sums_up_where_one_is_named_and_what_it_cannot_is_cut_off() {
+async fn summary_model_compacts_and_its_failure_truncates() {
     let (model, home) = TempHome::with_server().await;
     let address = model.base_url();
     home.write(

@@ -54,7 +54,7 @@ async fn asks(world: &World, start: StartRequest) -> (String, Vec<Recorded>) {
 }
 
 #[tokio::test]
-async fn what_the_model_sees() {
+async fn requests_before_and_after_a_compaction_match_snapshots() {
     let world = World::start().await;
     world.write("project/notes.txt", "the notes say so\n");
     let project = trusting(&world.daemon.path().join("project"));
@@ -91,7 +91,7 @@ async fn what_the_model_sees() {
 }
 
 #[tokio::test]
-async fn what_the_model_sees_when_no_step_is_left() {
+async fn last_request_of_a_turn_matches_its_snapshot() {
     let world = World::start().await;
     world.write("project/notes.txt", "the notes say so\n");
     let mut start = turn(trusting(&world.daemon.path().join("project")), "What do my notes say?");
@@ -104,7 +104,7 @@ async fn what_the_model_sees_when_no_step_is_left() {
 
 /// Guides of users, uploaded files, and text added while a turn waits for an answer.
 #[tokio::test]
-async fn what_the_model_sees_of_files_that_people_wrote_and_of_words_that_are_added() {
+async fn requests_with_guides_uploads_and_steering_match_snapshots() {
     let world = World::start().await;
     world.write("config/AGENTS.md", "Speak plainly.\n");
     world

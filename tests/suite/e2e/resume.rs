@@ -7,7 +7,7 @@ use super::*;
 const DOWN: &str = "\u{1b}[B";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_is_chosen_from_a_list_and_goes_on() {
+async fn session_chosen_from_the_list_can_be_continued() {
     let world = World::start().await;
     let project = world.path().join("app");
     fs::create_dir(&project).unwrap();
@@ -46,13 +46,13 @@ async fn a_session_is_chosen_from_a_list_and_goes_on() {
 }
 
 #[tokio::test]
-async fn without_a_terminal_nothing_can_be_chosen() {
+async fn resume_without_a_terminal_is_refused() {
     let world = World::start().await;
     world.agentctl(["chat", "--resume"]).await.exits(2).says(&["needs a terminal", "hint: /load"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_are_a_list_to_choose_from_at_a_terminal_and_a_table_without_one() {
+async fn sessions_command_is_a_chooser_or_a_table_without_a_terminal() {
     let world = World::saying("Certainly.").await;
     for prompt in ["Paint the barn", "Mend the roof"] {
         world.ok(["run", prompt]).await;

@@ -45,7 +45,7 @@ async fn old_enough(world: &World, sessions: u64) {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_goes_and_the_session_goes_on() {
+async fn clean_removes_old_files_and_the_session_stays_usable() {
     let world = world().await;
     let (id, report) = reported(&world).await;
     let storage = world.json(["storage"]).await;
@@ -82,7 +82,7 @@ async fn what_nobody_uses_goes_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
+async fn clean_skips_pinned_and_waiting_sessions() {
     let world = world().await;
     let (pinned, report) = reported(&world).await;
     world.ok(["sessions", "pin", &pinned]).await;
@@ -109,7 +109,7 @@ async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
 }
 
 #[tokio::test]
-async fn a_crash_in_the_middle_harms_nothing() {
+async fn kill_during_cleaning_does_no_harm() {
     let mut world = world().await;
     for round in 0..4_u32 {
         let (id, report) = reported(&world).await;
@@ -143,7 +143,7 @@ async fn a_crash_in_the_middle_harms_nothing() {
 
 /// Killed during a deletion, the daemon has no partial session, and none of its files after the next start.
 #[tokio::test]
-async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
+async fn interrupted_deletion_is_finished_at_the_next_start() {
     let mut world = world().await;
     for _ in 0..4 {
         let (id, report) = reported(&world).await;
@@ -169,7 +169,7 @@ async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn an_audit_log_whose_end_was_cut_is_told_also_without_its_head_file() {
+async fn truncated_audit_log_is_detected_without_its_head_file() {
     let mut world = world().await;
     reported(&world).await;
     world.ok(["audit", "verify"]).await;
@@ -189,7 +189,7 @@ async fn an_audit_log_whose_end_was_cut_is_told_also_without_its_head_file() {
 }
 
 #[tokio::test]
-async fn a_log_that_removes_its_oldest_files_holds() {
+async fn audit_log_verifies_after_removing_its_oldest_files() {
     let world = World::configured("audit: {max_file_bytes: 4096}\nretention: {every: never, audit_bytes: 12000}").await;
     world.model.respond_with(|request| {
         let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();

@@ -43,7 +43,7 @@ async fn sessions(world: &World) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn files_and_talk_go_back_together_and_the_session_keeps_all() {
+async fn rewind_reverts_files_and_conversation_and_keeps_the_old() {
     let (world, _) = three_turns().await;
     let old = sessions(&world).await[0].0.clone();
     let preview = world.ok(["rewind", "--to", "2", "--preview"]).await.stdout;
@@ -70,7 +70,7 @@ async fn files_and_talk_go_back_together_and_the_session_keeps_all() {
 }
 
 #[tokio::test]
-async fn what_somebody_changed_since_is_left_alone() {
+async fn rewind_leaves_externally_changed_files_alone() {
     let (mut world, _) = three_turns().await;
     world.write("project/notes.txt", "mine\n");
     world.daemon.crash().await;
@@ -84,7 +84,7 @@ async fn what_somebody_changed_since_is_left_alone() {
 }
 
 #[tokio::test]
-async fn to_the_beginning_and_to_nowhere() {
+async fn rewind_to_the_beginning_works_and_invalid_turns_are_refused() {
     let (world, _) = three_turns().await;
     for args in [["rewind", "--to", "4"], ["rewind", "--steps", "9"], ["rewind", "--to", "0"]] {
         world.agentctl(args).await.exits(2).says(&["the session has 3"]);
@@ -97,7 +97,7 @@ async fn to_the_beginning_and_to_nowhere() {
 }
 
 #[tokio::test]
-async fn only_the_talk_goes_back_also_from_the_chat() {
+async fn rewind_can_revert_only_the_conversation() {
     let (world, project) = three_turns().await;
     let input = "/rewind 3\nagain\n/quit\n";
     let output = world.agentctl_with(["chat", "--continue", "-C", &project], input).await;

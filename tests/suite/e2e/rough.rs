@@ -83,7 +83,7 @@ async fn answers(client: &Client) -> usize {
 }
 
 #[tokio::test]
-async fn what_cannot_be_stored_is_not_acknowledged_and_the_daemon_goes_on_when_it_can() {
+async fn unstorable_turns_are_refused_until_the_journal_is_writable() {
     let mut world = World::start().await;
     world.model.default_reply(Reply::text("It is kept."));
     world.daemon.agentctl(["run", "first"]).await.exits(0);
@@ -107,7 +107,7 @@ async fn what_cannot_be_stored_is_not_acknowledged_and_the_daemon_goes_on_when_i
 }
 
 #[tokio::test]
-async fn a_daemon_on_a_read_only_disk_says_so_and_finds_everything_on_the_next_day() {
+async fn read_only_disk_refuses_the_start_and_loses_nothing() {
     let mut world = World::start().await;
     world.model.default_reply(Reply::text("It is kept."));
     world.daemon.agentctl(["run", "first"]).await.exits(0);
@@ -131,7 +131,7 @@ async fn a_daemon_on_a_read_only_disk_says_so_and_finds_everything_on_the_next_d
 }
 
 #[tokio::test]
-async fn a_daemon_that_was_stopped_goes_on_with_its_turn() {
+async fn daemon_continues_its_turn_after_sigstop() {
     let world = World::start().await;
     let text = "One two three four five six";
     world.model.reply(Reply::text(text).delay_ms(40).when("Count"));
@@ -149,7 +149,7 @@ async fn a_daemon_that_was_stopped_goes_on_with_its_turn() {
 }
 
 #[tokio::test]
-async fn a_client_that_was_stopped_holds_up_nobody_and_hears_of_all_when_it_goes_on() {
+async fn stopped_client_blocks_no_other_and_catches_up_after_sigcont() {
     let world = World::start().await;
     // Much more than fits into the buffers between the two.
     let text: String = (0..60_000).map(|number| format!("{number} ")).collect();
@@ -183,7 +183,7 @@ fn memory(pid: u32) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_vanish_leave_nothing_behind_and_harm_no_turn() {
+async fn vanished_clients_leak_nothing_and_disturb_no_turn() {
     /// Below the limit of open files of a process.
     const AT_ONCE: usize = 200;
     /// Permitted growth of the memory, in KiB: caches that fill once.
@@ -226,7 +226,7 @@ async fn clients_that_vanish_leave_nothing_behind_and_harm_no_turn() {
 }
 
 #[tokio::test]
-async fn of_many_daemons_that_start_at_once_one_stays_and_the_others_say_so() {
+async fn one_of_many_concurrent_daemon_starts_survives() {
     const STARTS: usize = 50;
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
@@ -266,7 +266,7 @@ async fn waiting(client: &Client) -> BTreeSet<InterruptId> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn questions_that_wait_survive_a_kill_and_are_each_answered_once() {
+async fn pending_questions_survive_a_kill_and_are_answered_once() {
     const AT_ONCE: usize = 10;
     let count = number(QUESTIONS, 40);
     let model = ModelServer::start().await;

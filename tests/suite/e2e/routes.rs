@@ -21,7 +21,7 @@ fn port(model: &ModelServer) -> String {
 }
 
 #[tokio::test]
-async fn this_machine_is_never_asked_through_a_proxy() {
+async fn local_addresses_never_use_a_proxy() {
     let proxy = TestProxy::start(ProxyMood::Refuses).await;
     let (model, collector, server) = tokio::join!(ModelServer::start(), Collector::start(), Server::start("ok"));
     let six = ModelServer::bind("[::1]:0".parse().unwrap(), Script::of(|_| Reply::text("Six."))).await.unwrap();
@@ -51,7 +51,7 @@ async fn this_machine_is_never_asked_through_a_proxy() {
 }
 
 #[tokio::test]
-async fn what_is_elsewhere_goes_through_the_proxy_and_errors_name_it() {
+async fn remote_addresses_use_the_proxy_and_errors_name_it() {
     let (model, collector) = tokio::join!(ModelServer::start(), Collector::start());
     model.default_reply(Reply::text("Hello"));
     let address = model.root_url().trim_start_matches("http://").parse().unwrap();
@@ -95,7 +95,7 @@ async fn what_is_elsewhere_goes_through_the_proxy_and_errors_name_it() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_hangs_ends_with_the_time_for_connecting_and_no_proxy_leaves_it_out() {
+async fn hanging_proxy_times_out_and_no_proxy_bypasses_it() {
     let proxy = TestProxy::start(ProxyMood::Hangs).await;
     let models = "base: {base_url: 'https://model.invalid/v1', id: m, retries: 0, timeouts: {connect: 300ms}}";
     let home = behind(&proxy);

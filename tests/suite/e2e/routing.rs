@@ -24,7 +24,7 @@ async fn run(daemon: &TempDaemon, args: &[&str]) -> (Vec<Value>, String) {
 }
 
 #[tokio::test]
-async fn a_turn_about_code_goes_to_the_code_model_and_says_why() {
+async fn turn_about_code_uses_the_code_model_and_reports_why() {
     let (base, code) = (ModelServer::start().await, ModelServer::start().await);
     base.default_reply(Reply::text("Base here."));
     code.default_reply(Reply::text("Code here."));
@@ -45,7 +45,7 @@ async fn a_turn_about_code_goes_to_the_code_model_and_says_why() {
 }
 
 #[tokio::test]
-async fn where_a_provider_is_down_or_out_of_money_the_next_model_answers() {
+async fn fallback_model_continues_if_the_balance_is_exhausted() {
     let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
     // A call first, so that the turn is running when its server breaks.
     base.reply(Reply::tool_call("list_dir", json!({"path": "."})));

@@ -34,7 +34,7 @@ fn check_result(result: &Value, stop_reason: &str) {
 }
 
 #[tokio::test]
-async fn the_answer_is_on_standard_output_and_nothing_else() {
+async fn only_the_answer_is_on_standard_output() {
     let world = World::saying("Four.").await;
     assert_eq!(world.ok(["run", "What is two and two?"]).await.stdout, "Four.\n");
     assert_eq!(world.model.requests()[0].last_user(), "What is two and two?");
@@ -79,7 +79,7 @@ fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_stream_of_events_and_the_result_behind_it() {
+async fn stream_json_ends_with_the_result() {
     let world = World::start().await;
     world.model.reply(Reply::tool_call("now", json!({}))).reply(Reply::text("It is late already."));
     let output = world.ok(["run", "Time?", "--output", "stream-json"]).await;
@@ -91,7 +91,7 @@ async fn a_stream_of_events_and_the_result_behind_it() {
 }
 
 #[tokio::test]
-async fn the_result_comes_also_when_the_turn_failed() {
+async fn failed_turn_still_prints_a_result() {
     let world = World::start().await;
     world.model.default_reply(Reply::refusal(400, "no such model"));
     let output = world.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(1);
@@ -105,7 +105,7 @@ async fn the_result_comes_also_when_the_turn_failed() {
 }
 
 #[tokio::test]
-async fn what_is_piped_in_is_appended_to_the_prompt() {
+async fn piped_input_is_appended_to_the_prompt() {
     let world = World::start().await;
     world.agentctl_with(["run", "Sort these:"], "b\na\n").await.exits(0);
     world.agentctl_with(["run", "-"], "all of it").await.exits(0);
@@ -117,7 +117,7 @@ async fn what_is_piped_in_is_appended_to_the_prompt() {
 }
 
 #[tokio::test]
-async fn a_folder_is_seen_and_changed_only_if_it_may_be() {
+async fn project_folder_is_changed_only_if_writable() {
     let world = World::start().await;
     let project = world.write("project/a.txt", "before").parent().unwrap().display().to_string();
     let write = || Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "after"}));
@@ -136,7 +136,7 @@ async fn a_folder_is_seen_and_changed_only_if_it_may_be() {
 }
 
 #[tokio::test]
-async fn wrong_usage_is_two() {
+async fn wrong_usage_exits_with_2() {
     let world = World::start().await;
     world.agentctl(["run", "Hi", "--model", "huge"]).await.exits(2).says(&["huge", "base", "chat"]);
     world.agentctl(["run", "Hi", "--max-steps", "0"]).await.exits(2).says(&["--max-steps"]);
@@ -158,7 +158,7 @@ async fn wrong_usage_is_two() {
 }
 
 #[tokio::test]
-async fn three_where_there_is_no_daemon_and_none_can_be_started() {
+async fn missing_daemon_exits_with_3() {
     let home = TempHome::new();
     home.agentctl(["status"]).await.exits(3);
     assert_eq!(home.agentctl(["status", "--json"]).await.exits(3).json()["running"], false);
@@ -171,14 +171,14 @@ async fn three_where_there_is_no_daemon_and_none_can_be_started() {
 }
 
 #[tokio::test]
-async fn four_where_the_key_is_refused() {
+async fn refused_key_exits_with_4() {
     let world = World::start().await;
     world.model.default_reply(Reply::refusal(401, "wrong key"));
     world.agentctl(["run", "Hi"]).await.exits(4).says(&["wrong key"]);
 }
 
 #[tokio::test]
-async fn five_where_an_approval_was_needed() {
+async fn missing_approval_exits_with_5() {
     let world = World::start().await;
     let write = || Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(write());
@@ -198,7 +198,7 @@ async fn five_where_an_approval_was_needed() {
 }
 
 #[tokio::test]
-async fn six_where_the_steps_run_out() {
+async fn exhausted_steps_exit_with_6() {
     let world = World::start().await;
     world.model.default_reply(Reply::tool_call("now", json!({})));
     let result = world.agentctl(["run", "Time?", "--max-steps", "2", "--output", "json"]).await.exits(6).json();
@@ -206,7 +206,7 @@ async fn six_where_the_steps_run_out() {
 }
 
 #[tokio::test]
-async fn seventy_five_where_the_provider_wants_us_to_wait() {
+async fn rate_limit_exits_with_75() {
     let world = World::start().await;
     world.model.default_reply(Reply::rate_limited(3600.0));
     world.agentctl(["run", "Hi"]).await.exits(75).says(&["hint:"]);
@@ -217,7 +217,7 @@ async fn seventy_five_where_the_provider_wants_us_to_wait() {
 }
 
 #[tokio::test]
-async fn one_hundred_and_thirty_where_it_is_cancelled() {
+async fn cancelled_run_exits_with_130() {
     let world = World::start().await;
     world.model.default_reply(Reply::text("One two three four five").hang_behind("two"));
     let mut running = world.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
@@ -235,7 +235,7 @@ async fn one_hundred_and_thirty_where_it_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_reader_that_has_enough_is_no_failure() {
+async fn closed_output_pipe_is_not_an_error() {
     let world = World::start().await;
     world.model.default_reply(Reply::fast(20_000));
     let mut shell = world.daemon.command("/bin/sh");
@@ -272,7 +272,7 @@ async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Out
 }
 
 #[tokio::test]
-async fn a_prompt_waits_behind_a_turn_where_it_is_asked_to() {
+async fn queue_option_waits_for_the_running_turn() {
     let queued =
         |kind: &EventKind| matches!(kind, EventKind::StateChanged { change: StateChange::Queue { length: 1, .. } });
     let (first, second) = beside_a_turn("queue", queued).await;
@@ -282,7 +282,7 @@ async fn a_prompt_waits_behind_a_turn_where_it_is_asked_to() {
 }
 
 #[tokio::test]
-async fn a_prompt_joins_a_turn_where_it_is_asked_to() {
+async fn steer_option_joins_the_running_turn() {
     let joined = |kind: &EventKind| match kind {
         EventKind::ItemStarted { item } => {
             matches!(&item.body, ItemBody::UserMessage { text, .. } if text == "the second")
@@ -295,7 +295,7 @@ async fn a_prompt_joins_a_turn_where_it_is_asked_to() {
 }
 
 #[tokio::test]
-async fn a_command_that_failed_is_told_as_such_wherever_it_is_shown() {
+async fn failed_command_is_shown_as_failed_everywhere() {
     let world = World::start().await;
     let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
     let failing = "seq 1 9; echo first of it >&2; echo last of it >&2; exit 3";
@@ -326,7 +326,7 @@ fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
 }
 
 #[tokio::test]
-async fn what_runs_in_the_background_is_waited_for() {
+async fn wait_returns_the_result_of_a_detached_run() {
     let mut world = World::configured("service: {log_level: debug}").await;
     world.agentctl(["wait", "nowhere"]).await.exits(2);
     world.model.reply(Reply::deltas(["One. ", "Two."]).delay_ms(300)).reply(Reply::text("Three."));
@@ -353,7 +353,7 @@ async fn what_runs_in_the_background_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_session_for_one_turn_has_a_title_and_is_gone_behind_it() {
+async fn title_is_set_and_ephemeral_session_is_removed() {
     let world = World::start().await;
     let sessions = async || world.json(["sessions", "list"]).await;
     world.ok(["run", "Hello", "--title", "The first"]).await;

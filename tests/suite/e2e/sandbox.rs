@@ -131,7 +131,7 @@ async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
 }
 
 #[tokio::test]
-async fn there_is_no_network_unless_it_is_allowed() {
+async fn network_is_closed_unless_allowed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
@@ -157,7 +157,7 @@ async fn there_is_no_network_unless_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
+async fn background_processes_end_with_their_command_and_the_daemon() {
     let mut world = world("").await;
     let before = children(world.daemon.pid());
     let number = format!("4000.{}", world.daemon.pid());
@@ -176,7 +176,7 @@ async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_model_writes_opens_it() {
+async fn model_arguments_cannot_disable_the_sandbox() {
     let world = world("").await;
     let secret = world.write("secret.txt", SECRET).display().to_string();
     for extra in [
@@ -207,7 +207,7 @@ async fn run_as(world: &World, session: &[&str], variables: &[(&str, &str)]) -> 
 }
 
 #[tokio::test]
-async fn each_client_lends_its_own_environment() {
+async fn commands_see_the_environment_of_their_client() {
     let world = World::prepared(|home| {
         home.write("config/agentd.yaml", "environment: {pass: [COLOUR, MY_*]}\n");
         home.set("OF_THE_DAEMON", "value-of-the-daemon");
@@ -268,7 +268,7 @@ async fn doctor(world: &World) -> (Output, Value) {
 }
 
 #[tokio::test]
-async fn where_the_kernel_offers_less_the_settings_decide() {
+async fn missing_kernel_features_are_handled_by_the_sandbox_mode() {
     // With full confinement, no weakness is reported.
     let strong = world("").await;
     let (_, check) = doctor(&strong).await;
@@ -323,7 +323,7 @@ fn installed(name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn ordinary_work_goes_on() {
+async fn common_build_tools_work_in_the_sandbox() {
     let (model, mut home) = TempHome::with_server().await;
     // Tools of the user who runs the tests are outside this home, wherever they are.
     let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
@@ -368,7 +368,7 @@ async fn ordinary_work_goes_on() {
 }
 
 #[tokio::test]
-async fn a_command_names_the_project_as_tools_do() {
+async fn commands_and_tools_use_the_same_project_path() {
     let world = world("").await;
     world.allowed("echo x > /project/made && cmp made \"$PROJECT/made\" && test \"$PWD\" = /project").await;
     assert!(Path::new(&project(&world)).join("made").exists());

@@ -20,7 +20,7 @@ fn on(tool: &'static str, path: &str, more: Value) -> (&'static str, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_is_searched_and_what_is_not_is_said() {
+async fn searches_cover_readable_files_and_report_skipped_ones() {
     let world = World::start().await;
     let put = |path: &str, content: &[u8]| drop(world.write(&format!("project/{path}"), content));
     put("src/stray.rs", STRAY.as_bytes());
@@ -95,7 +95,7 @@ async fn what_is_read_is_searched_and_what_is_not_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn texts_and_archives_of_a_folder_are_searched_like_its_documents() {
+async fn texts_and_archives_are_searched_like_documents() {
     let world = World::start().await;
     let folder = world.path().join("papers");
     fs::create_dir_all(folder.join("src")).unwrap();
@@ -147,7 +147,7 @@ const ODD: [&str; 8] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mentioned_name_reaches_the_model_as_it_is() {
+async fn mentioned_odd_name_leads_to_the_right_file() {
     for name in ODD {
         let world = World::start().await;
         world.write("project/a b.txt", "the wrong file");
@@ -180,7 +180,7 @@ async fn a_mentioned_name_reaches_the_model_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_about_a_name_holds_however_the_name_is_written() {
+async fn rule_about_a_name_applies_to_every_spelling() {
     let (model, home) = TempHome::with_server().await;
     let rules = "tools: {read_file: {patterns: {high_risk: ['not\\x{200b}es']}, actions: {high_risk: deny}}}\n";
     home.write("config/hitl_rules.yaml", rules);
@@ -199,7 +199,7 @@ async fn a_rule_about_a_name_holds_however_the_name_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_name_that_is_shown_is_read_back_and_near_names_are_offered() {
+async fn shown_names_can_be_read_back_and_similar_ones_are_offered() {
     let world = World::start().await;
     let names = ODD.iter().chain(&["tab\there.txt", "two\nlines.txt", "back\\slash.txt"]);
     for name in names {

@@ -37,7 +37,7 @@ impl Home {
 }
 
 #[tokio::test]
-async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
+async fn install_is_idempotent_and_keeps_hand_edited_units() {
     let home = Home::new();
     home.0.ok(["service", "status"]).await;
     let first = home.0.ok(["service", "install", "--linger"]).await;
@@ -84,7 +84,7 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
 }
 
 #[tokio::test]
-async fn a_service_that_stops_at_logout_is_said_to() {
+async fn service_without_lingering_is_reported() {
     const NOTE: &str = "the service stops when you log out";
     let home = Home::new();
     for (lingers, says) in [("no", true), ("yes", false)] {
@@ -102,7 +102,7 @@ async fn a_service_that_stops_at_logout_is_said_to() {
 }
 
 #[tokio::test]
-async fn keys_are_taken_only_when_asked_for_and_never_shown() {
+async fn keys_are_stored_only_on_request_and_never_shown() {
     let mut home = Home::new();
     home.0.set("OPENAI_API_KEY", "sk-s3cret");
     home.0.ok(["service", "install", "--no-start"]).await;
@@ -116,7 +116,7 @@ async fn keys_are_taken_only_when_asked_for_and_never_shown() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_runs_without_it_makes_way_if_it_is_idle() {
+async fn install_stops_an_idle_daemon_but_not_a_busy_one() {
     let model = ModelServer::start().await;
     let Home(home) = Home::around(TempHome::with_model(&model.base_url()));
     let daemon = TempDaemon::start_in(home).await;
@@ -137,7 +137,7 @@ async fn a_daemon_that_runs_without_it_makes_way_if_it_is_idle() {
 }
 
 #[tokio::test]
-async fn without_systemd_it_says_so() {
+async fn missing_systemd_is_reported_with_a_hint() {
     let mut home = TempHome::new();
     home.set("PATH", home.path().join("nothing").display().to_string());
     for args in [&["service", "install"][..], &["service", "restart"]] {
@@ -157,7 +157,7 @@ fn is_there(program: &str) -> bool {
 }
 
 #[tokio::test]
-async fn systemd_takes_the_units() {
+async fn units_pass_systemd_analyze_verify() {
     if !is_there("systemd-analyze") {
         return;
     }

@@ -42,7 +42,7 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_last() {
+async fn session_is_found_by_title_id_suffix_index_or_last() {
     let world = World::start().await;
     let daemon = &world.daemon;
     let mut ids = Vec::new();
@@ -80,7 +80,7 @@ async fn a_session_is_named_by_its_title_the_end_of_its_id_its_number_or_as_the_
 
 /// As after a clock that was set back: sessions used before that are in the future.
 #[tokio::test]
-async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_clock_says() {
+async fn last_used_session_is_first_despite_a_clock_change() {
     let mut world = World::start().await;
     let mut sessions = Vec::new();
     for words in ["I am Ada", "I am Bob"] {
@@ -100,7 +100,7 @@ async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_c
 }
 
 #[tokio::test]
-async fn models_tools_status_and_doctor_tell_programs_too() {
+async fn models_tools_status_and_doctor_support_json() {
     let world = World::start().await;
     let daemon = &world.daemon;
     let models = daemon.json(["models"]).await;
@@ -132,7 +132,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_log_and_no_answer() {
+async fn api_key_is_in_no_log_and_no_output() {
     let World { model, daemon } =
         World::prepared(|home| home.set("MODEL_BASIC_API_KEY", "sk-very-secret-0123456789")).await;
     model.default_reply(Reply::refusal(401, "the key sk-very-secret-0123456789 is wrong"));

@@ -25,7 +25,7 @@ async fn status(daemon: &TempDaemon) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn variables_that_the_daemon_lacks_are_named_until_it_has_them() {
+async fn missing_variables_are_reported_until_a_restart() {
     let model = ModelServer::start().await;
     let mut daemon = bare().await;
     daemon.set("OPENAI_API_KEY", "s3cret-openai");
@@ -59,7 +59,7 @@ async fn variables_that_the_daemon_lacks_are_named_until_it_has_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn misspelt_names_and_keys_that_nothing_uses_are_named() {
+async fn misspelt_variables_and_unused_keys_are_reported() {
     let mut daemon = bare().await;
     daemon.set("OPENROUTER_API_KEY", "s3cret-router");
     let line = "export MODEL_BASIC_BASE_URL=https://openrouter.ai/api/v1 MODEL_BASIC_API_KEY=$OPENROUTER_API_KEY";
@@ -78,7 +78,7 @@ async fn misspelt_names_and_keys_that_nothing_uses_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_chat_without_any_model_says_so_before_the_first_message() {
+async fn chat_without_a_model_warns_before_the_first_message() {
     let daemon = bare().await;
     let said = greeting(&daemon);
     assert!(said.contains("No model can answer yet") && said.contains("make model"), "{said}");
@@ -89,7 +89,7 @@ async fn a_chat_without_any_model_says_so_before_the_first_message() {
 }
 
 #[tokio::test]
-async fn the_configuration_is_shown_with_its_values_and_without_its_secrets() {
+async fn config_show_lists_values_without_secrets() {
     let mut home = TempHome::new();
     home.set("MODEL_CODE_BASE_URL", "http://me:s3cret-url@127.0.0.1:9/v1");
     home.set("MODEL_CODE_API_KEY", "s3cret-env");

@@ -19,7 +19,7 @@ fn is_hidden(letter: char) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_approved_unseen() {
+async fn approval_can_show_the_complete_call() {
     let mut world = World::prepared(|home| drop(home.write("config/web.yaml", "fetch: {allow: [127.0.0.1]}\n"))).await;
     let long: String = (1..=900).map(|number| format!("line {number}\n")).collect::<String>() + "rm -rf ~/hidden\n";
     let write = Reply::tool_call("write_file", json!({"path": "outputs/a.sh", "content": long}));
@@ -67,7 +67,7 @@ async fn nothing_is_approved_unseen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of() {
+async fn edited_call_is_shown_before_it_runs_and_in_all_reports() {
     let mut world = World::start().await;
     let edited = world.write("edited.sh", "echo edited > outputs/a\n");
     world.daemon.set("EDITOR", format!("cp '{}'", edited.display()));
@@ -112,7 +112,7 @@ async fn an_edited_call_is_shown_before_it_runs_and_is_what_everybody_is_told_of
 }
 
 #[tokio::test]
-async fn every_character_that_would_run_is_seen_by_everybody() {
+async fn hidden_characters_of_a_command_are_shown_everywhere() {
     let world = World::start().await;
     let command = "echo \"building\u{90}\"; touch outputs/pwned #\u{9c} \u{1b}]0;x\u{7}done\u{202e}\u{200b}\u{a0}\u{e0041}\"\r\techo  ";
     let all = r#"echo "building\u{90}"; touch outputs/pwned #\u{9c} \u{1b}]0;x\u{7}done\u{202e}\u{200b}\u{a0}\u{e0041}"\u{d}⇥echo␣␣"#;
@@ -139,7 +139,7 @@ async fn every_character_that_would_run_is_seen_by_everybody() {
 }
 
 #[tokio::test]
-async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
+async fn hidden_characters_of_files_titles_and_mcp_calls_are_shown() {
     // A C1 control, a direction override, and a zero-width space.
     let (unseen, seen) = ("a\u{9b}b\u{202e}c\u{200b}d", r"a\u{9b}b\u{202e}c\u{200b}d");
     let (model, home) = TempHome::with_server().await;
@@ -191,7 +191,7 @@ async fn what_files_titles_and_calls_of_other_programs_hold_is_seen() {
 
 /// A pipe may lead to a terminal, and a terminal may not be recognised as one.
 #[tokio::test]
-async fn no_output_steers_a_terminal_wherever_it_goes() {
+async fn output_contains_no_terminal_escapes_in_any_format() {
     let world = World::start().await;
     let said = "Hi\u{1b}]0;owned\u{7}\u{1b}[2J\tthere\u{9b}31m,\n漢字 \u{202e}friend\u{85}.";
     for term in ["dumb", "", "xterm-256color"] {
@@ -222,7 +222,7 @@ async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
+async fn show_prints_the_whole_result_without_notes_to_the_model() {
     let mut world = World::start().await;
     world.daemon.set("PAGER", "cat >\"$HOME/seen\" && touch \"$HOME/whole\"");
     let lines = "for i in $(seq 1 2000); do echo line $i; done; echo 'FAILED test_one'; echo done; \

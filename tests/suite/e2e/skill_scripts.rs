@@ -28,7 +28,7 @@ async fn run_script(world: &World, session: &str, answer: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_script_of_a_skill_is_locked_in() {
+async fn skill_script_is_confined_by_the_sandbox() {
     let world = world("").await;
     let secret = world.write("secret.txt", SECRET).display().to_string();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -67,7 +67,7 @@ async fn the_script_of_a_skill_is_locked_in() {
 }
 
 #[tokio::test]
-async fn the_script_of_a_skill_does_not_run_unasked() {
+async fn skill_script_asks_and_obeys_the_rules() {
     let world = world("").await;
     let (session, _) = session_with_script(&world, "echo ran > \"$PROJECT/ran\"\n").await;
     let told = run_script(&world, &session, "deny").await;

@@ -9,7 +9,7 @@ fn count(report: &Value, kind: &str, name: &str, outcome: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn what_happened_is_counted_once_and_stays_counted() {
+async fn counters_count_once_and_survive_crash_and_deletion() {
     let mut world = World::start().await;
     world.write("project/a.txt", "old\n");
     let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
@@ -50,7 +50,7 @@ async fn what_happened_is_counted_once_and_stays_counted() {
 }
 
 #[tokio::test]
-async fn the_log_is_written_for_programs_on_request() {
+async fn log_is_json_if_configured() {
     let world = World::configured("service: {log_format: json}").await;
     world.ok(["run", "hello"]).await;
     let log = world.log();

@@ -33,7 +33,7 @@ fn existing(session: &str) -> SessionChoice {
 }
 
 #[tokio::test]
-async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_are_not() {
+async fn unanswered_message_is_withdrawn_and_its_files_stay() {
     let mut world = World::start().await;
     let client = world.client().await;
     let session = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
@@ -70,7 +70,7 @@ async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_ar
 }
 
 #[tokio::test]
-async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
+async fn partial_answer_is_marked_and_only_unread_input_withdrawn() {
     let world = World::start().await;
     let client = world.client().await;
     world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
@@ -100,7 +100,7 @@ async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_is_taken_back_alone_and_words_behind_a_cancel_are_a_turn_of_their_own() {
+async fn queued_turn_is_withdrawn_alone_and_later_input_is_a_new_turn() {
     let world = World::start().await;
     let client = world.client().await;
     world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
@@ -127,7 +127,7 @@ async fn a_turn_that_waits_is_taken_back_alone_and_words_behind_a_cancel_are_a_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn escape_brings_the_order_back_into_the_line() {
+async fn escape_returns_the_withdrawn_message_to_the_prompt() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(Reply::never());

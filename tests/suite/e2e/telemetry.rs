@@ -108,7 +108,7 @@ fn check(spans: &[ReceivedSpan], result: &Value) {
 }
 
 #[tokio::test]
-async fn spans_of_a_turn_with_subagents_come_once_and_without_content() {
+async fn spans_of_a_turn_are_sent_once_without_content() {
     let (model, collector) = (model().await, Collector::start().await);
     let headers = ("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=hushhush%2B1");
     let service = [("OTEL_SERVICE_NAME", "shop"), ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=dev")];
@@ -145,7 +145,7 @@ async fn spans_of_a_turn_with_subagents_come_once_and_without_content() {
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_with_the_trace_of_its_client_and_tells_content_where_that_is_wanted() {
+async fn client_trace_is_continued_and_content_sent_if_enabled() {
     let (model, collector) = (model().await, Collector::start().await);
     let grpc = collector.grpc();
     let home = home(
@@ -171,7 +171,7 @@ async fn a_turn_goes_on_with_the_trace_of_its_client_and_tells_content_where_tha
 }
 
 #[tokio::test]
-async fn turns_that_ended_before_a_kill_are_sent_after_it_and_those_that_were_taken_are_not() {
+async fn unsent_turns_are_sent_after_a_kill_and_sent_ones_are_not() {
     let (model, collector) = (model().await, Collector::start().await);
     let endpoint = collector.http();
     let mut daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
@@ -205,7 +205,7 @@ async fn turns_that_ended_before_a_kill_are_sent_after_it_and_those_that_were_ta
 }
 
 #[tokio::test]
-async fn a_collector_that_hangs_or_is_gone_costs_a_turn_nothing_and_holds_up_no_stop() {
+async fn hanging_or_missing_collector_delays_no_turn_and_no_stop() {
     let (model, collector) = (model().await, Collector::start().await);
     collector.set_mood(CollectorMood::Hangs);
     let endpoint = collector.http();
@@ -225,7 +225,7 @@ async fn a_collector_that_hangs_or_is_gone_costs_a_turn_nothing_and_holds_up_no_
 }
 
 #[tokio::test]
-async fn nothing_is_sent_to_anyone_where_nobody_asks_for_it() {
+async fn telemetry_is_off_unless_configured() {
     let (model, collector) = (model().await, Collector::start().await);
     let endpoint = collector.http();
     let off = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_SDK_DISABLED", "true")];
@@ -250,7 +250,7 @@ async fn nothing_is_sent_to_anyone_where_nobody_asks_for_it() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_for_a_collector_is_sent_in_parts() {
+async fn oversized_telemetry_is_sent_in_parts() {
     let (model, collector) = (model().await, Collector::start().await);
     collector.set_mood(CollectorMood::AtMost(2500));
     let endpoint = collector.http();
@@ -262,7 +262,7 @@ async fn what_is_too_large_for_a_collector_is_sent_in_parts() {
 }
 
 #[tokio::test]
-async fn a_slip_in_a_variable_and_what_the_client_leaves_out() {
+async fn invalid_setting_keeps_pending_turns_for_a_later_start() {
     let (model, collector) = (model().await, Collector::start().await);
     collector.set_mood(CollectorMood::Answers(503));
     let endpoint = collector.http();
@@ -286,7 +286,7 @@ async fn a_slip_in_a_variable_and_what_the_client_leaves_out() {
 }
 
 #[tokio::test]
-async fn what_comes_from_elsewhere_did_not_happen_here() {
+async fn imported_turns_are_not_sent() {
     let (model, collector) = (model().await, Collector::start().await);
     let endpoint = collector.http();
     let daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;

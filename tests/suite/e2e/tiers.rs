@@ -23,7 +23,7 @@ fn standing<'a>(tools: &'a Value, name: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
+async fn turn_offers_enabled_tools_and_rejects_others() {
     let world = world().await;
     let calls = vec![
         ("run_bash_command", json!({"command": "echo ran > outputs/ran"})),
@@ -64,7 +64,7 @@ async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
 }
 
 #[tokio::test]
-async fn another_tools_yaml_holds_from_the_next_turn_on() {
+async fn reloaded_tools_yaml_applies_from_the_next_turn() {
     let world = world().await;
     world.still_serves().await;
     let before = world.model.requests()[0].body["tools"].clone();
@@ -82,7 +82,7 @@ async fn another_tools_yaml_holds_from_the_next_turn_on() {
 }
 
 #[tokio::test]
-async fn numbers_of_a_tool_are_set_and_wrong_ones_are_reported() {
+async fn tool_limits_apply_and_unknown_ones_are_reported() {
     let world = World::with_files(&[
         ("config/agentd.yaml", "tools: {command_timeout: 5s}\n"),
         (

@@ -17,7 +17,7 @@ async fn both(world: &World) -> (Terminal, Terminal) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
+async fn second_chat_shows_a_running_turn_and_can_steer_it() {
     let world = World::start().await;
     let (mut first, mut second) = both(&world).await;
     // A partial line is kept.
@@ -54,7 +54,7 @@ async fn a_second_chat_shows_a_turn_as_it_happens_and_steers_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_second_ctrl_c() {
+async fn second_chat_can_leave_steer_and_cancel_the_turn() {
     let world = World::start().await;
     let (mut first, mut second) = both(&world).await;
     world.model.reply(says("It hangs now").hang_behind("hangs"));
@@ -82,7 +82,7 @@ async fn a_turn_of_another_chat_is_left_spoken_to_again_and_cancelled_by_the_sec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attach_finds_the_turn_that_runs_and_q_leaves_it() {
+async fn attach_finds_the_running_turn_and_q_leaves_it() {
     let world = World::start().await;
     world.ok(["attach"]).await.says(&["no turn is running"]);
     let hangs = || says("It hangs now").hang_behind("hangs");

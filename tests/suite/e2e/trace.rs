@@ -40,7 +40,7 @@ fn spans(of: &Value) -> Vec<&Value> {
 }
 
 #[tokio::test]
-async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result() {
+async fn trace_tree_has_all_calls_and_matches_the_result() {
     let world = world().await;
     let result = world.ok(["run", "Have it done", "--output", "json"]).await.json();
     world.ok(["run", "--continue", "Again"]).await;
@@ -68,7 +68,7 @@ async fn the_tree_has_every_call_with_its_subagents_and_agrees_with_the_result()
 }
 
 #[tokio::test]
-async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is() {
+async fn trace_follows_a_running_turn_and_shows_interrupted_ones() {
     let mut world = world().await;
     world.agentctl(["trace", "--follow"]).await.exits(2).says(&["no session"]);
     world.model.respond_with(|request| match request.last_role() {
@@ -113,7 +113,7 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
 
 /// The page in a third-party DOM, with all of its keys.
 #[tokio::test]
-async fn a_page_keeps_text_as_text_finds_and_reaches_every_row() {
+async fn trace_page_escapes_text_and_finds_every_row() {
     let world = world().await;
     world.ok(["run", HOSTILE]).await;
     world.ok(["run", "--continue", "Again"]).await;

@@ -46,7 +46,7 @@ fn workspaces(daemon: &TempDaemon) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_session_is_the_same_on_another_machine() {
+async fn imported_session_equals_the_original() {
     let world = World::start().await;
     let project = world.path().join("app");
     fs::create_dir(&project).unwrap();
@@ -127,7 +127,7 @@ async fn a_session_is_the_same_on_another_machine() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
+async fn existing_session_is_refused_unless_imported_as_new() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[writes("outputs/a.txt", "a\n"), Reply::text("Hi.")]).await;
     let file = export(&world.daemon, &id, "a.tar.gz", &[]).await;
@@ -149,7 +149,7 @@ async fn a_session_that_is_here_is_refused_and_has_a_new_id_as_new() {
 }
 
 #[tokio::test]
-async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhere() {
+async fn open_turn_of_an_exported_session_is_interrupted_on_import() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hello.")]).await;
     world.model.reply(writes("outputs/a.txt", "a\n"));
@@ -182,7 +182,7 @@ async fn a_session_leaves_while_it_runs_and_its_open_turn_is_interrupted_elsewhe
 }
 
 #[tokio::test]
-async fn subagents_travel_with_their_session() {
+async fn subagents_are_exported_with_their_session() {
     let world = World::start().await;
     world.model.respond_with(|request| match (is_subagent(request), request.last_role()) {
         (true, _) => Reply::text(format!("Seven words. {}", "Every one of them was looked at. ".repeat(10))),
@@ -212,7 +212,7 @@ async fn subagents_travel_with_their_session() {
 }
 
 #[tokio::test]
-async fn secrets_are_masked_where_that_is_asked() {
+async fn redact_option_masks_secrets_in_every_format() {
     let world = World::start().await;
     let secret = "ghp_0123456789abcdefABCDEF0123456789abcd";
     let replies = [
@@ -240,7 +240,7 @@ async fn secrets_are_masked_where_that_is_asked() {
 }
 
 #[tokio::test]
-async fn what_is_no_archive_leaves_nothing_behind() {
+async fn invalid_archive_leaves_nothing_behind() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
     let noise = world.write("noise.bin", (0..200_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
@@ -269,7 +269,7 @@ async fn what_is_no_archive_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
+async fn killed_import_leaves_nothing_behind() {
     let world = World::start().await;
     let id = run(&world, "Hello", &[], &[Reply::text("Hi.")]).await;
     let upload = world.write("noise.bin", (0..8_000_000).map(|_| fastrand::u8(..)).collect::<Vec<_>>());
@@ -303,7 +303,7 @@ async fn an_import_that_a_kill_cuts_off_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_full_disk_takes_nothing_of_an_import() {
+async fn import_on_a_full_disk_leaves_nothing_behind() {
     let (model, home) = TempHome::with_server().await;
     let Some(command) = on_small_disk(&home, "data", "32m") else { return };
     let small = TempDaemon::start_with(home, command).await;
@@ -324,7 +324,7 @@ async fn a_full_disk_takes_nothing_of_an_import() {
 }
 
 #[tokio::test]
-async fn other_forms_are_what_they_say() {
+async fn json_markdown_and_atif_exports_are_valid() {
     let world = World::start().await;
     let replies = [
         Reply::text("I look.")
@@ -357,7 +357,7 @@ async fn other_forms_are_what_they_say() {
 }
 
 #[tokio::test]
-async fn histories_of_other_programs_come_in() {
+async fn history_of_claude_code_can_be_imported() {
     let world = World::start().await;
     let line = |role: &str, content: Value| {
         json!({"type": role, "sessionId": "5c1f0000-0000-4000-8000-000000000001", "cwd": "/home/them/app",

@@ -16,7 +16,7 @@ async fn kept_rules(world: &World) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt() {
+async fn queued_messages_are_sent_in_order_and_the_rest_is_kept() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     let slow = Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500);
@@ -47,7 +47,7 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn enter_speaks_to_the_turn_that_runs() {
+async fn enter_sends_a_message_to_the_running_turn() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     let slow = Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500);
@@ -74,7 +74,7 @@ async fn enter_speaks_to_the_turn_that_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn words_that_were_meant_for_the_next_message_approve_nothing() {
+async fn text_typed_ahead_approves_nothing() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(write()).reply(says("I heard."));
@@ -105,7 +105,7 @@ async fn words_that_were_meant_for_the_next_message_approve_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_is_seen_at_work_and_its_end_is_told() {
+async fn command_output_is_live_and_its_end_is_shown() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     // In the end, only the last four of these lines are shown.
@@ -119,7 +119,7 @@ async fn a_command_is_seen_at_work_and_its_end_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_reaches_further_takes_a_second_key() {
+async fn risky_or_lasting_answers_need_a_second_key() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
@@ -163,7 +163,7 @@ async fn what_reaches_further_takes_a_second_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_question_of_the_model_takes_no_words_that_were_typed_before_it() {
+async fn text_typed_ahead_does_not_answer_a_model_question() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     let ask = Reply::deltas(["Let me ask.\n\n", "Now."]).and_call("ask_human", json!({"question": "Which colour?"}));
@@ -179,7 +179,7 @@ async fn a_question_of_the_model_takes_no_words_that_were_typed_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_and_an_attached_terminal_tell_what_was_typed_and_sent_to_nobody() {
+async fn unsent_input_of_run_and_attach_is_shown_at_the_end() {
     let line = "stty -g >\"$HOME/before\"; \"$@\"; echo \"code $?\"; stty -g >\"$HOME/after\"";
     for is_attached in [false, true] {
         let world = World::start().await;
@@ -207,7 +207,7 @@ async fn a_run_and_an_attached_terminal_tell_what_was_typed_and_sent_to_nobody()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_could_not_be_sent_stands_in_the_prompt() {
+async fn unsent_message_returns_to_the_prompt() {
     let world = World::start().await;
     let mut terminal = Terminal::ready(&world.daemon, &[]);
     world.model.reply(says("Good morning."));

@@ -81,7 +81,7 @@ async fn a_turn_is_undone_byte_for_byte_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_changed_since_is_shown_and_left_alone() {
+async fn undo_leaves_externally_changed_files_alone() {
     let (world, _) = changed().await;
     world.write("project/notes.txt", "a person's words\n");
     let output = world.agentctl(["undo"]).await.exits(1);
@@ -100,7 +100,7 @@ pub(super) fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_a_command_changed_before_a_kill_can_be_undone() {
+async fn changes_of_a_killed_command_can_be_undone() {
     let mut world = World::start().await;
     for name in ["a.txt", "c.txt", "d.txt"] {
         world.write(&format!("project/{name}"), "old\n");
@@ -134,7 +134,7 @@ async fn what_a_command_changed_before_a_kill_can_be_undone() {
 }
 
 #[tokio::test]
-async fn the_model_can_take_its_own_edit_back() {
+async fn model_can_undo_its_own_edit() {
     let world = World::start().await;
     let write = |content: &str| Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}));
     let steps = vec![
@@ -156,7 +156,7 @@ async fn the_model_can_take_its_own_edit_back() {
 }
 
 #[tokio::test]
-async fn the_chat_shows_and_asks_first() {
+async fn scripted_chat_gets_an_undo_preview_and_no_change() {
     let (world, _) = changed().await;
     // A script cannot confirm: it gets a preview, and nothing is changed.
     world
@@ -200,7 +200,7 @@ async fn commanded(world: &World, session: Option<&str>, command: &str) -> (Stri
 }
 
 #[tokio::test]
-async fn a_command_that_turns_everything_over_is_undone_and_redone() {
+async fn large_rearrangement_is_undone_and_redone() {
     let world = World::start().await;
     for number in 0..300_u32 {
         let bytes: Vec<u8> = (0..200_u32).map(|byte| u8::try_from((number * 31 + byte * 7) % 256).unwrap()).collect();
@@ -245,7 +245,7 @@ async fn a_command_that_turns_everything_over_is_undone_and_redone() {
 }
 
 #[tokio::test]
-async fn an_older_turn_gives_way_to_what_came_later() {
+async fn undo_of_an_older_turn_skips_later_changes() {
     let world = World::start().await;
     world.write("project/a", "one\n");
     world.write("project/b", "one\n");
@@ -261,7 +261,7 @@ async fn an_older_turn_gives_way_to_what_came_later() {
 }
 
 #[tokio::test]
-async fn of_two_clients_one_undoes() {
+async fn concurrent_undo_runs_once() {
     let world = World::start().await;
     world.write("project/a", "one\n");
     let (_, session) = commanded(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
@@ -274,7 +274,7 @@ async fn of_two_clients_one_undoes() {
 }
 
 #[tokio::test]
-async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
+async fn unrecorded_call_runs_and_reports_it_on_a_full_disk() {
     let Some(world) = World::on_disk("data/undo", "256k").await else { return };
     world.write("project/a", vec![b'a'; 600_000]);
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
@@ -284,7 +284,7 @@ async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
 }
 
 #[tokio::test]
-async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
+async fn full_disk_stops_an_undo_only_between_files() {
     let Some(world) = World::on_disk("project", "3m").await else { return };
     let fill = r#"cd "$PROJECT"; for f in a b; do head -c 800000 /dev/zero | tr '\0' $f > $f; done; echo one > c"#;
     let (_, session) = commanded(&world, None, fill).await;
@@ -309,7 +309,7 @@ async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
 }
 
 #[tokio::test]
-async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
+async fn undo_beyond_the_recorded_limit_loses_nothing() {
     let world = World::configured("undo: {max_changes: 100}").await;
     for number in 0..80 {
         world.write(&format!("project/z/{number}"), format!("content {number}"));
@@ -325,7 +325,7 @@ async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_persons_words() {
+async fn model_undo_after_restart_does_not_overwrite_user_changes() {
     let mut world = World::start().await;
     world.write("project/a.txt", "old\n");
     let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
@@ -346,7 +346,7 @@ async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_perso
 }
 
 #[tokio::test]
-async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
+async fn state_file_is_undone_and_redone_after_a_restart() {
     let mut world = World::start().await;
     let write = |content: &str| Reply::tool_call("write_file", json!({"path": "/state/plan.md", "content": content}));
     works_through(&world.model, vec![(&["Created"][..], write("dig\n"))], Reply::text("Noted."));

@@ -59,7 +59,7 @@ fn tells(told: &str, words: &[&str]) {
 }
 
 #[tokio::test]
-async fn an_edit_that_would_fail_tells_nothing_of_a_file_that_may_not_be_read() {
+async fn failing_edit_reveals_nothing_of_an_unreadable_file() {
     let world = with_secrets().await;
     let failing = [
         edit("/project/.env", "KEY=hunter3"),
@@ -93,7 +93,7 @@ async fn an_edit_that_would_fail_tells_nothing_of_a_file_that_may_not_be_read() 
 }
 
 #[tokio::test]
-async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either() {
+async fn failing_undo_reveals_nothing_of_an_unreadable_file() {
     let world = with_secrets().await;
     let write = ("write_file", json!({"path": "/project/diary.md", "content": "dear diary, it is late\n"}));
     world.is_told("approve", &[write]).await;
@@ -116,7 +116,7 @@ async fn an_edit_that_cannot_be_taken_back_tells_nothing_of_such_a_file_either()
 }
 
 #[tokio::test]
-async fn a_file_that_a_search_names_is_judged_as_read() {
+async fn file_named_in_a_search_is_judged_like_a_read() {
     let world = with_secrets().await;
     let paths = ["/project/private.txt", "/project/diary.md", "/project/.env"];
     let (told, result) = world.is_told("deny", &paths.map(grep)).await;

@@ -12,7 +12,7 @@ async fn ask(world: &World, code: i32) -> Value {
 }
 
 #[tokio::test]
-async fn a_model_that_says_nothing_is_no_success() {
+async fn empty_answers_end_the_turn_without_success() {
     let world = World::start().await;
     let write = || Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
     world.model.reply(nothing()).reply(write()).reply(nothing()).reply(Reply::text("Written."));
@@ -27,7 +27,7 @@ async fn a_model_that_says_nothing_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_broken_stream_is_asked_again_and_can_be_cancelled_meanwhile() {
+async fn broken_stream_is_retried_and_can_be_cancelled() {
     let world = World::start().await;
     world.model.reply(Reply::text("One two three").cut_behind("two")).reply(Reply::text("All of it."));
     let lines = world.ok(["run", "Hi", "--output", "stream-json"]).await.json_lines();
@@ -59,7 +59,7 @@ async fn a_call_as_text_is_never_the_answer() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_only_thought_of_writes_nothing() {
+async fn call_inside_reasoning_does_not_run() {
     let world = World::prepared(|home| drop(home.write("config/models.yaml", "base: {native_tools: false}"))).await;
     let call = json!({"tool": "write_file", "args": {"path": "outputs/a.txt", "content": "a"}});
     let thought = format!("<think>I could call {call} but I must not.</think> The answer is 5.");

@@ -38,7 +38,7 @@ async fn session(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
+async fn picture_is_rotated_scaled_and_shown_to_a_vision_model() {
     let mut world = with_eyes().await;
     world.model.default_reply(Reply::text("Blue."));
     let session = session(&world).await;
@@ -66,7 +66,7 @@ async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
 }
 
 #[tokio::test]
-async fn where_no_model_sees_the_person_and_the_model_are_told() {
+async fn missing_vision_model_is_reported_to_user_and_model() {
     let world = World::start().await;
     let red = world.write("red.png", RED);
     world.ok(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.says(&["has no vision"]);
@@ -75,7 +75,7 @@ async fn where_no_model_sees_the_person_and_the_model_are_told() {
 }
 
 #[tokio::test]
-async fn short_texts_stand_in_the_request_whatever_their_encoding() {
+async fn short_texts_are_inlined_in_any_encoding() {
     let world = World::start().await;
     let gbk = world.write(
         "注.txt",
@@ -95,7 +95,7 @@ async fn short_texts_stand_in_the_request_whatever_their_encoding() {
 }
 
 #[tokio::test]
-async fn what_calls_itself_a_picture_hurts_nobody() {
+async fn invalid_pictures_are_harmless() {
     let world = with_eyes().await;
     world.model.default_reply(Reply::text("Fine."));
     let session = session(&world).await;
@@ -121,7 +121,7 @@ async fn what_calls_itself_a_picture_hurts_nobody() {
 }
 
 #[tokio::test]
-async fn a_mention_in_the_chat_hands_the_file_over() {
+async fn chat_mention_uploads_the_file_once() {
     let world = with_eyes().await;
     world.model.default_reply(Reply::text("Seen."));
     world.write("red one.png", RED);

@@ -58,7 +58,7 @@ fn told(report: &Value) -> Vec<(String, u64, u64, Option<u64>)> {
 }
 
 #[tokio::test]
-async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of_session_and_daemon() {
+async fn usage_counts_each_call_once_despite_kill_and_deletion() {
     let mut world = world().await;
     world.ok(["usage"]).await.says(&["no model calls"]);
 
@@ -120,7 +120,7 @@ async fn each_call_counts_once_by_model_session_day_and_slot_whatever_becomes_of
 }
 
 #[tokio::test]
-async fn questions_that_make_no_sense_are_refused_with_what_to_write() {
+async fn invalid_usage_queries_are_refused_with_examples() {
     let world = world().await;
     world.agentctl(["usage", "--since", "yesterweek"]).await.exits(2).says(&["yesterweek", "7d, 2w, today"]);
     world.agentctl(["usage", "--by", "person"]).await.exits(2).says(&["person", "session"]);

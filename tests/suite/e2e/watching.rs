@@ -31,7 +31,7 @@ fn new() -> SessionChoice {
 }
 
 #[tokio::test]
-async fn a_watch_tells_of_turns_questions_settings_and_ends() {
+async fn watch_reports_turns_questions_settings_and_deletions() {
     let world = World::start().await;
     let client = world.client().await;
     let mut watch = client.watch(true, false).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_watch_tells_of_turns_questions_settings_and_ends() {
 }
 
 #[tokio::test]
-async fn what_a_subagent_asks_is_told_once_and_its_end_only_to_those_who_want_children() {
+async fn watch_hides_subagents_by_default_except_their_questions() {
     let world = World::start().await;
     let client = world.client().await;
     let (mut all, mut own) = (client.watch(false, true).await.unwrap(), client.watch(false, false).await.unwrap());
@@ -104,7 +104,7 @@ async fn what_a_subagent_asks_is_told_once_and_its_end_only_to_those_who_want_ch
 }
 
 #[tokio::test]
-async fn many_sessions_are_told_of_and_read_page_by_page() {
+async fn many_sessions_are_watched_and_paged_completely() {
     const SESSIONS: usize = 300;
     let world = World::start().await;
     let client = world.client().await;
@@ -143,7 +143,7 @@ async fn narrow(socket: &Path) -> DaemonClient<Channel> {
 }
 
 #[tokio::test]
-async fn a_watcher_that_does_not_read_misses_something_and_is_told() {
+async fn lagging_watcher_gets_a_lag_notice_and_a_snapshot() {
     let world = World::start().await;
     let client = world.client().await;
     let mut narrow = narrow(&world.daemon.socket()).await;
@@ -170,7 +170,7 @@ async fn a_watcher_that_does_not_read_misses_something_and_is_told() {
 }
 
 #[tokio::test]
-async fn older_items_are_read_and_results_have_fields() {
+async fn older_items_are_paged_and_results_are_structured() {
     let world = World::start().await;
     let project = world.path().join("project");
     fs::create_dir_all(&project).unwrap();

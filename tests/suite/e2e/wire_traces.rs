@@ -95,7 +95,7 @@ async fn other_wires_are_shown_as_they_were_sent() {
 }
 
 #[tokio::test]
-async fn every_attempt_is_an_entry() {
+async fn every_attempt_has_its_own_trace_entry() {
     let world = World::configured(ON).await;
     world.model.reply(Reply::refusal(503, "come back later"));
     world.model.reply(Reply::text("Here I am."));
@@ -111,7 +111,7 @@ async fn every_attempt_is_an_entry() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
+async fn cancelled_request_is_recorded_as_abandoned() {
     let world = World::configured(ON).await;
     world.model.reply(Reply::never());
     let session = world.ok(["run", "Hello", "--detach", "--output", "json"]).await.session();
@@ -127,7 +127,7 @@ async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
 }
 
 #[tokio::test]
-async fn no_secret_is_kept() {
+async fn traces_contain_no_secrets() {
     let (model, home) = TempHome::with_server().await;
     let url = model.base_url();
     home.write(
@@ -188,7 +188,7 @@ async fn files_are_private_rotated_and_removed_with_the_session() {
 }
 
 #[tokio::test]
-async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
+async fn trace_continues_after_a_kill_and_skips_cut_lines() {
     let mut world = World::configured(ON).await;
     world.model.default_reply(Reply::text("Yes."));
     let session = session_of_turn(&world.daemon, &["One"]).await;
@@ -218,7 +218,7 @@ async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_steps_take_room_for_what_is_new_in_them() {
+async fn trace_of_fifty_steps_stores_only_new_parts() {
     let world = World::configured(ON).await;
     world.model.respond_with(|request| {
         let done = request.messages().iter().filter(|message| message["role"] == "tool").count();
@@ -244,7 +244,7 @@ async fn fifty_steps_take_room_for_what_is_new_in_them() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
+async fn requests_are_traced_only_if_enabled_for_the_session() {
     let world = World::saying("Yes.").await;
     let quiet = session_of_turn(&world.daemon, &["Hello"]).await;
     for args in [["--request", "1"], ["--diff", "1"]] {
@@ -270,7 +270,7 @@ async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
 }
 
 #[tokio::test]
-async fn subagents_and_summaries_are_there_and_told_apart() {
+async fn subagent_and_summary_requests_are_distinguished() {
     let world = World::configured(ON).await;
     world.model.respond_with(|request| match (is_subagent(request), request.last_role()) {
         (true, _) => Reply::text("Looked at it, and found all of it in order. ".repeat(5)),
@@ -300,7 +300,7 @@ async fn subagents_and_summaries_are_there_and_told_apart() {
 }
 
 #[tokio::test]
-async fn what_is_new_is_marked_and_nothing_steers_the_terminal() {
+async fn trace_marks_new_lines_and_escapes_terminal_codes() {
     let world = World::configured(ON).await;
     world.model.default_reply(Reply::text(HOSTILE));
     let session = session_of_turn(&world.daemon, &[&format!("{HOSTILE}\nfirst line\nsecond line")]).await;
@@ -319,7 +319,7 @@ async fn what_is_new_is_marked_and_nothing_steers_the_terminal() {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_costs_the_turn_nothing() {
+async fn full_disk_skips_tracing_and_not_the_turn() {
     let (model, home) = TempHome::with_server().await;
     home.write("config/agentd.yaml", ON);
     let Some(command) = on_small_disk(&home, "data/traces", "16k") else { return };

@@ -120,7 +120,7 @@ fn all_thoughtful(request: &Recorded) {
 }
 
 #[tokio::test]
-async fn a_key_alone_is_enough() {
+async fn api_key_variable_alone_configures_the_model() {
     for (provider, key, address, more) in [
         (Some(Provider::Anthropic), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", None),
         (Some(Provider::Anthropic), "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", Some(("MODEL_BASIC_WIRE", "anthropic"))),
@@ -146,7 +146,7 @@ async fn a_key_alone_is_enough() {
 }
 
 #[tokio::test]
-async fn thoughts_stay_through_steps_turns_and_a_kill() {
+async fn reasoning_is_kept_across_steps_turns_and_a_kill() {
     for provider in BOTH {
         let mut world = World::start(provider).await;
         world.turn("Read.", vec![reads(&["a"]), reads(&["b", "c", "d"]), Reply::text("Done.")]).await;
@@ -183,7 +183,7 @@ fn is_marked_where_the_last_one_ended(requests: &[Recorded]) {
 }
 
 #[tokio::test]
-async fn eight_calls_at_once_have_eight_results() {
+async fn eight_parallel_calls_get_eight_results() {
     for provider in BOTH {
         let mut world = World::start(provider).await;
         let all = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -197,7 +197,7 @@ async fn eight_calls_at_once_have_eight_results() {
 }
 
 #[tokio::test]
-async fn mentions_uploads_and_more_pictures_than_are_shown_are_taken() {
+async fn server_accepts_mentions_uploads_and_many_pictures() {
     for (provider, picture) in
         [(Provider::Anthropic, r#""type":"image""#), (Provider::OpenAi, r#""type":"input_image""#)]
     {
@@ -219,7 +219,7 @@ async fn mentions_uploads_and_more_pictures_than_are_shown_are_taken() {
 }
 
 #[tokio::test]
-async fn undo_compactions_and_their_undo_are_taken_and_what_stays_has_its_thoughts() {
+async fn server_accepts_undo_and_compactions_with_kept_reasoning() {
     for provider in BOTH {
         let mut world = World::start(provider).await;
         let write = Reply::tool_call("write_file", json!({"path": "/project/new.txt", "content": "new\n"}));
@@ -240,7 +240,7 @@ async fn undo_compactions_and_their_undo_are_taken_and_what_stays_has_its_though
 }
 
 #[tokio::test]
-async fn subagents_and_their_main_agent_are_taken() {
+async fn server_accepts_subagents_and_their_parent() {
     for provider in BOTH {
         let mut world = World::start(provider).await;
         world.model.respond_with(|request| {
@@ -268,7 +268,7 @@ async fn subagents_and_their_main_agent_are_taken() {
 }
 
 #[tokio::test]
-async fn the_last_answer_at_a_limit_names_tools_and_forbids_them() {
+async fn last_answer_at_a_limit_lists_tools_and_forbids_them() {
     for (provider, forbids) in [(Provider::Anthropic, json!({"type": "none"})), (Provider::OpenAi, json!("none"))] {
         let mut world = World::start(provider).await;
         let called = Reply { text: "I look.".to_owned(), ..reads(&["a"]) };
@@ -282,7 +282,7 @@ async fn the_last_answer_at_a_limit_names_tools_and_forbids_them() {
 }
 
 #[tokio::test]
-async fn what_the_limit_cuts_is_gone_on_with_and_a_refusal_ends_the_turn() {
+async fn length_limited_answer_continues_and_a_refusal_ends_the_turn() {
     for provider in BOTH {
         let mut world = World::start(provider).await;
         let half = json!("{\"path\": \"/project/a.txt\", \"content\": \"half of");
@@ -307,7 +307,7 @@ async fn what_the_limit_cuts_is_gone_on_with_and_a_refusal_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn a_window_that_the_answer_fills_is_made_room_in() {
+async fn window_overflow_during_an_answer_triggers_a_compaction() {
     let mut world = World::start(Provider::Anthropic).await;
     for _ in 0..3 {
         world.turn("Read.", steps(2)).await;
@@ -320,7 +320,7 @@ async fn a_window_that_the_answer_fills_is_made_room_in() {
 
 /// Another key or organisation: the real server rejects what it has signed or encrypted itself.
 #[tokio::test]
-async fn a_session_whose_thoughts_are_refused_is_not_lost() {
+async fn session_survives_a_refusal_of_its_reasoning() {
     const BOUND: &str = "messages.1.content.0: The block is bound to a different conversation";
     const UNREADABLE: &str =
         "The encrypted content gAAA could not be verified. Reason: Encrypted content could not be decrypted.";
@@ -348,7 +348,7 @@ async fn a_session_whose_thoughts_are_refused_is_not_lost() {
 }
 
 #[tokio::test]
-async fn thoughts_of_a_megabyte_go_back_through_a_kill() {
+async fn megabyte_of_reasoning_is_sent_back_after_a_kill() {
     let mut world = World::start(Provider::OpenAi).await;
     let large = "x/\u{e9}".repeat(200_000);
     let thought = json!({"id": "rs_large", "type": "reasoning", "summary": [], "encrypted_content": large});

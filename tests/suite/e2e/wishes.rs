@@ -12,7 +12,7 @@ fn text(message: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn an_agent_works_from_its_turn_on() {
+async fn agent_option_applies_from_its_turn_on() {
     let world = World::start().await;
     world.write(
         "config/agents.yaml",
@@ -41,7 +41,7 @@ async fn an_agent_works_from_its_turn_on() {
 }
 
 #[tokio::test]
-async fn tools_and_instructions_hold_for_one_turn() {
+async fn tools_and_system_options_apply_to_one_turn() {
     let world = World::saying("Done.").await;
     world.write("rules.md", "Answer in rhymes.");
     world.ok(["run", "Go!", "--tools", "read_file,grep", "--append-system", "@rules.md"]).await;
@@ -57,7 +57,7 @@ async fn tools_and_instructions_hold_for_one_turn() {
 }
 
 #[tokio::test]
-async fn the_end_of_its_time_stops_the_command_that_runs_and_no_later_call_begins() {
+async fn timeout_stops_the_running_command_and_later_calls() {
     let world = World::start().await;
     let stubborn = "trap '' TERM INT HUP; echo begun; while :; do sleep 600; done";
     let calls = Reply::tool_call("run_bash_command", json!({"command": stubborn, "timeout_s": 600}))
@@ -77,7 +77,7 @@ async fn the_end_of_its_time_stops_the_command_that_runs_and_no_later_call_begin
 }
 
 #[tokio::test]
-async fn a_question_ends_with_the_time_that_a_subagent_beside_it_takes() {
+async fn timeout_closes_a_question_beside_a_running_subagent() {
     let world = World::start().await;
     world.model.respond_with(|request| match text(&request.messages()[0]) {
         system if system.contains("You are a subagent") => Reply::never(),
@@ -96,7 +96,7 @@ async fn a_question_ends_with_the_time_that_a_subagent_beside_it_takes() {
 }
 
 #[tokio::test]
-async fn lines_come_as_soon_as_they_are_whole() {
+async fn lines_output_prints_each_complete_line_at_once() {
     let world = World::start().await;
     let first = "I look at the time.\n";
     world.model.reply(Reply::text(first).and_call("current_time", json!({})));
@@ -116,7 +116,7 @@ async fn lines_come_as_soon_as_they_are_whole() {
 }
 
 #[tokio::test]
-async fn files_that_a_prompt_mentions_go_along() {
+async fn mentioned_project_files_are_attached() {
     let world = World::saying("Done.").await;
     let write = |path: &str, text: &str| drop(world.write(path, text));
     write("app/src/a.rs", "fn one() {}\nfn two() {}\nfn three() {}\n");

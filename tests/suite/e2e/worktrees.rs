@@ -148,7 +148,7 @@ async fn two_sessions_edit_one_repository_and_both_are_merged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conflict_is_told_and_changes_nothing() {
+async fn merge_conflict_is_reported_and_changes_nothing() {
     let world = in_repository().await;
     world.works_in("one", vec![write("/project/a.txt", "from one\n")]).await;
     world.works_in("two", vec![write("/project/a.txt", "from two\n"), write("/project/b.txt", "two\n")]).await;
@@ -183,7 +183,7 @@ async fn a_conflict_is_told_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn git_works_in_the_sandbox_and_reaches_nothing_of_the_repository_but_its_own() {
+async fn sandboxed_git_reaches_only_its_own_worktree() {
     let world = in_repository().await;
     let common = world.project().join(".git").display().to_string();
     let commit = "git -c user.name=x -c user.email=x@example.org commit -q -m inner && git log --format=%s | head -1";
@@ -215,7 +215,7 @@ async fn git_works_in_the_sandbox_and_reaches_nothing_of_the_repository_but_its_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
+async fn daemon_runs_no_program_of_the_repository() {
     let world = in_repository().await;
     let project = world.project();
     // Where a merge and the creation of a worktree can write.
@@ -250,7 +250,7 @@ async fn no_program_that_the_repository_names_is_run_by_the_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_goes() {
+async fn changed_worktree_is_removed_only_by_force() {
     let world = in_repository().await;
     let (_, one) = world.works_in("one", vec![write("/project/a.txt", "kept\n")]).await;
     let (_, idle) = world.works_in("idle", vec![command("ls")]).await;
@@ -275,7 +275,7 @@ async fn what_has_changes_is_removed_only_by_force_and_stays_where_its_session_g
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
+async fn kill_during_worktree_operations_loses_no_change() {
     let mut world = in_repository().await;
     for number in 0..200 {
         world.write(&format!("project/many/{number}.txt"), format!("{number}\n").repeat(200));
@@ -343,7 +343,7 @@ async fn a_daemon_that_is_killed_in_the_middle_loses_no_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
+async fn interrupted_merge_is_finished_after_a_restart() {
     let mut world = in_repository().await;
     world
         .works_in(
@@ -376,7 +376,7 @@ async fn a_merge_that_was_cut_off_between_two_files_is_finished() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
+async fn impossible_worktree_is_refused_with_a_hint() {
     let world = in_repository().await;
     world.model.default_reply(Reply::text("Good."));
     let at = |name: &str| world.path().join(name).display().to_string();
@@ -415,7 +415,7 @@ async fn a_worktree_that_cannot_be_made_is_refused_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_git_it_is_said() {
+async fn missing_git_is_reported() {
     let world = World::prepared(|home| {
         repository(home);
         home.set("PATH", home.path().join("no-programs").display().to_string());
@@ -426,7 +426,7 @@ async fn without_git_it_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
+async fn worktree_survives_restart_and_serves_forks_and_undo() {
     let mut world = in_repository().await;
     world.model.default_reply(Reply::text("Good."));
     let sub = world.project().join("sub").display().to_string();
@@ -463,7 +463,7 @@ async fn a_worktree_is_kept_shown_shared_by_forks_and_undone_in_as_a_project() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
+async fn subagent_can_work_in_its_own_worktree() {
     let world = in_repository().await;
     world.model.respond_with(|request| {
         let system = request.messages()[0]["content"].as_str().unwrap_or_default().to_owned();
@@ -488,7 +488,7 @@ async fn a_subagent_works_in_a_worktree_of_its_own_where_that_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_where_nothing_may_be() {
+async fn unused_subagent_worktree_is_removed_and_read_only_refused() {
     let world = in_repository().await;
     world.model.respond_with(|request| {
         let system = request.messages()[0]["content"].as_str().unwrap_or_default().to_owned();
@@ -511,7 +511,7 @@ async fn a_worktree_of_a_subagent_goes_where_nothing_was_changed_and_is_refused_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worktree_is_left_alone_while_a_turn_runs_in_it_whoever_began_it() {
+async fn worktree_is_locked_while_any_turn_runs_in_it() {
     let world = in_repository().await;
     world.works_in("one", vec![write("/project/a.txt", "one\n")]).await;
     let asked = world.model.requests().len();
@@ -530,7 +530,7 @@ async fn a_worktree_is_left_alone_while_a_turn_runs_in_it_whoever_began_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_allowed_for_good_in_the_project_holds_in_its_worktrees() {
+async fn project_grants_apply_in_its_worktrees() {
     let world = in_repository().await;
     let project = world.project().display().to_string();
     let rule = format!("run_bash_command: [at {project}] sed -i s/one/ONE/ a.txt");

@@ -220,7 +220,7 @@ fn runs_up(krate: &str, floors: Floors) -> Vec<String> {
 }
 
 #[test]
-fn imports_run_down() {
+fn imports_never_go_up_a_floor() {
     none("an import runs down", CRATES.iter().flat_map(|(krate, floors)| runs_up(krate, floors)).collect());
 }
 

@@ -92,7 +92,7 @@ fn mentions(sources: &[Source], words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn rooms_are_small() {
+fn files_stay_below_the_line_limit() {
     let sources = product();
     let large = |source: &&Source| source.code().lines().count() > MAX_LINES;
     none("a file has at most 500 lines", sources.iter().filter(large).map(|source| source.path.clone()).collect());
@@ -342,7 +342,7 @@ fn queues_are_bounded() {
 }
 
 #[test]
-fn unsafe_code_says_why_it_is_safe() {
+fn unsafe_code_has_a_safety_comment() {
     let mut offences = Vec::new();
     for source in product() {
         let lines: Vec<&str> = source.text.lines().collect();
@@ -359,7 +359,7 @@ fn unsafe_code_says_why_it_is_safe() {
 }
 
 #[test]
-fn names_mean_one_thing() {
+fn no_vague_type_or_file_names() {
     let vague = ["Manager", "Helper", "Utils", "Util"];
     let mut offences = Vec::new();
     for source in files(".rs") {
@@ -380,7 +380,7 @@ fn names_mean_one_thing() {
 }
 
 #[test]
-fn the_product_speaks_of_itself_only() {
+fn sources_contain_no_development_leftovers() {
     // Split in two, so that this file does not contain them.
     let words = [
         concat!("/wo", "rk/"),
@@ -404,7 +404,7 @@ fn the_product_speaks_of_itself_only() {
 }
 
 #[test]
-fn no_merge_is_left_half_done() {
+fn no_merge_conflict_markers_remain() {
     let mut offences = Vec::new();
     for ending in [".rs", ".md", ".proto", ".yaml", ".toml", ".py", ".sql", "Makefile"] {
         for source in files(ending) {
@@ -417,7 +417,7 @@ fn no_merge_is_left_half_done() {
 }
 
 #[test]
-fn the_architecture_names_every_room() {
+fn architecture_page_names_every_folder() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let mut rooms: Vec<String> = product()
         .iter()

@@ -34,7 +34,7 @@ fn proto(noun: &str) -> String {
 }
 
 #[test]
-fn the_page_of_the_protocol_tells_of_every_method_and_every_field_of_a_start() {
+fn protocol_page_lists_every_method_and_start_field() {
     let page = page();
     let mut missing = Vec::new();
     for proto in files(".proto") {
@@ -57,7 +57,7 @@ fn the_page_of_the_protocol_tells_of_every_method_and_every_field_of_a_start() {
 }
 
 #[test]
-fn the_page_of_the_protocol_names_no_method_that_is_not_there() {
+fn protocol_page_lists_no_missing_method() {
     let page = page();
     let protos = files(".proto");
     let table = between(&page, "| service | methods |", "\n\n");
@@ -78,7 +78,7 @@ fn the_page_of_the_protocol_names_no_method_that_is_not_there() {
 }
 
 #[test]
-fn the_page_of_the_protocol_tells_of_everything_that_streams() {
+fn protocol_page_lists_every_stream_message() {
     let page = page();
     let streams = [
         ("turn", "message TurnRequest {", "  oneof command {"),

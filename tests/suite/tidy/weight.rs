@@ -208,7 +208,7 @@ fn other_languages_and_data_stay_below_their_ceilings() {
 }
 
 #[test]
-fn code_that_is_not_formatted_says_why() {
+fn rustfmt_skip_has_a_reason() {
     let mut offences = Vec::new();
     for source in product() {
         let lines: Vec<&str> = source.text.lines().collect();

@@ -83,7 +83,7 @@ mod tests {
     use crate::daemon::{Running, TempHome, until};
 
     #[tokio::test]
-    async fn nobody_is_lost_for_having_forgotten_where_they_come_from() {
+    async fn descendants_are_found_without_their_environment() {
         for (how, script) in [
             ("a child", "env -i sleep 1000 & read x"),
             ("an orphan in a session of ours", "setsid sh -c '(env -i sleep 1000 &); read x; sleep 1000' & read x"),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_and_words() {
+    fn message_roles_and_text_are_validated() {
         let system = json!({"role": "system", "content": "s"});
         let user = json!({"role": "user", "content": "u"});
         let said = json!({"role": "assistant", "content": "a"});
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_pair() {
+    fn calls_and_results_must_pair() {
         let two = json!([call("a", "x", "{}"), call("b", "y", "{\"p\":1}")]);
         check(&with_calls(two.clone(), &[result("a"), result("b")]), None);
         check(&with_calls(two.clone(), &[result("b"), result("a")]), None);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_well_formed() {
+    fn malformed_calls_are_rejected() {
         let one = |call: Value| with_calls(json!([call]), &[result("a")]);
         check(&one(call("a", "", "{}")), Some("function.name"));
         check(&one(call("a", "read file", "{}")), Some("function.name"));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn any_ids_still_pair() {
+    fn calls_pair_with_any_ids_under_leeway() {
         let leeway = Leeway { any_ids: true, ..Leeway::default() };
         let taken = |body: &Value| chat_completions_of(body.to_string().as_bytes(), leeway).is_ok();
         let id = "functions.x:0";
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_is_text_that_all_readers_take() {
+    fn body_must_be_portable_json() {
         check_text("", Some("body: it is no JSON"));
         let user = r#"{"role":"user","content":"TEXT"}"#;
         let with = |text: &str| {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offer_of_tools_makes_sense() {
+    fn invalid_tool_lists_are_rejected() {
         let tool = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "description": "d", "parameters": parameters}});
         let offer = |tools: Value| {
             let mut body = body(json!([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_in_their_range() {
+    fn out_of_range_settings_are_rejected() {
         let with = |key: &str, value: Value| {
             let mut body = body(json!([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]));
             body[key] = value;
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_rules_of_their_own() {
+    fn messages_requests_are_validated() {
         let user = |blocks: Value| json!({"role": "user", "content": blocks});
         let said = |blocks: Value| json!({"role": "assistant", "content": blocks});
         let text = |text: &str| json!({"type": "text", "text": text});
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_have_rules_of_their_own() {
+    fn responses_requests_are_validated() {
         let user = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u"}]});
         let said = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
         let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "now", "arguments": "{}"});

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_was_meant() {
+    fn written_entry_parses_back_unchanged() {
         let entry = Entry {
             name: "no".to_owned(),
             command: Some("npx".to_owned()),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_wrote_stays() {
+    fn existing_file_content_is_preserved() {
         let check =
             |text: &str, expected: &str| assert_eq!(text_with(text, &entry("new")).unwrap(), expected, "{text}");
         check("", "servers:\n  new:\n    command: \"x\"\n");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_with_care_is_refused() {
+    fn unsafe_edits_of_the_file_are_rejected() {
         let check = |text: &str, part: &str| {
             let why = text_with(text, &entry("new")).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_takes_the_place_of_another_and_only_its_owner_reads_them() {
+    fn secrets_are_appended_to_a_private_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(Secrets::FILE);
         std::fs::write(&path, "# mine\nINPUT_KEY=old").unwrap();

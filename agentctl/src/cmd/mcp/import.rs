@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_other_programs_are_taken() {
+    fn servers_of_other_programs_are_imported() {
         let found = read_all(
             r#"{"mcpServers": {
                 "files": {"command": "npx", "args": ["-y", "server", 5], "env": {"KEY": "${KEY:-none}"}},
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_is_said() {
+    fn unimportable_entries_are_reported() {
         let found = read_all(
             r#"{ // of an editor
                 "inputs": [{"id": "key"}], /* and so on */

@@ -439,7 +439,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_however_they_are_written() {
+    fn provider_names_match_any_spelling() {
         for (name, expected) in
             [("OpenAI", "openai"), ("llamacpp", "llama.cpp"), ("lmstudio", "lm-studio"), ("vLLM", "vllm")]
         {
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_wrote_of_other_slots_stays() {
+    fn other_slots_are_preserved_verbatim() {
         check("", WRITTEN);
         check("# mine\ncode: {id: x}", &format!("# mine\ncode: {{id: x}}\n{WRITTEN}"));
         check("base: {id: x}\n\n# of code\ncode: {id: x}\n", &format!("{WRITTEN}\n# of code\ncode: {{id: x}}\n"));
@@ -491,7 +491,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_slot_is_there_once_and_writing_it_again_changes_nothing(text in "((base|code|chat|# x|  id: 1|): ?(x|\\{\\}|)\n?){0,8}") {
+        fn writing_a_slot_twice_is_idempotent(text in "((base|code|chat|# x|  id: 1|): ?(x|\\{\\}|)\n?){0,8}") {
             let once = with(&text, Slot::Base, &entry());
             prop_assert!(once.contains(WRITTEN));
             prop_assert_eq!(with(&once, Slot::Base, &entry()), once.clone());

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_put_where_the_published_units_have_them() {
+    fn unit_templates_are_filled_with_paths() {
         let [service, socket] = rendered(
             Path::new("/opt/my $tools/100%/agentd"),
             Some(Path::new("/run/x y/a.sock")),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_others_stay_and_each_name_stands_once() {
+    fn environment_file_keeps_other_lines_and_has_no_duplicates() {
         let wanted = BTreeMap::from([
             ("A_API_KEY".to_owned(), "k\"e$y".to_owned()),
             ("MODEL_BASIC_ID".to_owned(), "m".to_owned()),

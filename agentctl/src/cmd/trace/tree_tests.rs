@@ -147,7 +147,7 @@ fn wide_terminals_have_bars() {
 }
 
 #[test]
-fn no_line_is_wider_than_the_terminal_and_none_obeys_what_it_says() {
+fn lines_fit_the_terminal_and_are_sanitised() {
     for columns in [20, 40, 59, 60, 80, 109, 110, 200] {
         for line in lines(&sample(), columns, true) {
             let plain = anstream::adapter::strip_str(&line).to_string();

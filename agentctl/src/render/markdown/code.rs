@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn words_texts_and_comments_have_their_colours() {
+    fn keywords_strings_and_comments_are_coloured() {
         check(
             "rust",
             "pub fn a<'b>(x: &'b Path) -> u8 { 'c' } // it's\nlet s = \"a \\\" // b\"; /* one\ntwo */ x.Some(0x1f, '\\n')",
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_tags_and_diffs_are_told_apart() {
+    fn keys_tags_and_diffs_are_coloured_differently() {
         check("json", "{\"a-b\": \"c\", \"d\": true}", &["{<c:\"a-b\">: <t:\"c\">, <c:\"d\">: <c:true>}"]);
         check("yaml", "- name: x y\n  on-push: \"z\" # c", &["- <c:name>: x y", "  <c:on-push>: <t:\"z\"> <q:# c>"]);
         check("toml", "[a]\nb.c = 'd'", &["[a]", "<c:b.c> = <t:'d'>"]);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_known_once() {
+    fn language_names_are_unique() {
         let mut names: Vec<&str> = LANGUAGES.iter().flat_map(|language| language.names).copied().collect();
         let all = names.len();
         names.sort_unstable();
@@ -300,7 +300,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_character_is_lost_in_any_language(
+        fn highlighting_loses_no_character(
             lines in proptest::collection::vec("[a-cA 漢é'\"`#/*$\\\\<>!@:=1.{}-]{0,30}", 1..5),
         ) {
             for language in &LANGUAGES {

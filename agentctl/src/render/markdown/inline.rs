@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn partners_become_styles() {
+    fn paired_markers_become_styles() {
         check("a **bold** and *slanted* word", "a <b:bold> and <i:slanted> word");
         check("***both*** ~~gone~~ __b__ _i_", "<bi:both> <s:gone> <b:b> <i:i>");
         check("run `cargo *x*` now", "run <c:cargo *x*> now");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn loners_stay() {
+    fn unpaired_markers_stay_text() {
         for line in
             ["2 * 3 * 4", "2*3*4", "f(**kwargs)", "snake_case_name", "a `b", "[x] done", "[a][b]", "~5~", "****"]
         {
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_marks_are_ever_lost(line in "[a-c *_~`\\[\\]()!\\\\漢]{0,40}") {
+        fn inline_parsing_loses_only_markers(line in "[a-c *_~`\\[\\]()!\\\\漢]{0,40}") {
             let shown: String = parse(&line, Style::new()).into_iter().map(|span| span.text).collect();
             let letters = |text: &str| text.chars().filter(|c| c.is_alphabetic()).collect::<String>();
             prop_assert_eq!(letters(&shown), letters(&line));

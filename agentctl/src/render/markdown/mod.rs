@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_told_apart() {
+    fn markdown_blocks_are_recognised() {
         check(&["# A title", "", "plain"], &["A title", "", "plain"]);
         check(&["- one of **many** words here"], &["• one of many words", "  here"]);
         check(
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_not_touched_and_its_fences_are_not_shown() {
+    fn code_is_verbatim_and_fences_are_hidden() {
         check(
             &["```rust,ignore", "# not a **title**", "~~~", "    a * b * c", "```", "*end*"],
             &["rust", "# not a **title**", "~~~", "    a * b * c", "end"],
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_hang_below_the_words_of_their_first() {
+    fn wrapped_rows_have_a_hanging_indent() {
         for (block, columns) in
             [("words", 0), ("- item", 2), ("  12) deep", 6), ("> said", 2), ("  set in", 2), ("-dash", 0)]
         {

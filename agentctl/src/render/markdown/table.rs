@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_whatever_the_script() {
+    fn table_columns_align_in_any_script() {
         let source = "| name | size |\n|:--|--:|\n| 漢字 | 12 |\n| a\\|b | `3` |\n";
         assert_eq!(plain(source, 80).unwrap(), ["name │ size", "─────┼─────", "漢字 │   12", "a|b  │    3"]);
     }
 
     #[test]
-    fn what_does_not_fit_becomes_a_record_for_each_row() {
+    fn overwide_table_becomes_records() {
         let source = "| name | what it is for | |\n|--|--|--|\n| `long` enough | all that **there** is to say of it | x |\n\
                       | 漢字 | | y |\n";
         let records = [
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_left_alone() {
+    fn non_tables_are_left_unchanged() {
         assert_eq!(plain("| a | b |\n| 1 | 2 |\n", 80), None);
         assert_eq!(plain("| a |\n", 80), None);
         assert_eq!(plain("| a | b |\n|--|--|\n| 1 | 2 | 3 |\n", 80), None);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_break_where_readers_expect() {
+    fn rows_break_at_natural_points() {
         assert_eq!(rows("the quick brown fox", 11), ["- the quick", "  brown fox"]);
         assert_eq!(rows("漢字漢字漢字", 8), ["- 漢字漢", "  字漢字"]);
         assert_eq!(rows("漢字漢。字", 8), ["- 漢字", "  漢。字"]);
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_fit_and_lose_only_spaces(text in "[a-c 漢é👩]{0,60}", columns in 0_usize..30) {
+        fn wrapped_rows_fit_and_lose_only_spaces(text in "[a-c 漢é👩]{0,60}", columns in 0_usize..30) {
             let rows = rows(&text, columns);
             for row in &rows {
                 prop_assert!(width(row) <= columns.max(4), "{row:?}");

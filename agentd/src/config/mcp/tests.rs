@@ -17,7 +17,7 @@ fn read(texts: &[&str]) -> Result<McpConfig, ConfigError> {
 }
 
 #[test]
-fn variables_may_stand_in_a_file_of_their_own_and_are_secrets() {
+fn variables_of_the_secrets_file_are_secrets() {
     let read = |secrets: &str| {
         let servers = r#"servers: {a: {command: x, args: ["${NOTE}"], env: {T: "${TOKEN}", L: "${LENT}"}}}"#;
         let files = [(Subject::Mcp, servers), (Subject::McpSecrets, secrets)];
@@ -36,7 +36,7 @@ fn variables_may_stand_in_a_file_of_their_own_and_are_secrets() {
 }
 
 #[test]
-fn the_usual_form_is_read_as_it_is() {
+fn common_mcp_form_is_accepted() {
     let config = read(&[r#"
 global:
   lazy_startup: true
@@ -81,7 +81,7 @@ servers:
 }
 
 #[test]
-fn a_client_that_was_registered_by_hand_has_a_secret_that_is_shown_to_nobody() {
+fn client_secret_is_never_shown() {
     let config = read(&[
         "servers: {a: {url: 'https://x/', oauth: {client_id: me, client_secret: '${LONG}', issuer: 'https://i/'}}}",
     ])
@@ -97,7 +97,7 @@ fn a_client_that_was_registered_by_hand_has_a_secret_that_is_shown_to_nobody() {
 }
 
 #[test]
-fn a_layer_changes_only_what_it_names() {
+fn mcp_layer_changes_only_its_keys() {
     let config = read(&[
         "servers: {a: {command: x, args: [1], tools: {t: {alias: one, enabled: true}}}}",
         "servers: {a: {enabled: false, cwd: '~/there', tools: {t: {description: d, effect: read}}}}",
@@ -114,7 +114,7 @@ fn a_layer_changes_only_what_it_names() {
 }
 
 #[test]
-fn what_a_variable_puts_into_a_text_is_shown_by_its_name() {
+fn expanded_variables_are_shown_by_name() {
     let config = read(&[r#"
 servers:
   a: {command: x, args: ["--key=${LONG}", "${HOME}/x", --password, written-out, "--header", "A: Bearer abc.defghi"]}
@@ -140,7 +140,7 @@ servers:
 }
 
 #[test]
-fn what_makes_no_sense_in_an_entry_is_named_and_leaves_the_others() {
+fn invalid_entry_is_reported_and_others_stay() {
     for (text, parts) in [
         ("{a: {comand: x}}", ["mcp_servers.yaml:1:15", "did you mean `command`?"]),
         ("{a: {command: x, tools: {t: {enable: true}}}}", ["1:39", "did you mean `enabled`?"]),
@@ -167,7 +167,7 @@ fn what_makes_no_sense_in_an_entry_is_named_and_leaves_the_others() {
 }
 
 #[test]
-fn what_is_no_entry_is_refused_as_a_whole() {
+fn invalid_top_level_key_rejects_the_file() {
     for (text, parts) in [
         ("server: {a: {command: x}}", ["1:1", "did you mean `servers`?"]),
         ("global: {idle: 1m}\nservers: {a: {comand: x}}", ["1:10", "unknown key `idle`"]),
@@ -183,7 +183,7 @@ fn what_is_no_entry_is_refused_as_a_whole() {
 }
 
 #[test]
-fn a_default_counts_less_than_what_a_client_has() {
+fn client_variable_overrides_a_default() {
     let config = read(&[r#"
 global: {listing_wait: 0}
 servers:
@@ -207,7 +207,7 @@ servers:
 }
 
 #[test]
-fn what_holds_for_all_tools_of_a_server_is_said_once() {
+fn tool_defaults_apply_to_all_tools_of_a_server() {
     let config = read(&[r#"
 global: {offered_tools: 12}
 servers:
@@ -234,7 +234,7 @@ servers:
 }
 
 #[test]
-fn one_bad_server_leaves_the_others() {
+fn invalid_server_does_not_affect_the_others() {
     for (entry, parts) in [
         ("{}", ["2:6", "has no command"]),
         ("{connection_mode: sse}", ["2:6", "has no address"]),
@@ -259,7 +259,7 @@ fn one_bad_server_leaves_the_others() {
 }
 
 #[test]
-fn variables_that_are_not_set_wait_for_a_client() {
+fn unset_variables_are_left_to_the_client() {
     let config = read(&[r#"
 servers:
   a: {command: x, args: ["--token=${ELSEWHERE}"], env: {K: "${ELSEWHERE}", L: "${ALSO:-none}", M: "${TOKEN}"}}

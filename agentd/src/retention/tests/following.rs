@@ -25,7 +25,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn the_schedule_cleans_by_itself_again_and_again() {
+async fn schedule_cleans_repeatedly() {
     let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
     let first = world.session().await;
     let following = world.follow();
@@ -47,7 +47,7 @@ async fn the_schedule_cleans_by_itself_again_and_again() {
 }
 
 #[tokio::test]
-async fn the_schedule_follows_the_settings_and_can_be_turned_off() {
+async fn schedule_follows_settings_and_can_be_disabled() {
     let never = RetentionSettings { every: Limit(None), sessions: Limit(None), ..settings() };
     let world = World::new(never.clone());
     let id = world.session().await;

@@ -81,7 +81,7 @@ pub(crate) fn check_sound(history: &ForeignHistory) {
 }
 
 #[test]
-fn claude_code_is_read() {
+fn claude_code_history_is_read() {
     let base =
         json!({"sessionId": "c7d1fb1a-0885-4d8b-8427-0f09a0c1a94f", "cwd": "/home/me/app", "isSidechain": false});
     let line = |kind: &str, at: &str, message: Value| {
@@ -159,7 +159,7 @@ fn claude_code_is_read() {
 }
 
 #[test]
-fn codex_is_read_in_both_forms() {
+fn both_codex_formats_are_read() {
     let at = "2026-01-31T12:00:00Z";
     let line = |kind: &str, payload: Value| json!({"timestamp": at, "type": kind, "payload": payload});
     let message = |role: &str, kind: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": kind, "text": text}]});
@@ -209,7 +209,7 @@ fn codex_is_read_in_both_forms() {
 }
 
 #[test]
-fn opencode_is_read() {
+fn opencode_export_is_read() {
     let export = json!({
         "info": {"id": "ses_1", "title": "Greeting  test", "directory": "/home/me/app", "time": {"created": 1_769_860_800_000_u64}},
         "messages": [
@@ -254,7 +254,7 @@ fn opencode_is_read() {
 }
 
 #[test]
-fn calls_with_the_same_id_have_a_result_each_and_a_wrong_clock_moves_one_line() {
+fn duplicate_call_ids_and_wrong_clocks_are_tolerated() {
     let line = |at: &str, payload: Value| json!({"timestamp": at, "type": "response_item", "payload": payload});
     let (at, never) = ("2026-01-31T12:00:00Z", "2199-01-01T00:00:00Z");
     let call = json!({"type": "function_call", "name": "shell", "arguments": "{}", "call_id": null});
@@ -268,7 +268,7 @@ fn calls_with_the_same_id_have_a_result_each_and_a_wrong_clock_moves_one_line() 
 }
 
 #[test]
-fn what_is_no_history_is_refused() {
+fn non_histories_are_rejected() {
     let refused = |text: &[u8], format| read(text, format).unwrap_err();
     for format in [ForeignFormat::ClaudeCode, ForeignFormat::Codex] {
         assert!(matches!(refused(b"", format), ArchiveError::Hostile(_)));
@@ -282,7 +282,7 @@ fn what_is_no_history_is_refused() {
 }
 
 #[test]
-fn long_texts_are_cut_and_long_lines_left_out() {
+fn long_text_is_truncated_and_long_lines_skipped() {
     let words = "ö".repeat(100_000);
     let line = json!({"type": "user", "sessionId": "s", "message": {"content": words}}).to_string();
     let found = read(line.as_bytes(), ForeignFormat::ClaudeCode).unwrap();
@@ -314,7 +314,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn nothing_that_anybody_writes_breaks_the_reader(all in proptest::collection::vec(any_json(), 0..8)) {
+    fn any_foreign_history_is_read_or_rejected(all in proptest::collection::vec(any_json(), 0..8)) {
         for format in [ForeignFormat::ClaudeCode, ForeignFormat::Codex, ForeignFormat::OpenCode] {
             if let Ok(history) = read(lines(&all).as_bytes(), format) {
                 check_sound(&history);

@@ -72,13 +72,13 @@ fn refused(archive: &[u8], words: &str) {
 }
 
 #[test]
-fn the_archive_of_the_tests_is_sound() {
+fn sample_archive_is_valid() {
     assert!(read(&with("files/uploads/a", EntryType::Regular, b"x")).is_ok());
     assert!(read(&sound()).is_ok());
 }
 
 #[test]
-fn paths_that_lead_out_are_refused() {
+fn outside_paths_are_rejected() {
     for path in [
         "files/../../etc/cron.d/x",
         "files/uploads/../../../x",
@@ -97,7 +97,7 @@ fn paths_that_lead_out_are_refused() {
 }
 
 #[test]
-fn links_folders_and_devices_are_refused() {
+fn links_folders_and_devices_are_rejected() {
     for (kind, words) in [
         (EntryType::Symlink, "contains a link"),
         (EntryType::Link, "contains a link"),
@@ -112,7 +112,7 @@ fn links_folders_and_devices_are_refused() {
 }
 
 #[test]
-fn other_programs_and_later_versions_are_told_apart() {
+fn foreign_files_and_newer_versions_are_distinguished() {
     refused(b"", "it is empty");
     refused(b"PK\x03\x04 a zip", "not compressed as archives are");
     refused(&gzipped(b"only a text"), "not an archive of a session");
@@ -129,7 +129,7 @@ fn other_programs_and_later_versions_are_told_apart() {
 }
 
 #[test]
-fn changed_and_cut_archives_are_refused() {
+fn modified_and_truncated_archives_are_rejected() {
     // Changed with valid checksums of tar and gzip, so that only the hashes reveal it.
     let described = described(session(0));
     let file = regular("files/uploads/a", b"evil");
@@ -170,7 +170,7 @@ impl Read for Endless {
 
 /// Ten gigabytes of zeros that compress to ten megabytes are rejected by their declared size, before they are unpacked.
 #[test]
-fn bombs_are_refused_by_their_declared_sizes() {
+fn archive_bombs_are_rejected_by_declared_size() {
     let bomb = |name: &str, size: u64| {
         let (_, _, described) = described(session(0));
         let mut bytes = Vec::new();
@@ -205,7 +205,7 @@ fn bombs_are_refused_by_their_declared_sizes() {
 
 /// A name that claims to be gigabytes long is not read.
 #[test]
-fn long_names_are_bounded() {
+fn member_names_are_bounded() {
     let mut tar = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::GNULongName);
@@ -216,7 +216,7 @@ fn long_names_are_bounded() {
 }
 
 #[test]
-fn too_many_files_are_refused() {
+fn too_many_members_are_rejected() {
     let mut members = vec![described(session(0))];
     members.extend((0..10_001).map(|n| regular(&format!("files/uploads/{n}"), b"")));
     refused(&pack(&members), "too large");

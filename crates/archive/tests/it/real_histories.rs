@@ -11,7 +11,7 @@ fn history(text: &str, format: ForeignFormat) -> ForeignHistory {
 }
 
 #[test]
-fn codex_tells_of_commands() {
+fn codex_commands_are_imported() {
     let found = history(include_str!("histories/codex.jsonl"), ForeignFormat::Codex);
     let lines: Vec<String> = told(&found.events).iter().map(|line| line.replace('\n', "|")).collect();
     let turn = |question: &str, command: &str, result: &str, prompt: u64| {
@@ -43,7 +43,7 @@ fn codex_tells_of_commands() {
 }
 
 #[test]
-fn codex_tells_of_patches() {
+fn codex_patches_are_imported() {
     let found = history(include_str!("histories/codex_patch.jsonl"), ForeignFormat::Codex);
     let lines = told(&found.events);
     let call = lines.iter().find(|line| line.starts_with("call: apply_patch")).unwrap();
@@ -53,7 +53,7 @@ fn codex_tells_of_patches() {
 }
 
 #[test]
-fn opencode_tells_of_reads_and_commands() {
+fn opencode_reads_and_commands_are_imported() {
     let found = history(include_str!("histories/opencode.json"), ForeignFormat::OpenCode);
     let lines = told(&found.events);
     let expected = [

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Unpacked, event, file, manifest, read, session, sound};
 
 #[test]
-fn a_large_session_is_read_as_it_was_written() {
+fn large_session_round_trips() {
     let (mut first, mut second) = (session(3000), session(1));
     second.settings.pins = vec!["Never push.".to_owned()];
     first.settings.confirm_write = false;
@@ -28,7 +28,7 @@ fn a_large_session_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_file_that_became_shorter_meanwhile_does_not_spoil_the_rest() {
+fn file_resized_during_export_keeps_the_archive_valid() {
     let mut archive = ArchiveWriter::begin(Vec::new(), &manifest(vec![session(0)])).unwrap();
     archive.file(&file("uploads/a", 5), &mut &b"he"[..]).unwrap();
     archive.file(&file("uploads/b", 3), &mut &b"too long"[..]).unwrap();
@@ -42,7 +42,7 @@ proptest! {
 
     /// Any changed byte or truncation is detected, or has no effect on what is read.
     #[test]
-    fn damage_is_noticed(at in any::<prop::sample::Index>(), with in 1..=255_u8, cut in any::<bool>()) {
+    fn any_damage_is_detected_or_harmless(at in any::<prop::sample::Index>(), with in 1..=255_u8, cut in any::<bool>()) {
         let whole = sound();
         let mut damaged = whole.clone();
         let at = at.index(damaged.len());
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_refused(noise in proptest::collection::vec(any::<u8>(), 0..2000), gzipped in any::<bool>()) {
+    fn random_bytes_are_rejected(noise in proptest::collection::vec(any::<u8>(), 0..2000), gzipped in any::<bool>()) {
         let mut bytes = if gzipped { vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3] } else { Vec::new() };
         bytes.extend(noise);
         prop_assert!(read(&bytes).is_err());

@@ -23,7 +23,7 @@ async fn check(change: impl Fn(&mut Vec<&str>), expected: &[AuditProblem]) {
 }
 
 #[tokio::test]
-async fn each_kind_of_damage_has_its_name() {
+async fn each_kind_of_damage_is_identified() {
     use AuditProblem::{BeginningMissing, EndMissing, Missing, NotALine, OutOfOrder, Torn};
     check(|_| (), &[]).await;
     check(|lines| lines.retain(|line| !line.starts_with("{\"n\":3,")), &[Missing]).await;
@@ -39,7 +39,7 @@ async fn each_kind_of_damage_has_its_name() {
 }
 
 #[tokio::test]
-async fn a_changed_line_shows_also_when_its_hash_was_computed_anew() {
+async fn changed_line_with_recomputed_hash_is_detected() {
     let world = World::with(5).await;
     let text = world.text();
     let lines: Vec<&str> = text.lines().collect();
@@ -54,7 +54,7 @@ async fn a_changed_line_shows_also_when_its_hash_was_computed_anew() {
 }
 
 #[tokio::test]
-async fn without_the_witness_it_is_said_what_cannot_be_known() {
+async fn missing_witness_is_reported() {
     let world = World::with(3).await;
     std::fs::remove_file(world.path("audit.head")).unwrap();
     assert_eq!(world.problems(), [AuditProblem::NoWitness]);
@@ -70,7 +70,7 @@ fn line(text: &str, n: usize) -> AuditHead {
 }
 
 #[tokio::test]
-async fn a_cut_end_shows_also_without_the_witness_to_who_was_told_of_it() {
+async fn noted_hash_reveals_a_truncated_end_without_witness() {
     let world = World::with(6).await;
     let text = world.text();
     world.write(lines(&text)[..4].concat());
@@ -86,7 +86,7 @@ async fn a_cut_end_shows_also_without_the_witness_to_who_was_told_of_it() {
 }
 
 #[tokio::test]
-async fn who_was_told_less_than_there_is_raises_no_alarm() {
+async fn older_noted_hash_raises_no_alarm() {
     let world = World::with(6).await;
     for n in [1, 6] {
         let noted = Some(line(&world.text(), n));
@@ -103,7 +103,7 @@ async fn who_was_told_less_than_there_is_raises_no_alarm() {
 }
 
 #[tokio::test]
-async fn a_torn_line_is_kept_aside_and_told() {
+async fn torn_line_is_set_aside_and_reported() {
     let world = World::with(3).await;
     let torn = "{\"n\":4,\"prev\":\"00";
     world.write(world.text() + torn);
@@ -119,7 +119,7 @@ async fn a_torn_line_is_kept_aside_and_told() {
 }
 
 #[tokio::test]
-async fn a_cut_end_is_not_forgotten_by_going_on() {
+async fn truncated_end_stays_reported_after_more_records() {
     for keep in [0, 2] {
         let world = World::with(5).await;
         let text = world.text();
@@ -133,7 +133,7 @@ async fn a_cut_end_is_not_forgotten_by_going_on() {
 }
 
 #[tokio::test]
-async fn a_last_line_that_was_changed_is_not_mended_over() {
+async fn changed_last_line_is_not_repaired_silently() {
     let world = World::with(3).await;
     let text = world.text().replace("\"pid\":2", "\"pid\":9");
     world.write(&text);
@@ -144,7 +144,7 @@ async fn a_last_line_that_was_changed_is_not_mended_over() {
 }
 
 #[tokio::test]
-async fn who_meddles_with_a_log_that_is_written_is_noticed() {
+async fn changes_to_an_open_log_are_detected() {
     let world = World::new();
     let log = world.open();
     log.record(started(1)).await.unwrap();
@@ -224,7 +224,7 @@ fn apply(text: &[u8], damage: &Damage) -> Vec<u8> {
 }
 
 #[test]
-fn no_change_goes_unseen() {
+fn any_change_is_detected() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let world = runtime.block_on(World::with(8));
     let sound = world.text().into_bytes();

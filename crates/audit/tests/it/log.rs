@@ -12,7 +12,7 @@ use agentd_core::{
 use crate::world::{World, decided, newest, problems, started};
 
 #[tokio::test]
-async fn what_is_acknowledged_is_in_the_file_and_holds() {
+async fn acknowledged_records_are_in_the_file_and_verify() {
     let world = World::new();
     let log = world.open();
     log.record(started(1)).await.unwrap();
@@ -30,7 +30,7 @@ async fn what_is_acknowledged_is_in_the_file_and_holds() {
 }
 
 #[tokio::test]
-async fn a_closed_log_says_so() {
+async fn closed_log_returns_an_error() {
     let world = World::new();
     let log = world.open();
     log.close().await;
@@ -40,7 +40,7 @@ async fn a_closed_log_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_writers_share_one_chain() {
+async fn concurrent_writers_share_one_hash_chain() {
     let world = World::new();
     let log = Arc::new(world.open());
     let writers: Vec<_> = (0..20)
@@ -69,7 +69,7 @@ async fn many_writers_share_one_chain() {
 }
 
 #[tokio::test]
-async fn a_crash_while_the_page_is_turned_loses_nothing() {
+async fn crash_during_rotation_loses_nothing() {
     let world = World::with(3).await;
     std::fs::rename(world.path("audit.jsonl"), world.path("audit-20260101T000000Z.jsonl")).unwrap();
     world.add(1).await;
@@ -77,7 +77,7 @@ async fn a_crash_while_the_page_is_turned_loses_nothing() {
 }
 
 #[tokio::test]
-async fn one_answer_is_not_larger_than_a_message() {
+async fn query_answer_fits_one_message() {
     let world = World::new();
     let log = world.open();
     let session = SessionId::generate();
@@ -90,7 +90,7 @@ async fn one_answer_is_not_larger_than_a_message() {
 }
 
 #[tokio::test]
-async fn a_noted_hash_is_looked_for() {
+async fn noted_hash_is_searched_in_the_log() {
     let world = World::new();
     let log = world.open();
     log.record(started(1)).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_noted_hash_is_looked_for() {
 }
 
 #[tokio::test]
-async fn what_is_no_plain_file_is_refused() {
+async fn log_that_is_not_a_plain_file_is_rejected() {
     let world = World::new();
     std::os::unix::fs::symlink("/dev/null", world.path("audit.jsonl")).unwrap();
     let error = AuditLog::open(world.config()).err().unwrap();

@@ -128,7 +128,7 @@ async fn check(steps: Vec<Step>, rotate_at: u64, limit: usize, before: u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn records_are_the_same_however_many_files_there_are(
+    fn records_are_independent_of_rotation(
         steps in vec(step(), 0..24),
         rotate_at in prop_oneof![Just(1_u64), Just(1500), Just(u64::MAX)],
         limit in 1..12_usize,

@@ -48,7 +48,7 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn a_known_secret_never_reaches_the_file() {
+fn known_secrets_never_reach_the_file() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // The secret contains characters that JSON escapes, and matches no text of the log itself.
     let secret = r#"[0-9"\\/ ä]{3}[0-9]{4}["\\Q-Z]{3}"#;

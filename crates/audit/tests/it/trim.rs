@@ -66,7 +66,7 @@ fn since(day: i64) -> TrimLimits {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_begins_new_files_while_it_is_read_misses_no_line() {
+async fn rotation_during_a_read_misses_no_line() {
     let world = World::new();
     // A few lines per file.
     let log = Arc::new(AuditLog::open(AuditConfig { rotate_at: 2_000, ..world.config() }).unwrap());
@@ -92,7 +92,7 @@ async fn a_log_that_begins_new_files_while_it_is_read_misses_no_line() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_goes_and_the_log_holds() {
+async fn trimming_by_age_keeps_the_log_valid() {
     let world = World::new();
     let (log, clock) = days(&world, 10).await;
     assert_eq!((files(&world), world.problems()), (10, vec![]));
@@ -117,7 +117,7 @@ async fn what_is_too_old_goes_and_the_log_holds() {
 }
 
 #[tokio::test]
-async fn all_together_stay_below_a_size() {
+async fn trimming_keeps_total_size_below_the_limit() {
     let world = World::new();
     let (log, _) = days(&world, 20).await;
     let limits = TrimLimits { max_bytes: Some(2000), ..TrimLimits::default() };
@@ -129,7 +129,7 @@ async fn all_together_stay_below_a_size() {
 }
 
 #[tokio::test]
-async fn a_beginning_that_somebody_else_removed_is_missing() {
+async fn beginning_removed_by_others_is_reported() {
     let world = World::new();
     let (log, _) = days(&world, 6).await;
     log.trim(since(2)).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_beginning_that_somebody_else_removed_is_missing() {
 }
 
 #[tokio::test]
-async fn a_crash_before_the_file_is_gone_leaves_a_log_that_holds() {
+async fn crash_during_trimming_leaves_a_valid_log() {
     let world = World::new();
     let (log, _) = days(&world, 6).await;
     let names = || std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
@@ -157,7 +157,7 @@ async fn a_crash_before_the_file_is_gone_leaves_a_log_that_holds() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_meddled_with_stays() {
+async fn tampered_file_is_not_trimmed() {
     let world = World::new();
     let (log, _) = days(&world, 5).await;
     let aside = aside(&world);

@@ -377,7 +377,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn entries_come_back(entries in proptest::collection::btree_map(0..u32::MAX, 1..u32::MAX, 0..50)) {
+        fn postings_round_trip(entries in proptest::collection::btree_map(0..u32::MAX, 1..u32::MAX, 0..50)) {
             let mut postings = Postings::default();
             for (chunk, weight) in &entries {
                 postings.push(*chunk, *weight);

@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_is_read_as_it_was_written(id: u64, query: String, below: String, limit: usize, rest: Vec<u8>) {
+        fn frames_round_trip(id: u64, query: String, below: String, limit: usize, rest: Vec<u8>) {
             let request = Request { id, question: CodeQuestion::Search { query, below, limit } };
             let mut bytes = encode(&request).unwrap();
             bytes.extend(&rest);
@@ -178,13 +178,13 @@ mod tests {
         }
 
         #[test]
-        fn nonsense_is_refused_and_takes_no_memory(bytes: Vec<u8>) {
+        fn random_frames_are_rejected_without_allocation(bytes: Vec<u8>) {
             let _ = read::<Request>(&mut bytes.as_slice());
         }
     }
 
     #[test]
-    fn a_stream_may_end_between_frames_only() {
+    fn stream_may_end_only_between_frames() {
         assert_eq!(read::<Request>(&mut &b""[..]).unwrap(), None);
         assert!(read::<Request>(&mut &b"\x05\0\0\0{}"[..]).is_err());
         assert!(read::<Request>(&mut &b"\xff\xff\xff\xff"[..]).is_err());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_believed_than_was_asked_for() {
+    fn worker_answers_are_sanitised_and_bounded() {
         let row = "x".repeat(100_000);
         let file = |path: &str| MapFile {
             path: path.to_owned(),

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_cannot_be_watched_is_looked_at_before_each_answer() {
+    fn unwatchable_folder_is_rescanned_before_each_answer() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_owned();
         let job = Job { root: root.clone(), memory: 0, excluded: Vec::new(), outer: Vec::new(), is_careful: false };

@@ -14,7 +14,7 @@ fn check(path: &str, text: &str, expected: &str) {
 }
 
 #[test]
-fn definitions_of_every_language() {
+fn definitions_are_found_in_every_language() {
     check(
         "a.rs",
         "mod m {\n  pub struct S<T>(T);\n}\nimpl<T> m::S<T> {\n  fn get(&self) {}\n}\ntrait R { fn x(); }\nconst K: u8 = 1;\nmacro_rules! w { () => {} }\nenum E { A }\ntype Y = E;\nmod other;\n",
@@ -58,7 +58,7 @@ fn definitions_of_every_language() {
 
 #[cfg(feature = "all-languages")]
 #[test]
-fn definitions_of_the_languages_behind_features() {
+fn definitions_are_found_in_feature_gated_languages() {
     check(
         "a.cpp",
         "namespace n { class A { void m() {} }; }\nvoid n::A::m2() {}\ntemplate <class T> T f(T t) { return t; }\n",
@@ -79,7 +79,7 @@ fn definitions_of_the_languages_behind_features() {
 }
 
 #[test]
-fn uses_are_told() {
+fn uses_are_found() {
     let text = "fn a(x: Thing) { helper(x); let limit = LIMIT; }\n";
     let mut parser = Parser::default();
     let source = parser.parse("a.rs", text);
@@ -88,7 +88,7 @@ fn uses_are_told() {
 }
 
 #[test]
-fn chunks_are_cut_at_definitions_with_their_comments() {
+fn chunks_split_at_definitions_with_their_comments() {
     let body = "    step();\n".repeat(100);
     let text = format!("use x;\n\n/// Adds.\n#[inline]\nfn add() {{\n{body}}}\n\n/// Takes.\nfn take() {{\n{body}}}\n");
     let mut parser = Parser::default();
@@ -153,12 +153,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn chunks_are_the_whole_text(place in 0..PATHS.len(), text in "(\\PC{0,60}\n?){0,40}") {
+    fn chunks_cover_any_text(place in 0..PATHS.len(), text in "(\\PC{0,60}\n?){0,40}") {
         assert_whole(PATHS[place], &text);
     }
 
     #[test]
-    fn chunks_of_programs_are_the_whole_text(
+    fn chunks_cover_any_program(
         place in 0..PATHS.len(),
         lines in prop::collection::vec((0..LINES.len(), 1..30_usize), 0..60),
     ) {
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_text_or_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn any_bytes_decode_or_give_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         if let Ok(text) = agentd_code::decode(&bytes) {
             assert_whole("a.c", &text);
         }

@@ -11,7 +11,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_worker_reads_its_folder_and_can_do_nothing_else() {
+fn worker_can_only_read_its_folder() {
     let stage = tempfile::tempdir().unwrap();
     let folder = stage.path().join("folder");
     fs::create_dir(&folder).unwrap();

@@ -10,7 +10,7 @@ use agentd_code::{CodeFolder, FolderConfig, MAX_BYTES, MAX_PARSE_TIME, MAX_PARSE
 use super::{everything, indexed, paths, project, write};
 
 #[test]
-fn deep_nesting_ends_in_time() {
+fn deep_nesting_parses_in_bounded_time() {
     let cases = [
         ("a.rs", format!("fn a() {{ {} }}", "(".repeat(200_000))),
         ("a.rs", "mod a {\n".repeat(100_000)),
@@ -35,7 +35,7 @@ fn deep_nesting_ends_in_time() {
 }
 
 #[test]
-fn secrets_ignored_binary_and_generated_files_stay_out() {
+fn secret_ignored_binary_and_generated_files_are_skipped() {
     let folder = project(&[
         (".gitignore", "/out\n*.tmp.rs\n"),
         ("src/lib.rs", "fn kept() {}"),
@@ -60,7 +60,7 @@ fn secrets_ignored_binary_and_generated_files_stay_out() {
 }
 
 #[test]
-fn large_files_are_cut_by_lines_or_left_out() {
+fn large_files_are_chunked_by_lines_or_skipped() {
     let folder = project::<&str>(&[]);
     let line = "fn some_function_name() { call(); }\n";
     write(folder.path(), "large.rs", line.repeat(MAX_PARSED / line.len() + 2).as_bytes());
@@ -73,7 +73,7 @@ fn large_files_are_cut_by_lines_or_left_out() {
 }
 
 #[test]
-fn files_in_other_encodings_are_found() {
+fn files_in_other_encodings_are_indexed() {
     let folder = project::<&str>(&[]);
     let utf16: Vec<u8> =
         [0xff, 0xfe].into_iter().chain("fn wide_letters() {}\n".encode_utf16().flat_map(u16::to_le_bytes)).collect();
@@ -109,7 +109,7 @@ fn links_are_not_followed() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_cannot_be_read_keeps_its_files() {
+fn unreadable_folder_keeps_its_indexed_files() {
     use std::os::unix::fs::PermissionsExt;
     let folder = project(&[("a/b.rs", "fn locked() {}"), ("c.rs", "fn free() {}")]);
     let mut code = indexed(folder.path());
@@ -122,7 +122,7 @@ fn a_folder_that_cannot_be_read_keeps_its_files() {
 }
 
 #[test]
-fn a_vanished_folder_is_empty() {
+fn removed_folder_is_empty() {
     let folder = project(&[("a.rs", "fn a() {}")]);
     let root = folder.path().to_owned();
     let mut code = indexed(&root);
@@ -133,7 +133,7 @@ fn a_vanished_folder_is_empty() {
 }
 
 #[test]
-fn the_number_of_files_is_bounded() {
+fn number_of_files_is_bounded() {
     let files: Vec<(String, String)> = (0..50).map(|n| (format!("f{n}.rs"), format!("fn f{n}() {{}}"))).collect();
     let folder = project(&files);
     let mut code = CodeFolder::new(folder.path(), FolderConfig { max_files: 20, ..everything() });

@@ -28,7 +28,7 @@ fn sample() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_all_use_comes_first() {
+fn most_used_files_come_first() {
     let folder = sample();
     let code = indexed(folder.path());
     let map = drawn(&code, 100);
@@ -41,7 +41,7 @@ fn what_all_use_comes_first() {
 }
 
 #[test]
-fn a_map_fits_its_budget() {
+fn map_fits_its_token_budget() {
     let folder = sample();
     let code = indexed(folder.path());
     let mut before = 0;
@@ -55,7 +55,7 @@ fn a_map_fits_its_budget() {
 }
 
 #[test]
-fn a_method_named_like_one_of_the_library_is_no_centre() {
+fn method_named_like_a_std_one_is_not_central() {
     let mut files = vec![
         (
             "odd.rs".to_owned(),
@@ -74,7 +74,7 @@ fn a_method_named_like_one_of_the_library_is_no_centre() {
 }
 
 #[test]
-fn one_room_does_not_fill_the_map() {
+fn one_area_does_not_fill_the_map() {
     let mut files = Vec::new();
     for n in 0..30 {
         files.push((format!("core/part{n}.rs"), format!("pub struct CorePart{n};\n")));

@@ -31,7 +31,7 @@ const PROJECT: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn questions_find_what_answers_them_and_a_symbol_its_definition_before_its_uses() {
+fn queries_find_answers_and_symbols_find_definitions() {
     let folder = project(&PROJECT);
     let code = indexed(folder.path());
     for (query, path) in [
@@ -51,7 +51,7 @@ fn questions_find_what_answers_them_and_a_symbol_its_definition_before_its_uses(
 }
 
 #[test]
-fn one_file_does_not_fill_the_results() {
+fn results_are_not_dominated_by_one_file() {
     let big: String = (0..60).map(|n| format!("fn parse_token_{n}() {{ parse(token); }}\n").repeat(8)).collect();
     let folder = project(&[
         ("big.rs", &big),
@@ -65,7 +65,7 @@ fn one_file_does_not_fill_the_results() {
 }
 
 #[test]
-fn tests_beside_the_code_weigh_less() {
+fn inline_tests_weigh_less() {
     let code = "/// Cuts a text into tokens.\npub fn tokenize(text: &str) {}\n".to_owned();
     let filler = "// Nothing of interest is here.\n".repeat(60);
     let test = "    #[test]\n    fn tokens_are_cut() { let tokens = tokenize(text); cut(text, tokens); }\n".repeat(8);
@@ -76,7 +76,7 @@ fn tests_beside_the_code_weigh_less() {
 }
 
 #[test]
-fn a_result_names_the_symbol_that_was_asked_for() {
+fn result_names_the_queried_symbol() {
     let folder = project(&[("a.rs", "pub struct Small;\npub struct Large {\n    a: u8,\n    b: u8,\n}\n")]);
     let code = indexed(folder.path());
     assert_eq!(first(&code, "Small").1, "Small");
@@ -85,7 +85,7 @@ fn a_result_names_the_symbol_that_was_asked_for() {
 }
 
 #[test]
-fn a_definition_comes_before_a_file_full_of_uses() {
+fn definition_ranks_before_a_file_full_of_uses() {
     let filler = "    step_of_something_else();\n".repeat(30);
     let shapes = format!("pub struct Widget {{\n    a: u8,\n}}\nfn other() {{\n{filler}}}\n");
     let folder = project(&[("shapes.rs", &shapes), ("widget.rs", &"fn a(widget: Widget) { Widget; }\n".repeat(20))]);
@@ -95,7 +95,7 @@ fn a_definition_comes_before_a_file_full_of_uses() {
 }
 
 #[test]
-fn a_search_below_a_folder_finds_nothing_elsewhere() {
+fn search_below_a_folder_stays_in_it() {
     let folder = project(&[
         ("web/cart.rs", "pub fn add_to_cart(item: Item) {}\n"),
         ("web/cart_view.rs", "fn show() { add_to_cart(item); }\n"),

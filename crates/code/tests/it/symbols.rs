@@ -30,7 +30,7 @@ fn definitions_and_references_are_found() {
 }
 
 #[test]
-fn a_path_of_symbols_prefers_the_owner() {
+fn qualified_symbol_prefers_its_owner() {
     let folder = project(&PROJECT);
     let code = indexed(folder.path());
     let first = |name: &str| {
@@ -45,7 +45,7 @@ fn a_path_of_symbols_prefers_the_owner() {
 }
 
 #[test]
-fn an_outline_lists_a_file_or_a_folder() {
+fn outline_lists_a_file_or_folder() {
     let folder = project(&PROJECT);
     let code = indexed(folder.path());
     let outline = |path: &str| -> Vec<String> {
@@ -60,7 +60,7 @@ fn an_outline_lists_a_file_or_a_folder() {
 }
 
 #[test]
-fn items_in_macros_are_defined_and_macros_with_a_language_of_their_own_are_left_alone() {
+fn items_in_macros_are_defined_except_in_dsl_macros() {
     let text = "cfg_rt! {\n    /// Runs it.\n    pub fn spawn() { join(); }\n    cfg_net! {\n        pub struct Socket;\n        \
                 impl Socket { pub fn bind(&self) {} }\n    }\n}\nimpl Runtime {\n    cfg_time! { pub fn sleep(&self) {} }\n}\n\
                 mod inner { thread_local! { static DEPTH: u32 = 0; } }\nbitflags! { struct Flags: u32 { const ALL = 1; } }\n\

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::{indexed, paths, project, write};
 
 #[test]
-fn only_what_changed_is_read_again() {
+fn refresh_rereads_only_changed_files() {
     let folder = project(&[("a.rs", "fn same() {}\n"), ("b.rs", "fn other() {}\n")]);
     let mut code = indexed(folder.path());
     assert_eq!(code.refresh().unchanged, 2);
@@ -23,7 +23,7 @@ fn only_what_changed_is_read_again() {
 }
 
 #[test]
-fn single_files_are_brought_up_at_once() {
+fn single_files_are_updated_at_once() {
     let folder = project(&[(".gitignore", "made/\n"), ("src/a.rs", "fn before() {}\n")]);
     let mut code = indexed(folder.path());
     write(folder.path(), "src/a.rs", b"fn after_edit() {}\n");
@@ -40,7 +40,7 @@ fn single_files_are_brought_up_at_once() {
 }
 
 #[test]
-fn a_file_that_becomes_ignored_or_binary_goes() {
+fn newly_ignored_or_binary_file_is_removed() {
     let folder = project(&[("a.rs", "fn one() {}\n"), ("b.rs", "fn two() {}\n")]);
     let mut code = indexed(folder.path());
     write(folder.path(), ".gitignore", b"a.rs\n");
@@ -54,7 +54,7 @@ fn a_file_that_becomes_ignored_or_binary_goes() {
 }
 
 #[test]
-fn a_change_behind_the_index_is_told() {
+fn unindexed_change_is_reported() {
     let folder = project(&[("a.rs", "fn first_version() {}\n")]);
     let code = indexed(folder.path());
     write(folder.path(), "a.rs", b"// a line above\nfn first_version() {}\n");
@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn an_updated_index_is_a_rebuilt_one(
+    fn updated_index_equals_a_rebuilt_one(
         steps in prop::collection::vec((0..6_usize, prop::option::of(prop::collection::vec(0..WORDS.len(), 0..6))), 1..12),
     ) {
         let folder = project::<&str>(&[]);
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn compaction_changes_nothing_that_is_seen(files in prop::collection::vec(prop::collection::vec(0..WORDS.len(), 1..6), 2..8)) {
+    fn compaction_does_not_change_results(files in prop::collection::vec(prop::collection::vec(0..WORDS.len(), 1..6), 2..8)) {
         let texts: Vec<(String, String)> =
             files.iter().enumerate().map(|(n, words)| (format!("f{n}.rs"), program(words))).collect();
         let folder = project(&texts);

@@ -94,7 +94,7 @@ async fn ask(pool: &CodePool, root: &Path) -> Result<CodeReply, CodeError> {
 }
 
 #[tokio::test]
-async fn a_file_that_kills_readers_is_found_and_left_out() {
+async fn file_that_crashes_workers_is_excluded() {
     let stage = Stage::new();
     let (pool, root) = (CodePool::new(stage.config.clone()), stage.root("poison"));
     assert_eq!(ask(&pool, &root).await.unwrap().answer, CodeAnswer::Outline(Vec::new()));
@@ -107,7 +107,7 @@ async fn a_file_that_kills_readers_is_found_and_left_out() {
 }
 
 #[tokio::test]
-async fn readers_that_end_hang_or_talk_nonsense_cost_themselves_alone() {
+async fn faulty_workers_affect_only_their_folder() {
     let stage = Stage::new();
     let pool = CodePool::new(stage.config.clone());
     let check = async |mode: &str, expected: &str| {
@@ -127,7 +127,7 @@ async fn readers_that_end_hang_or_talk_nonsense_cost_themselves_alone() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_is_given_up_and_a_cancel_does_not_wait_for_it() {
+async fn hanging_worker_is_killed_and_cancel_returns_at_once() {
     let stage = Stage::new();
     let config = PoolConfig { patience: Duration::from_millis(300), ..stage.config.clone() };
     let pool = CodePool::new(config);
@@ -142,7 +142,7 @@ async fn one_that_hangs_is_given_up_and_a_cancel_does_not_wait_for_it() {
 }
 
 #[tokio::test]
-async fn progress_is_told_and_a_folder_has_one_reader_for_all() {
+async fn progress_is_reported_and_a_folder_shares_one_worker() {
     let stage = Stage::new();
     let (pool, root) = (CodePool::new(stage.config.clone()), stage.root("slow"));
     let told: Arc<Mutex<Vec<usize>>> = Arc::default();
@@ -160,7 +160,7 @@ async fn progress_is_told_and_a_folder_has_one_reader_for_all() {
 }
 
 #[tokio::test]
-async fn readers_end_when_idle_and_make_room_for_others() {
+async fn idle_workers_end_and_make_room() {
     let stage = Stage::new();
     let config = PoolConfig { idle: Duration::from_millis(1), ..stage.config.clone() };
     let (pool, root) = (CodePool::new(config), stage.root("idle"));

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_answer_is_that_which_ended_a_turn() {
+    fn last_answer_is_the_one_that_ended_a_turn() {
         let plan = format!("The plan: {}", "step after step. ".repeat(100));
         let text = "Quick.".to_owned();
         let steered = item(ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None });
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_were_read_are_listed_the_last_ones_and_no_more_than_fit() {
+    fn last_read_files_are_listed_within_the_limit() {
         let mut items: Vec<_> = (0..100).flat_map(|n| reads(&format!("/project/{n}.rs"), &n.to_string())).collect();
         items.extend(reads("/project/0.rs", "again"));
         items.extend([call_with("x", "read_file", r#"{"path": "gone.rs"}"#), failed("x", "read_file", "no such file")]);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lists_together_have_a_bound() {
+    fn all_lists_together_are_bounded() {
         let long = "many words ".repeat(100);
         let items: Vec<_> = (0..200)
             .flat_map(|n| {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_lists_both_ends_stay() {
+    fn long_lists_keep_both_ends() {
         let items: Vec<_> = (0..100).flat_map(|n| ran(&n.to_string(), &n.to_string(), "ok")).collect();
         let commands = facts(&items, &[], 100_000, None).fitting(100_000, 40_000).commands;
         assert_eq!(commands.len(), MAX_LINES + 1);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn large_and_old_results_give_way_and_small_ones_stay() {
+    fn large_old_results_are_offloaded_first() {
         let before = history(&[1000, 10, 4000, 1000]);
         let chosen = results(&before, TurnId::generate(), 5500).unwrap();
         let after = moved(&before, &chosen);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_way_where_that_would_not_be_enough_or_belongs_to_the_running_turn() {
+    fn offload_is_skipped_if_insufficient_or_in_running_turn() {
         let before = history(&[1000, 1000]);
         assert_eq!(results(&before, TurnId::generate(), 50_000), None);
         assert_eq!(results(&before, before[2].turn_id, 1200), None);

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recent_part_stays() {
+    fn recent_history_is_kept() {
         let items = session(&[(1, 40); 20]);
         let plan = plan(&items, CompactionCause::Critical, ROOM).unwrap();
         let rest = &items[plan.split..];
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_halves_the_history_where_a_person_spoke() {
+    fn message_limit_halves_history_at_a_user_message() {
         let items = session(&[(0, 0); 30]);
         let plan = plan(&items, CompactionCause::Limit, ROOM).unwrap();
         assert!(speaks(&items[plan.split]));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_over_stays_with_the_words_that_came_with_it() {
+    fn attachments_stay_with_their_message() {
         for calls in [3, 25] {
             let mut items = session(&[(0, 0), (calls, 40)]);
             items.push(handed_over("uploads/a.png"));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_full_is_emptied_by_half_whatever_the_guess_says() {
+    fn overflow_halves_the_history_despite_estimates() {
         let items = session(&[(1, 40); 8]);
         let roomy = Room { window: 1_000_000, max_messages: 100, ..ROOM };
         let plan = plan(&items, CompactionCause::Overflow, roomy).unwrap();
@@ -303,7 +303,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn calls_and_results_are_never_parted(
+        fn calls_and_results_are_never_separated(
             turns in proptest::collection::vec((0u8..5, 0usize..200), 1..40),
             limit in proptest::bool::ANY,
         ) {

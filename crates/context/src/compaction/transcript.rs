@@ -147,7 +147,7 @@ mod tests {
     use crate::compaction::samples::{call, result, says, typed, user};
 
     #[test]
-    fn everything_that_was_said_and_done_is_there() {
+    fn transcript_contains_all_messages_and_calls() {
         let items = [user("Look!"), call("1", "grep"), result("1", "grep", "a ```` b"), says("Found.")];
         let text = whole(&items);
         for part in
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_returns_poses_as_nobody_else() {
+    fn tool_result_cannot_forge_a_speaker() {
         let check = |hostile: &str| {
             let text = whole(&[result("1", "grep", hostile)]);
             let headings = text.split(is_line_end).filter(|line| line.trim_start().starts_with("##")).count();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_cut_before_what_a_person_said() {
+    fn results_are_truncated_before_user_messages() {
         let words = format!("{} It must be blue. {}", "and so ".repeat(200), "and on ".repeat(200));
         let (long, short) = ("line of it\n".repeat(3000), "word ".repeat(60));
         let items = [user(&words), call("1", "grep"), result("1", "grep", &long), says("Found.")];
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_makes_no_heading() {
+    fn truncation_creates_no_heading() {
         let text = "### Person ".repeat(40);
         for bytes in 0..200 {
             let part = within(&[user("one"), result("1", "grep", &text)], bytes, Timestamp::MAX);
@@ -211,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_part_is_no_longer_than_asked_for(texts in proptest::collection::vec(".{0,400}", 0..30), bytes in 200usize..3000) {
+        fn transcript_part_is_within_its_limit(texts in proptest::collection::vec(".{0,400}", 0..30), bytes in 200usize..3000) {
             let items: Vec<_> = texts.iter().map(|text| user(text)).collect();
             prop_assert!(within(&items, bytes, Timestamp::MAX).len() <= bytes + 40);
         }

@@ -146,7 +146,7 @@ mod tests {
     use crate::compaction::samples::{call, call_with, item, typed, user};
 
     #[test]
-    fn answers_and_reasons_of_refusals_are_words_of_the_person() {
+    fn answers_and_rejection_reasons_count_as_user_text() {
         let asks = |id: &str, question: &str| call_with(id, QUESTION, &json!({ "question": question }).to_string());
         let heard = |id: &str, said: Option<&str>, error: Option<ToolErrorCode>, text: &str| {
             let said = said.map(str::to_owned);
@@ -176,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_again_is_said_last() {
+    fn repeated_message_moves_to_the_end() {
         let items = ["Build it.", "Use tabs.", "Use spaces.", "Use tabs.", "Build it."].map(user);
         assert_eq!(messages(None, &items).messages, ["Build it.", "Use spaces.", "Use tabs."]);
     }
 
     #[test]
-    fn what_came_through_a_pipe_is_no_word_of_the_person() {
+    fn piped_input_is_not_a_user_message() {
         let check = |typed_bytes, expected: &[&str]| {
             let item = typed("Never push.\n\nAlways delete ä.", typed_bytes);
             assert_eq!(messages(None, &[item]).messages, expected, "{typed_bytes:?}");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_window_leaves_messages_out_and_forgets_none() {
+    fn small_window_omits_but_counts_messages() {
         let all: Vec<String> = (0..40).map(|number| format!("Never do number {number} again, in any way.")).collect();
         let few = for_window(&all, 2000);
         assert!(few.messages.len() < 40 && few.messages.len() + few.left_out == 40, "{few:?}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_bounded_however_much_was_said() {
+    fn stored_messages_are_bounded() {
         let items: Vec<_> = (0..5000).map(|n| user(&format!("Question {n}: {}", "why? ".repeat(n % 40)))).collect();
         let kept = messages(None, &items);
         assert!(kept.messages.iter().map(|message| estimate(message)).sum::<u64>() <= MAX_STORED);

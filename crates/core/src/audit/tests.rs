@@ -2,7 +2,7 @@ use super::*;
 use crate::storage::CleanedPart;
 
 #[test]
-fn names_are_what_json_says() {
+fn enum_names_match_json() {
     let by = || AnsweredBy::Client("agentctl".to_owned());
     let decision = Decision {
         tool: "now".to_owned(),

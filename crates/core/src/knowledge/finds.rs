@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phrase_that_stands_somewhere_leaves_no_room_for_some_of_its_words() {
+    fn phrase_hits_replace_partial_word_hits() {
         let loose = || finds(SearchedBy::Phrase, true, &[9.0, 8.0]);
         let exact = || finds(SearchedBy::Phrase, false, &[1.0]);
         for (mut first, second) in [(loose(), exact()), (exact(), loose())] {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_keep_the_order_of_the_documents_and_more_than_the_limit_is_told() {
+    fn merged_hits_keep_document_order_and_flag_overflow() {
         let mut all = finds(SearchedBy::Scan, false, &[1.0, 2.0]);
         all.add(finds(SearchedBy::Scan, false, &[3.0]), 3);
         assert_eq!((scores(&all), all.more, all.is_complete()), (vec![1.0, 2.0, 3.0], false, true));
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
-    fn finds_are_shown_with_their_place_and_their_marks() {
+    fn hits_are_shown_with_place_and_marks() {
         let check = |document: &str, place: &str, marks: Vec<Range<usize>>, cited: &str, marked: &str| {
             let hit = hit(document, place, 1.0, marks);
             assert_eq!((hit.citation().as_str(), hit.marked("**", "**").as_str()), (cited, marked));

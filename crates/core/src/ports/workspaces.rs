@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_the_persons_folders_have_a_place() {
+    fn only_mounted_files_have_a_location() {
         let workspace = Workspace {
             root: "/data/w/1".into(),
             project: Some(Mount { path: "/home/p/code".into(), writable: true }),

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_bounded() {
+    fn listing_of_servers_is_bounded() {
         let card = |number: u32| ServerCard {
             name: format!("server{number:02}"),
             about: "x".repeat(5000),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_sentences_have_the_same_words() {
+    fn names_and_sentences_split_into_the_same_words() {
         let check = |text: &str, expected: &[&str]| assert_eq!(words(text), expected, "{text}");
         check("ReadFile", &["read", "file"]);
         check("read_file", &["read", "file"]);
@@ -315,13 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn empty_words_count_only_alone() {
+    fn stop_words_count_only_if_alone() {
         assert_eq!(of_query("find the weather in Bern"), ["bern", "weather"]);
         assert_eq!(of_query("the"), ["the"]);
     }
 
     #[test]
-    fn the_nearest_names_are_found() {
+    fn nearest_tool_names_are_found() {
         let names = ["apply_patch", "edit_file", "mcp_lab_weather", "mcp_sky__weather", "read_file", "todo_write"];
         let check = |called: &str, expected: &[&str]| {
             assert_eq!(nearest(called, names.into_iter()), expected, "{called}");

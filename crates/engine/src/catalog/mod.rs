@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_shows_what_it_may() {
+    fn turn_shows_only_tools_in_its_scope() {
         let any = ToolScope::default();
         check(&[], &any, &["ask_human", "grep", "read_file", "transfer_to_x"]);
         check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "read_file", "transfer_to_x", "lint"]);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn each_says_why() {
+    fn each_tool_has_a_reason_for_its_standing() {
         let (mentioned, reach) = (MentionedTools::from(["lint".to_owned()]), ToolScope::default());
         let why: Vec<String> = tools().standings(&mentioned, &reach).into_iter().map(|standing| standing.why).collect();
         assert_eq!(

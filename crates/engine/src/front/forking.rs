@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_cut_between_turns() {
+    fn fork_point_lies_between_turns() {
         let two = [(1, Some(9)), (11, Some(20))];
         check(&two, 22, None, Ok((22, 2)));
         check(&two, 22, Some(1), Ok((9, 1)));

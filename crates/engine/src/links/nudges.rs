@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_for_the_person() {
+    fn questions_to_the_user_are_recognised() {
         let check = |answer: &str, expected| assert_eq!(asks_the_person(answer), expected, "{answer}");
         check("Done.", false);
         check("Shall I go on?", true);

@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_turn_with_changes_that_stand_is_meant() {
+    fn undo_defaults_to_the_last_turn_with_live_changes() {
         let (mut ledger, ids) = ledger(&[Some(("a", "b")), None, Some(("b", "c")), Some(("c", "c")), None]);
         check(&ledger, None, false, Ok(3));
         check(&ledger, Some(1), false, Ok(1));

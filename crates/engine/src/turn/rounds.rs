@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_no_part_of_a_failure() {
+    fn failure_fingerprint_ignores_durations() {
         let check = |one: &str, other: &str, are_equal: bool| {
             assert_eq!(failure_print(one) == failure_print(other), are_equal, "{one:?} {other:?}");
         };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_told_of_and_end() {
+    fn repeated_rounds_are_noted_then_stopped() {
         let check = |answers: &str, is_due: bool, is_endless: bool| {
             let rounds = after(answers);
             let repeated = rounds.repeated();

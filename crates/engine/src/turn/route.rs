@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_go_to_a_model_that_sees() {
+    fn pictures_route_to_a_vision_model() {
         let sight = |seeing| RouteFacts { pictures: true, own: ALL, seeing, ..RouteFacts::default() };
         check(sight(&[Slot::Vision]), Slot::Vision, ChoiceRule::Pictures);
         check(sight(ALL), Slot::Base, ChoiceRule::Default);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_goes_to_the_slot_of_what_it_is_about_if_that_has_a_model() {
+    fn turn_routes_by_intent_if_the_slot_has_a_model() {
         let facts = |intent, own| RouteFacts { intent: Some(intent), own, ..RouteFacts::default() };
         let (coding, analysis) = (intent(IntentKind::CodingTask, true), intent(IntentKind::RepoAnalysis, false));
         let (chat, complex) = (intent(IntentKind::GeneralChat, false), intent(IntentKind::GeneralChat, true));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_a_plan_gets_one_and_talk_has_none() {
+    fn plan_is_made_if_requested_but_not_for_chat() {
         let check = |asked, configured, intent: Intent, answering, expected| {
             assert_eq!(plans(asked, configured, &intent, answering), expected, "{asked:?} {configured:?} {intent:?}");
         };

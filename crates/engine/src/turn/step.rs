@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_step() {
+    fn next_step_follows_from_turn_state() {
         let call = ToolCall { call_id: CallId::generate(), name: "now".to_owned(), arguments: "{}".to_owned() };
         let spent = Usage { prompt_tokens: 900, completion_tokens: 100, ..Usage::default() };
         check(TurnState::default(), 0, Step::Sample);

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_waited_counts_once_and_not_while_somebody_works() {
+    async fn overlapping_pauses_count_once() {
         let second = Duration::from_secs(1);
         let stopwatch = Stopwatch::start(second);
         advance(second).await;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_part_of_an_answer_counts_and_nothing_before_it() {
+    async fn first_content_chunk_ends_the_time_to_first_token() {
         let told = [
             (10, ModelChunk::Retry { attempt: 1, delay_ms: 5, reason: "busy".to_owned() }),
             (0, ModelChunk::Text(String::new())),

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_embedded_model_that_is_cut_is_not_asked_again() {
+    fn truncated_embedded_answer_is_not_retried() {
         let mut embedded = UnusableAnswers::default();
         embedded.take(Some(Problem::CutWords), true);
         assert_eq!(embedded.end(), Some(StopReason::Cut));

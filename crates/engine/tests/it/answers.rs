@@ -18,7 +18,7 @@ fn approving(text: &str) -> StartTurn {
 }
 
 #[tokio::test]
-async fn a_client_that_is_gone_approves_nothing_more() {
+async fn disconnected_client_auto_approves_nothing() {
     let change = |path: &str| calls(&[("change", json!({ "path": path })), ("hold", json!({}))]);
     let world = World::new([change("a.txt"), change("b.txt"), says("Two."), change("c.txt"), says("Three.")]);
     let session = world.session().await;
@@ -44,7 +44,7 @@ async fn a_client_that_is_gone_approves_nothing_more() {
 
 /// After a sleep of the machine or a change of the clock, a deadline passes without having been waited for.
 #[tokio::test(start_paused = true)]
-async fn a_deadline_holds_when_the_clock_jumps() {
+async fn question_deadline_survives_clock_jumps() {
     let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
     let (world, session) = World::with(config, [calls(&[("change", json!({}))]), says("Never mind.")]).begun().await;
     let (mut started, _) = raising(&session, input("Change!")).await;

@@ -65,7 +65,7 @@ async fn asked(tool: &str, args: Value, answer: Answer) -> String {
 }
 
 #[tokio::test]
-async fn every_decision_and_every_end_is_told() {
+async fn every_decision_and_outcome_is_audited() {
     let yes = || Answer::Approve;
     assert_snapshot!(asked("look", json!({"a": 1}), yes()).await, @r#"
     look {"a":1}: may run by Rules, the rules say Allow, default, it changes nothing outside the session
@@ -90,7 +90,7 @@ async fn every_decision_and_every_end_is_told() {
 }
 
 #[tokio::test]
-async fn what_nobody_is_asked_about_is_told_too() {
+async fn decisions_without_a_question_are_audited() {
     for (on_interrupt, decided, ended) in [
         (OnInterrupt::Approve, "may run", "ran, a.txt Created"),
         (OnInterrupt::Deny, "may not", "never ran E_DENIED"),
@@ -105,7 +105,7 @@ async fn what_nobody_is_asked_about_is_told_too() {
 }
 
 #[tokio::test]
-async fn a_kept_rule_is_named() {
+async fn audit_names_the_applied_grant() {
     let make = || calls(&[("launch", json!({"command": "make"}))]);
     let (world, session) = World::new([make(), says("Once."), make(), says("Twice.")]).begun().await;
     answering(&session, input("Go!"), Answer::Always { scope: GrantScope::Session }).await;
@@ -120,7 +120,7 @@ async fn a_kept_rule_is_named() {
 }
 
 #[tokio::test]
-async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
+async fn answer_across_restart_is_audited_with_its_client() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     assert_eq!(world.audit.entries(), []);
@@ -137,7 +137,7 @@ async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
 }
 
 #[tokio::test]
-async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
+async fn only_effectful_calls_wait_for_the_audit_log() {
     for (tool, waits) in [("change", true), ("launch", true), ("undo_patch", true), ("look", false)] {
         let (world, session) = World::trusting([calls(&[(tool, json!({}))]), says("Done.")]).await;
         world.audit.hold();
@@ -155,7 +155,7 @@ async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
 }
 
 #[tokio::test]
-async fn a_log_that_comes_back_hears_that_the_call_was_refused() {
+async fn recovered_audit_log_records_the_refused_call() {
     let (world, session) = World::trusting([calls(&[("change", json!({}))]), says("Hm.")]).await;
     world.audit.hold();
     let mut started = session.start_turn(input("Go!")).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_log_that_comes_back_hears_that_the_call_was_refused() {
 }
 
 #[tokio::test]
-async fn a_cancelled_question_is_told_as_refused_by_nobody() {
+async fn cancelled_question_is_audited_without_a_client() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (mut started, _) = raising(&session, input("Change!")).await;
     session.cancel(None).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_cancelled_question_is_told_as_refused_by_nobody() {
 }
 
 #[tokio::test]
-async fn calls_that_look_at_once_all_come_to_their_end() {
+async fn parallel_reads_each_have_an_audited_end() {
     let (world, session) = World::new([calls(&[("hold", json!({"n": 1})), ("hold", json!({"n": 2}))])]).begun().await;
     let mut started = session.start_turn(input("Look!")).await.unwrap();
     soon("both", world.tools.began(2)).await;
@@ -196,7 +196,7 @@ async fn calls_that_look_at_once_all_come_to_their_end() {
 }
 
 #[tokio::test]
-async fn an_undo_is_told_with_who_asked_for_it() {
+async fn undo_is_audited_with_its_client() {
     let (world, session) =
         World::trusting([calls(&[("change", json!({"path": "a", "content": "1"}))]), says("Changed.")]).await;
     let turn = run(&session, "Change!").await.turn_id;
@@ -278,7 +278,7 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn nothing_changes_or_runs_anything_that_is_not_in_the_log(
+    fn every_effect_is_in_the_audit_log(
         steps in vec(step(), 1..4),
         on_interrupt in prop_oneof![Just(OnInterrupt::Wait), Just(OnInterrupt::Approve), Just(OnInterrupt::Deny)],
         confirm in any::<bool>(),

@@ -60,7 +60,7 @@ async fn world() -> (World, SessionHandle, Arc<Servers>) {
 }
 
 #[tokio::test]
-async fn a_turn_that_runs_keeps_its_model() {
+async fn running_turn_keeps_its_model_when_another_is_set() {
     let (world, session, servers) = world().await;
     servers.own[&Slot::Base].then_all([calls(&[("hold", json!({}))]), says("Base to the end.")]);
     let mut started = session.start_turn(input("Wait")).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_turn_that_runs_keeps_its_model() {
 }
 
 #[tokio::test]
-async fn it_is_a_choice_for_its_slot_alone() {
+async fn chosen_model_applies_to_its_slot_only() {
     let (_world, session, servers) = world().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.own[&Slot::Code].then(says("Coder here."));
@@ -89,7 +89,7 @@ async fn it_is_a_choice_for_its_slot_alone() {
 }
 
 #[tokio::test]
-async fn the_last_answer_is_the_chosen_models_too() {
+async fn chosen_model_writes_the_final_answer() {
     let (_world, session, servers) = world().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.named["big"].then_all([calls(&[("look", json!({}))]), says("What I saw.")]);
@@ -98,7 +98,7 @@ async fn the_last_answer_is_the_chosen_models_too() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_chosen_is_refused_with_what_to_do() {
+async fn invalid_model_choice_is_rejected_with_a_hint() {
     let (world, session, servers) = world().await;
     let refused = async |slot, id: &str| session.set_model(slot, Some(id.to_owned())).await.unwrap_err();
     let error = refused(Some(Slot::Vision), "big").await;
@@ -127,7 +127,7 @@ async fn what_cannot_be_chosen_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn agents_of_the_session_that_use_the_same_slot_use_it() {
+async fn subagents_of_the_same_slot_use_the_chosen_model() {
     let (world, session, servers) = world().await;
     servers.named["big"].respond_with(|request| {
         let is_child =
@@ -148,7 +148,7 @@ async fn agents_of_the_session_that_use_the_same_slot_use_it() {
 }
 
 #[tokio::test]
-async fn what_is_said_has_the_room_of_the_chosen_models_window() {
+async fn input_room_follows_the_chosen_models_window() {
     let (_world, session, servers) = world().await;
     session.set_model(None, Some("big".to_owned())).await.unwrap();
     servers.named["big"].then(says("Read."));

@@ -80,7 +80,7 @@ fn offered(world: &World, at: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn failures_long_answers_and_silence_are_results() {
+async fn client_failures_long_and_empty_answers_become_results() {
     let world = World::new([
         buffer(json!({"path": "a"})),
         buffer(json!({"path": "b"})),
@@ -102,7 +102,7 @@ async fn failures_long_answers_and_silence_are_results() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_ask_nobody() {
+async fn invalid_arguments_never_reach_the_client() {
     let (world, session) = World::new([buffer(json!({"path": 7})), says("Sorry.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", false)])).await;
     to_end(&mut started.events).await;
@@ -111,7 +111,7 @@ async fn arguments_that_do_not_fit_ask_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_never_answers_is_given_up() {
+async fn unresponsive_client_tool_times_out() {
     let (world, session) = World::new([buffer(json!({"path": "a"})), says("Too slow.")]).begun().await;
     let (mut started, mut requests) = start(&session, offering(vec![tool("buffer", true)])).await;
     let held = requests.recv().await.unwrap();
@@ -124,7 +124,7 @@ async fn a_client_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
-async fn the_time_of_a_turn_ends_the_wait() {
+async fn turn_time_limit_ends_a_client_tool_call() {
     let (_world, session) = World::new([buffer(json!({"path": "a"})), says("In short.")]).begun().await;
     let options = TurnOptions { time_ms: Some(100), ..TurnOptions::default() };
     let (mut started, mut requests) =
@@ -140,7 +140,7 @@ async fn the_time_of_a_turn_ends_the_wait() {
 }
 
 #[tokio::test]
-async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
+async fn client_picture_survives_a_crash() {
     let world = World::new([calls(&[("client_shot", json!({"path": "a"})), ("client_shot", json!({"path": "b"}))])]);
     let session = world.session().await;
     let start_turn = StartTurn { on_interrupt: OnInterrupt::Approve, ..offering(vec![tool("shot", false)]) };
@@ -158,7 +158,7 @@ async fn a_picture_that_came_before_a_crash_is_shown_after_it() {
 }
 
 #[tokio::test]
-async fn a_restart_is_told_honestly() {
+async fn lost_client_tool_call_is_reported_after_restart() {
     // The call waits for the user, and the client is gone when the answer arrives.
     let (world, session) = World::new([buffer(json!({"path": "a"}))]).begun().await;
     let (mut started, _requests) = start(&session, offering(vec![tool("buffer", false)])).await;
@@ -169,7 +169,7 @@ async fn a_restart_is_told_honestly() {
 }
 
 #[tokio::test]
-async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
+async fn queued_turn_keeps_client_tools_while_connected() {
     let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Hm".to_owned())])]).begun().await;
     let mut running = session.start_turn(input("First")).await.unwrap();
     let queued = || StartTurn { if_busy: IfBusy::Queue, ..offering(vec![tool("buffer", true)]) };
@@ -192,7 +192,7 @@ async fn one_that_waits_keeps_its_tools_as_long_as_its_client_is_there() {
 }
 
 #[tokio::test]
-async fn names_that_are_taken_and_other_nonsense_is_refused() {
+async fn duplicate_or_invalid_client_tools_are_rejected() {
     let (_world, session) = World::new([]).begun().await;
     let refusal = async |start: StartTurn, words: &str| {
         let (line, _requests) = ClientLine::new();

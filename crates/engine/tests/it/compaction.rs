@@ -73,7 +73,7 @@ async fn ten_turns() -> (World, SessionHandle) {
 }
 
 #[tokio::test]
-async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
+async fn nearly_full_window_is_compacted_before_the_next_call() {
     let (world, session) = full_world().await;
     world.model.then_all([says(SUMMARY), says("On we go.")]);
     assert_eq!(run(&session, "And now?").await.text, "On we go.");
@@ -104,7 +104,7 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_what_the_person_said() {
+async fn message_limit_drops_oldest_turns_but_keeps_user_text() {
     let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
     let (world, session) = World::with(config, []).begun().await;
     talked(&world, 0..20, &session).await;
@@ -122,7 +122,7 @@ async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_what_
 }
 
 #[tokio::test]
-async fn many_small_messages_in_a_large_window_are_left_alone() {
+async fn small_messages_in_a_large_window_are_not_compacted() {
     let info = ModelInfo { context_window: 200_000, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, (0..50).map(|n| says(&format!("Answer {n}."))));
     let (world, session) = World::with_models(Arc::new(OneModel(Arc::clone(&model)))).begun().await;
@@ -142,7 +142,7 @@ async fn many_small_messages_in_a_large_window_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_request_that_did_not_fit_is_tried_once_more_with_less() {
+async fn overflowing_request_is_retried_once_after_compaction() {
     let (world, session) = full_world().await;
     let overflows = || Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow);
     // Text before the overflow error is not an answer.
@@ -155,7 +155,7 @@ async fn a_request_that_did_not_fit_is_tried_once_more_with_less() {
 }
 
 #[tokio::test]
-async fn what_is_added_to_a_turn_that_compacts_is_answered() {
+async fn steering_during_a_compaction_turn_is_answered() {
     let (world, session) = ten_turns().await;
     let gate = Arc::new(Notify::new());
     world.model.then(Play::Waits(Arc::clone(&gate), vec![ModelChunk::Text(SUMMARY.to_owned())]));
@@ -170,7 +170,7 @@ async fn what_is_added_to_a_turn_that_compacts_is_answered() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_does_not_keep_the_history_from_being_compacted() {
+async fn cancelled_call_does_not_block_compaction() {
     let (world, session) = World::new([calls(&[("change", json!({"path": "a"}))])]).begun().await;
     let (mut started, _) = raising(&session, input("Never forget this.")).await;
     session.cancel(None).await.unwrap();
@@ -191,7 +191,7 @@ fn told(world: &World, session: &SessionHandle) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_tool_promises_only_what_comes_to_pass() {
+async fn compact_tool_announces_only_real_compactions() {
     // A short history with a nearly full window: the tool is offered, but there is nothing to gain.
     let (world, session) = World::new([counted("one", 6500)]).begun().await;
     run(&session, "Hi").await;
@@ -223,7 +223,7 @@ async fn the_tool_promises_only_what_comes_to_pass() {
 }
 
 #[tokio::test]
-async fn a_last_answer_that_did_not_fit_is_asked_for_once_more_with_less() {
+async fn overflowing_final_answer_is_retried_after_compaction() {
     let (world, session) = full_world().await;
     let one_step = || StartTurn { max_steps: Some(1), ..input("Look around") };
     world.model.then_all([says(SUMMARY), calls(&[("look", json!({}))])]);
@@ -241,7 +241,7 @@ async fn a_last_answer_that_did_not_fit_is_asked_for_once_more_with_less() {
 }
 
 #[tokio::test]
-async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
+async fn small_windows_never_loop_and_fail_only_if_nothing_fits() {
     for window in [512, 1024, 2048, 4096] {
         let (world, session) = World::narrow(window, EngineConfig::default()).begun().await;
         let mut asked = 0;
@@ -273,7 +273,7 @@ async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
 }
 
 #[tokio::test]
-async fn where_instructions_and_tools_alone_do_not_fit_the_error_says_so() {
+async fn error_explains_instructions_larger_than_the_window() {
     let (_world, session) = World::narrow(256, EngineConfig::default()).begun().await;
     let result = run(&session, "Hello").await;
     let error = result.error.unwrap();
@@ -283,7 +283,7 @@ async fn where_instructions_and_tools_alone_do_not_fit_the_error_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_added_while_room_is_made_is_answered_and_not_summed_up() {
+async fn steering_during_compaction_is_answered_not_summarised() {
     let (world, session) = full_world().await;
     let gate = Arc::new(Notify::new());
     world.model.then(Play::Waits(Arc::clone(&gate), vec![ModelChunk::Text(SUMMARY.to_owned())]));
@@ -312,7 +312,7 @@ async fn filled(turns: usize) -> (World, SessionHandle) {
 }
 
 #[tokio::test]
-async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
+async fn undone_compaction_is_not_repeated_while_all_fits() {
     // Up to 85 percent of the window, and then the first automatic compaction.
     let mut turns = 0;
     let (world, session) = filled(9).await;
@@ -349,7 +349,7 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
 }
 
 #[tokio::test]
-async fn turns_that_were_set_aside_and_fetched_back_stay() {
+async fn restored_turns_stay_after_undoing_a_compaction() {
     let config = EngineConfig { max_message_history: Some(10), ..EngineConfig::default() };
     let (world, session) = World::with(config, []).begun().await;
     let turn = async |number: usize| {
@@ -377,7 +377,7 @@ pub(crate) async fn compact(session: &SessionHandle, strategy: CompactionStrateg
 }
 
 #[tokio::test]
-async fn compacting_changes_nothing_of_what_can_be_continued() {
+async fn compaction_does_not_change_the_continuable_turn() {
     let (world, session) = ten_turns().await;
     // A completed turn cannot be continued, however a compaction ends.
     world.model.then(Play::Hangs(Vec::new()));
@@ -410,7 +410,7 @@ pub(crate) async fn talked(world: &World, turns: std::ops::Range<usize>, session
 }
 
 #[tokio::test]
-async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
+async fn window_never_shrinks_below_an_accepted_request() {
     let (world, session) = filled(4).await;
     world.model.then(counted("Yes.", 5000));
     run(&session, "Does that fit?").await;
@@ -433,7 +433,7 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
 
 /// No wording makes a rule: the user's messages stay, also after the first lines of a long request.
 #[tokio::test]
-async fn what_the_person_said_is_kept_whole_in_any_words() {
+async fn user_messages_survive_compaction_in_any_wording() {
     let (world, session) = World::new([]).begun().await;
     let said = [
         "When you touch the database you must\nnot delete any row.",
@@ -455,7 +455,7 @@ async fn what_the_person_said_is_kept_whole_in_any_words() {
 }
 
 #[tokio::test]
-async fn of_too_many_messages_the_longest_give_way_and_the_report_says_so() {
+async fn longest_user_messages_are_dropped_first_and_reported() {
     let (world, session) = World::new([]).begun().await;
     let pasted = |from: usize| (from..from + 1000).map(|number| format!("- line {number}\n")).collect::<String>();
     for words in std::iter::once("Never push.".to_owned()).chain((0..16).map(|n| pasted(n * 1000))) {

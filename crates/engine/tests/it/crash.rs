@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::world::{World, answering, go_on, goes_on, input, raising, results, run, to_end, turn, until};
 
 #[tokio::test]
-async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
+async fn client_environment_survives_restart_for_its_turn_only() {
     let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/client/bin".to_owned())]);
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let start = StartTurn { environment: environment.clone(), ..input("Change!") };
@@ -32,7 +32,7 @@ async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
 }
 
 #[tokio::test]
-async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
+async fn kill_after_any_event_loses_and_repeats_nothing() {
     let script = || [calls(&[("look", json!({})), ("change", json!({}))]), says("Changed.")];
     let (world, session) = World::new(script()).begun().await;
     answering(&session, input("Change!"), Answer::Approve).await;
@@ -72,7 +72,7 @@ fn told(world: &World, request: usize) -> usize {
 }
 
 #[tokio::test]
-async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
+async fn steering_survives_a_kill_before_the_next_request() {
     let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Half an".to_owned())])]).begun().await;
     let mut started = session.start_turn(input("Which colour?")).await.unwrap();
     until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
@@ -99,7 +99,7 @@ async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
 }
 
 #[tokio::test]
-async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
+async fn steering_of_a_waiting_turn_is_sent_on_resume() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     session.steer(None, "Be green!".to_owned()).await.unwrap();

@@ -27,7 +27,7 @@ fn queued(text: &str) -> StartTurn {
 }
 
 #[tokio::test]
-async fn a_cancel_in_the_queue_does_not_hide_the_running_turn_from_recovery() {
+async fn recovery_finds_the_running_turn_after_a_queued_cancel() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let first = session.start_turn(input("one")).await.unwrap();
     soon("the tool to begin", world.tools.began(1)).await;
@@ -41,7 +41,7 @@ async fn a_cancel_in_the_queue_does_not_hide_the_running_turn_from_recovery() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
+async fn question_and_queue_survive_a_shutdown() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (started, interrupt) = raising(&session, input("Change!")).await;
     let second = session.start_turn(queued("And more!")).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_kill_loses_no_turn_that_waits() {
+async fn queued_turns_survive_a_kill() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     session.start_turn(input("one")).await.unwrap();
     soon("the tool to begin", world.tools.began(1)).await;
@@ -87,7 +87,7 @@ async fn a_kill_loses_no_turn_that_waits() {
 }
 
 #[tokio::test]
-async fn a_session_is_stored_with_its_first_turn_or_not_at_all() {
+async fn session_and_first_turn_are_stored_atomically() {
     // The model may be called while the start is being stored, even if that fails.
     let script = [says("Hello."), says("Hello.")];
     let world = World::with(EngineConfig { max_input_bytes: 100, ..EngineConfig::default() }, script);
@@ -108,7 +108,7 @@ async fn a_session_is_stored_with_its_first_turn_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_meets_the_unloading_is_carried_out_or_refused_but_never_half() {
+async fn command_during_unload_is_executed_or_rejected() {
     for _ in 0..64 {
         let config = EngineConfig { idle_unload: Duration::from_secs(1), ..EngineConfig::default() };
         let (_world, session) = World::with(config, [says("One."), says("Two.")]).begun().await;
@@ -127,7 +127,7 @@ async fn a_command_that_meets_the_unloading_is_carried_out_or_refused_but_never_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_that_was_acknowledged_is_not_undone_by_a_stop() {
+async fn acknowledged_cancel_survives_a_concurrent_shutdown() {
     for _ in 0..32 {
         let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
         let _turn = raising(&session, input("Change!")).await;
@@ -139,7 +139,7 @@ async fn a_cancel_that_was_acknowledged_is_not_undone_by_a_stop() {
 }
 
 #[tokio::test]
-async fn a_recovery_that_is_killed_itself_stays_honest_and_says_it_once() {
+async fn killed_recovery_reports_lost_calls_once() {
     let world = World::new([calls(&[("look", json!({})), ("hold", json!({})), ("change", json!({}))])]);
     let session = world.session().await;
     session.start_turn(input("Go!")).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_recovery_that_is_killed_itself_stays_honest_and_says_it_once() {
 }
 
 #[tokio::test]
-async fn what_was_reset_cannot_be_continued() {
+async fn failed_turn_cannot_be_continued_after_reset() {
     let (_world, session) = World::new([Play::Fails(vec![], ErrorKind::Provider), says("?")]).begun().await;
     run(&session, "first").await;
     session.reset().await.unwrap();
@@ -173,7 +173,7 @@ async fn what_was_reset_cannot_be_continued() {
 }
 
 #[tokio::test]
-async fn a_failed_turn_can_be_continued_after_a_restart_too() {
+async fn failed_turn_can_be_continued_after_restart() {
     let (world, session) = World::new([Play::Fails(vec![], ErrorKind::RateLimited)]).begun().await;
     run(&session, "first").await;
     session.rename("Named since".to_owned()).await.unwrap();
@@ -194,7 +194,7 @@ fn folderless(store: &Arc<MemoryStore>) -> Engine {
 }
 
 #[tokio::test]
-async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() {
+async fn answered_turn_without_its_project_fails_and_session_lives() {
     let (world, session) = World::new([calls(&[("change", json!({}))])]).begun().await;
     let (_started, interrupt) = raising(&session, input("Change!")).await;
     let asked = world.store.events_of(session.id()).len();
@@ -218,7 +218,7 @@ async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() 
 }
 
 #[tokio::test]
-async fn a_session_whose_project_is_gone_is_judged_by_its_own_settings() {
+async fn session_with_missing_project_uses_its_own_settings() {
     let world = World::new([]);
     let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
     let session = world.engine.create_session(settings, None).await.unwrap();
@@ -234,7 +234,7 @@ async fn a_session_whose_project_is_gone_is_judged_by_its_own_settings() {
 }
 
 #[tokio::test]
-async fn a_tool_that_breaks_the_turn_is_no_empty_success() {
+async fn panicking_tool_is_not_reported_as_success() {
     let on_call = |_: &ToolContext, _: &ToolCall| -> Option<ToolOutput> { panic!("as the test asks") };
     let tools = WatchedTools { inner: ScriptedTools::new(), specs: None, holds: true, on_call: Box::new(on_call) };
     let engine = Engine::new(ports(Arc::new(tools), [calls(&[("look", json!({}))])]), EngineConfig::default());

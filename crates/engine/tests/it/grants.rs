@@ -60,7 +60,7 @@ pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
 
 /// After a crash at any point of the journal, the grant exists if and only if its answer does.
 #[tokio::test]
-async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
+async fn permanent_grant_is_as_durable_as_its_answer() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
     answering(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
     let events = world.store.events_of(session.id());
@@ -75,7 +75,7 @@ async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
 }
 
 #[tokio::test]
-async fn rules_come_and_go_while_a_turn_runs() {
+async fn grants_added_and_revoked_mid_turn_apply_at_once() {
     for for_good in [true, false] {
         let held = || calls(&[("hold", json!({}))]);
         let (world, session) = World::new([held(), make(), held(), make(), says("Done.")]).begun().await;
@@ -99,7 +99,7 @@ async fn rules_come_and_go_while_a_turn_runs() {
 }
 
 #[tokio::test]
-async fn settings_leave_rules_as_they_are() {
+async fn configure_keeps_session_grants() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
     world.engine.add_grant(Some(session.id()), MAKE.to_owned(), "phone".to_owned()).await.unwrap();
     session.configure(world.engine.session_defaults()).await.unwrap();
@@ -109,7 +109,7 @@ async fn settings_leave_rules_as_they_are() {
 
 /// A user's answer to a call is not overridden by a later grant.
 #[tokio::test]
-async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
+async fn later_grant_does_not_override_an_answer() {
     let check = async |given: Answer, expected: &[&str]| {
         let (world, session) = World::new([make()]).begun().await;
         let (_started, interrupt) = asked(&session).await;
@@ -124,7 +124,7 @@ async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
 }
 
 #[tokio::test]
-async fn where_no_rule_is_exact_always_is_no_answer() {
+async fn always_is_rejected_without_an_exact_rule() {
     let (world, session) = World::new([calls(&[("launch", json!({}))]), says("Done.")]).begun().await;
     let (mut started, interrupt) = asked(&session).await;
     for scope in [GrantScope::Session, GrantScope::ForGood] {
@@ -155,7 +155,7 @@ fn edit(command: &str) -> Answer {
 /// The gate itself judges edits under the rules in force when the call is about to run. Here the answer was given under
 /// milder rules, and the daemon was stopped before it could act on it.
 #[tokio::test]
-async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
+async fn edited_call_is_judged_under_current_rules() {
     let (world, session) = World::new([make(), says("Done.")]).begun().await;
     answering(&session, input("Go!"), edit("forbidden")).await;
     assert_eq!(world.tools.ran(), [r#"launch {"command":"forbidden"}"#], "no rule denies it yet");
@@ -178,7 +178,7 @@ fn three_looks() -> Play {
 }
 
 #[tokio::test]
-async fn questions_of_calls_that_run_at_once_are_answered_in_any_order() {
+async fn parallel_questions_can_be_answered_in_any_order() {
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
         let (world, session) = ruled([three_looks(), says("Looked.")]).begun().await;
@@ -228,7 +228,7 @@ async fn each_question_has_its_own_deadline() {
 }
 
 #[tokio::test]
-async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
+async fn every_grant_change_is_audited() {
     let (world, session) = World::new([make(), says("Made.")]).begun().await;
     answering(&session, input("Go!"), Answer::Always { scope: GrantScope::ForGood }).await;
     let (id, tablet) = (Some(session.id()), || "tablet".to_owned());
@@ -260,7 +260,7 @@ async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
 
 /// A denied command cannot get in by an edit or a grant, however it is quoted.
 #[tokio::test]
-async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
+async fn denied_command_never_runs_by_edit_or_grant() {
     // The real shell tool, whose commands are parsed; here it only records them.
     let commands: Arc<Mutex<Vec<String>>> = Arc::default();
     let ran = Arc::clone(&commands);

@@ -33,7 +33,7 @@ async fn upload(world: &World, session: &SessionHandle, name: &str, content: &[u
 }
 
 #[tokio::test]
-async fn files_are_told_with_the_next_input_and_never_again() {
+async fn uploads_are_announced_once_with_the_next_input() {
     let (world, session) = World::new([]).begun().await;
     upload(&world, &session, "a.pdf", &[1]).await;
     // Another daemon finds the file in the journal, and a turn that only compacts does not announce it.
@@ -53,7 +53,7 @@ async fn files_are_told_with_the_next_input_and_never_again() {
 }
 
 #[tokio::test]
-async fn pictures_go_to_the_model_that_sees_and_stay_with_it() {
+async fn pictures_stay_with_the_vision_model() {
     let base = sized("words", 8192, [says("no")]);
     let eyes = ModelInfo { id: "eyes".to_owned(), sees_pictures: true, ..base.info().clone() };
     let vision = ScriptedModel::with_info(eyes, ["one", "two", "three"].map(says));

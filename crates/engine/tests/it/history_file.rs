@@ -27,7 +27,7 @@ fn questions(world: &World, session: &SessionHandle, name: &str) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn what_could_not_be_written_is_written_with_the_next_compaction() {
+async fn failed_history_write_is_retried_at_next_compaction() {
     let (world, session) = World::new([]).begun().await;
     round(&world, &session, 0..10, true).await;
     round(&world, &session, 10..20, true).await;
@@ -56,7 +56,7 @@ async fn what_could_not_be_written_is_written_with_the_next_compaction() {
 }
 
 #[tokio::test]
-async fn a_file_that_failed_after_a_reset_is_not_added_to_the_one_before_it() {
+async fn retry_after_reset_does_not_extend_the_older_file() {
     let (world, session) = World::new([]).begun().await;
     round(&world, &session, 0..10, false).await;
     session.reset().await.unwrap();
@@ -72,7 +72,7 @@ async fn a_file_that_failed_after_a_reset_is_not_added_to_the_one_before_it() {
 }
 
 #[tokio::test]
-async fn what_was_taken_back_and_is_set_aside_again_stands_in_it_once() {
+async fn recompacted_turns_occur_once_in_the_history_file() {
     let (world, session) = World::new([]).begun().await;
     round(&world, &session, 0..10, false).await;
     for _ in 0..3 {

@@ -23,7 +23,7 @@ fn told(request: &ModelRequest) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_that_matches_ends_the_turn_with_its_document() {
+async fn matching_answer_ends_the_turn_with_its_document() {
     let world = World::new([calls(&[("look", json!({}))]), says("Here it is:\n```json\n{\"count\": 7}\n```")]);
     let session = world.session().await;
     let result = turn(&session, in_form(input("How many?"))).await;
@@ -43,7 +43,7 @@ async fn an_answer_that_matches_ends_the_turn_with_its_document() {
 }
 
 #[tokio::test]
-async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
+async fn invalid_schema_is_rejected_before_any_request() {
     let (world, session) = World::new([]).begun().await;
     let refused = async |start: StartTurn, words: &str| {
         let error = session.start_turn(in_form(start)).await.err().unwrap();
@@ -68,7 +68,7 @@ async fn a_form_that_makes_no_sense_is_refused_before_the_model_is_asked() {
 }
 
 #[tokio::test]
-async fn a_turn_that_continues_has_the_form_of_the_one_before_it() {
+async fn continued_turn_keeps_the_answer_schema() {
     let world = World::new([Play::Fails(Vec::new(), ErrorKind::Rejected), says("Two."), says(r#"{"count": 2}"#)]);
     let session = world.session().await;
     assert_eq!(turn(&session, in_form(input("How many?"))).await.stop_reason, StopReason::Failed);
@@ -76,7 +76,7 @@ async fn a_turn_that_continues_has_the_form_of_the_one_before_it() {
 }
 
 #[tokio::test]
-async fn what_is_said_meanwhile_is_answered_in_the_form_too() {
+async fn steered_turn_keeps_the_answer_schema() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let mut started = session.start_turn(in_form(input("How many?"))).await.unwrap();
     soon("the call", world.tools.began(1)).await;

@@ -58,7 +58,7 @@ fn lines(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_long_result_is_kept_whole_and_shown_in_part() {
+async fn long_result_is_spilled_and_shown_in_part() {
     let long = lines(4000);
     let shown = call("look", json!({"answer": long})).await;
     let (path, content) = shown.kept.unwrap();
@@ -78,7 +78,7 @@ async fn a_long_result_is_kept_whole_and_shown_in_part() {
 }
 
 #[tokio::test]
-async fn errors_and_the_results_of_links_are_no_exception() {
+async fn long_errors_and_link_results_are_spilled_too() {
     let shown = call("fail", json!({"answer": lines(4000)})).await;
     assert_eq!(shown.stored.error, Some(ToolErrorCode::Tool));
     assert!(
@@ -94,7 +94,7 @@ async fn errors_and_the_results_of_links_are_no_exception() {
 }
 
 #[tokio::test]
-async fn json_is_called_so_and_a_huge_line_is_cut_between_characters() {
+async fn json_is_spilled_as_json_and_cut_at_characters() {
     let long = json!((0..4000).map(|n| format!("海象 {n}")).collect::<Vec<_>>()).to_string();
     let shown = call("look", json!({"answer": long})).await;
     let (path, content) = shown.kept.unwrap();
@@ -103,7 +103,7 @@ async fn json_is_called_so_and_a_huge_line_is_cut_between_characters() {
 }
 
 #[tokio::test]
-async fn what_fits_is_shown_whole() {
+async fn fitting_results_are_shown_whole() {
     for (tool, count) in [("look", 400), ("launch", 200)] {
         let fits = lines(count);
         let shown = call(tool, json!({"answer": fits})).await;
@@ -112,14 +112,14 @@ async fn what_fits_is_shown_whole() {
 }
 
 #[tokio::test]
-async fn a_limit_below_that_of_the_window_is_held() {
+async fn configured_result_limit_is_applied() {
     let config = EngineConfig { large_result_tokens: 500, feedback_tokens: None, ..EngineConfig::default() };
     let shown = call_with(false, config, "look", json!({"answer": lines(200)})).await;
     assert!(shown.kept.is_some() && shown.text.len() < 2_000, "{}", shown.text);
 }
 
 #[tokio::test]
-async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
+async fn full_disk_truncates_the_result_with_a_notice() {
     for tool in ["look", "launch"] {
         let shown = call_with(true, EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
         for words in [
@@ -140,7 +140,7 @@ async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn bytes_are_told_by_type_size_and_path() {
+async fn binary_data_is_described_by_type_size_and_path() {
     let shown = call("look", json!({"data": "not really an image"})).await;
     let id = shown.stored.call_id.clone();
     let line = |name: &str| {

@@ -45,7 +45,7 @@ fn upload(world: &World, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn of_one_long_text_both_ends_are_in_view_and_the_same_text_is_kept_once() {
+async fn long_input_shows_both_ends_and_is_stored_once() {
     let (world, session) = World::new(["one", "two", "three"].map(says)).begun().await;
     let pasted = format!("Here is the log:\n{}\nWhy does it fail?", lines(3000));
     for _ in 0..2 {
@@ -63,7 +63,7 @@ async fn of_one_long_text_both_ends_are_in_view_and_the_same_text_is_kept_once()
 }
 
 #[tokio::test]
-async fn what_is_added_and_what_waits_is_kept_as_well() {
+async fn steered_and_queued_long_inputs_are_spilled() {
     let go = Arc::new(Notify::new());
     let world = World::new([Play::Waits(Arc::clone(&go), vec![ModelChunk::Text("So.".to_owned())])]);
     for answer in ["Added.", "Waited."] {
@@ -90,7 +90,7 @@ async fn what_is_added_and_what_waits_is_kept_as_well() {
 
 /// A server reports a smaller window than configured in its refusal. The new input is then spilled, and not summarised.
 #[tokio::test]
-async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summed_up() {
+async fn input_is_spilled_if_the_window_turns_out_smaller() {
     let (world, session) = World::new([Play::Overflows(3000), says("Reviewed.")]).begun().await;
     let given = lines(500);
     let ended = turn(&session, piped("Review this", &given)).await;
@@ -105,7 +105,7 @@ async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summ
 }
 
 #[tokio::test]
-async fn a_long_request_stays_word_for_word_through_the_compactions_of_its_turn() {
+async fn long_request_stays_verbatim_through_compactions() {
     // Larger than the recent part that a compaction retains, and small enough to be sent whole at first.
     let (world, session) = World::new([]).begun().await;
     let request = format!("Do all of this, step by step:\n{}", lines(420));
@@ -128,7 +128,7 @@ fn two(base: Arc<ScriptedModel>, other: Arc<ScriptedModel>) -> World {
 }
 
 #[tokio::test]
-async fn what_waits_is_measured_by_the_model_that_it_is_for() {
+async fn queued_input_is_measured_by_its_own_model() {
     let go = Arc::new(Notify::new());
     let small = sized("small", 4096, vec![Play::Waits(Arc::clone(&go), vec![ModelChunk::Text("So.".to_owned())])]);
     let large = sized("large", 64_000, vec![says("All of it.")]);
@@ -147,7 +147,7 @@ async fn what_waits_is_measured_by_the_model_that_it_is_for() {
 }
 
 #[tokio::test]
-async fn instructions_and_tools_of_the_client_leave_less_room() {
+async fn client_instructions_and_tools_reduce_input_room() {
     let check = async |instructions: Option<String>, tools: Vec<ClientTool>, fits: bool| {
         let (world, session) = two(sized("large", 16_000, [says("Read.")]), sized("small", 16_000, [])).begun().await;
         let options = TurnOptions { instructions, ..TurnOptions::default() };
@@ -166,7 +166,7 @@ async fn instructions_and_tools_of_the_client_leave_less_room() {
 }
 
 #[tokio::test]
-async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
+async fn unfinished_request_survives_switch_to_a_smaller_model() {
     let large = sized("large", 64_000, [Play::Fails(Vec::new(), ErrorKind::Provider)]);
     let small = sized("small", 4096, [says("Reviewed.")]);
     let (world, session) = two(large, Arc::clone(&small)).begun().await;
@@ -181,7 +181,7 @@ async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
 }
 
 #[tokio::test]
-async fn the_built_in_model_sees_as_much_as_it_reads() {
+async fn embedded_model_gets_input_up_to_its_window() {
     let info = ModelInfo {
         id: "tiny".to_owned(),
         embedded: true,

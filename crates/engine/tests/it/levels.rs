@@ -36,7 +36,7 @@ fn last_words(request: &ModelRequest) -> &str {
 }
 
 #[tokio::test]
-async fn a_level_is_told_when_it_changes_and_the_tools_stay_as_they_are() {
+async fn token_level_is_reported_on_change_with_stable_tools() {
     let world = World::new([counted("a", 100), counted("b", 6500), counted("c", 6600), counted("d", 100)]);
     let session = world.session().await;
     for text in ["one", "two", "three", "four"] {
@@ -53,7 +53,7 @@ async fn a_level_is_told_when_it_changes_and_the_tools_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn where_there_is_room_enough_the_tool_does_nothing_and_says_so() {
+async fn compact_tool_is_a_reported_no_op_with_enough_room() {
     let (world, session) = World::new([]).begun().await;
     for turn in 0..12 {
         world.model.then(says(&format!("Done {turn}.")));
@@ -66,7 +66,7 @@ async fn where_there_is_room_enough_the_tool_does_nothing_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_reset_a_compaction_and_its_undo_tell_the_level_both_ways() {
+async fn reset_compaction_and_undo_report_level_changes() {
     use TokenLevel::{Info, Warning};
     let (world, session) = World::new([]).begun().await;
     // Estimates only, as with a server that does not count: nine turns of 640 tokens in a window of 8192.
@@ -86,7 +86,7 @@ async fn a_reset_a_compaction_and_its_undo_tell_the_level_both_ways() {
 }
 
 #[tokio::test]
-async fn after_a_restart_it_is_known_what_was_told_last() {
+async fn last_reported_level_survives_restart() {
     use TokenLevel::{Info, Warning};
     let (world, session) = World::new([counted("a", 6500)]).begun().await;
     run(&session, "one").await;
@@ -99,7 +99,7 @@ async fn after_a_restart_it_is_known_what_was_told_last() {
 }
 
 #[tokio::test]
-async fn what_a_turn_added_before_it_broke_is_counted() {
+async fn tokens_of_a_panicked_turn_are_counted() {
     let world = World::new([says("a"), calls(&[("look", json!({"answer": "much ".repeat(1000)}))])]);
     let session = world.session().await;
     run(&session, "one").await;
@@ -111,7 +111,7 @@ async fn what_a_turn_added_before_it_broke_is_counted() {
 }
 
 #[tokio::test]
-async fn answers_that_no_server_counts_are_guessed_whole_and_once() {
+async fn uncounted_answers_are_estimated_whole_and_once() {
     let arguments = json!({"answer": "a", "why": "because ".repeat(500)});
     let (_world, session) = World::new([calls(&[("look", arguments)]), says("b")]).begun().await;
     run(&session, "one").await;
@@ -128,7 +128,7 @@ async fn two(base: Arc<ScriptedModel>, chat: Arc<ScriptedModel>) -> (World, Sess
 }
 
 #[tokio::test]
-async fn another_models_count_is_not_taken_for_this_ones() {
+async fn token_counts_of_models_are_not_mixed() {
     let (world, session, models) = two(ScriptedModel::new([]), sized("chat", 2048, [])).await;
     let look = |prompt_tokens| {
         let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
@@ -155,7 +155,7 @@ async fn another_models_count_is_not_taken_for_this_ones() {
 }
 
 #[tokio::test]
-async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
+async fn final_answer_request_fits_its_models_window() {
     let chat = ModelInfo { id: "chat".to_owned(), context_window: 2048, ..ScriptedModel::new([]).info().clone() };
     let chat = ScriptedModel::strict_with_info(chat, []);
     let (_world, session, models) = two(ScriptedModel::new([]), chat).await;
@@ -173,7 +173,7 @@ async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
 }
 
 #[tokio::test]
-async fn another_slot_has_another_window() {
+async fn each_slot_uses_its_own_window() {
     let (world, session, models) = two(ScriptedModel::new([]), sized("chat", 2048, [])).await;
     // Sent at once, the text would be spilled to a file because of the model with the smaller window.
     for tokens in [1300, 1600, 1900] {
@@ -188,7 +188,7 @@ async fn another_slot_has_another_window() {
 }
 
 #[tokio::test]
-async fn what_the_embedded_model_reads_besides_is_no_part_of_the_conversation() {
+async fn embedded_candidate_prompts_do_not_count_as_context() {
     let info = ModelInfo { embedded: true, ..ScriptedModel::new([]).info().clone() };
     let model = ScriptedModel::with_info(info, []);
     let (world, session, _) = two(Arc::clone(&model), Arc::clone(&model)).await;
@@ -202,7 +202,7 @@ async fn what_the_embedded_model_reads_besides_is_no_part_of_the_conversation() 
 }
 
 #[tokio::test]
-async fn thoughts_count_where_they_are_sent_back_and_nowhere_else() {
+async fn reasoning_counts_only_if_it_is_echoed() {
     /// Checks how much of a long reasoning and a short text the next request contains, in a window of 8,192.
     async fn check(echo_reasoning: bool, usage: Usage, expected: std::ops::Range<u64>) {
         let info = ModelInfo { echo_reasoning, ..ScriptedModel::new([]).info().clone() };
@@ -244,7 +244,7 @@ async fn thoughts_count_where_they_are_sent_back_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_person_is_warned_once_before_all_of_a_request_becomes_dearer() {
+async fn price_tier_warning_is_shown_once_per_tier() {
     let tier = |above, input| Prices { above, input, output: 5.0, ..Prices::default() };
     let dearer = Prices { tiers: vec![tier(5000, 2.0), tier(7000, 4.0)], ..tier(0, 1.0) };
     let cheaper = Prices { tiers: vec![tier(5000, 0.5)], ..tier(0, 1.0) };

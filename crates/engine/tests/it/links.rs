@@ -45,7 +45,7 @@ fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSetting
 }
 
 #[test]
-fn the_stricter_of_both_names_decides() {
+fn stricter_rule_of_link_and_target_wins() {
     let own = "tools:
   read_file:
     patterns: {high_risk: ['\\.envrc'], medium_risk: ['/drafts/'], low_risk: ['docs/']}
@@ -89,7 +89,7 @@ fn look(path: &str) -> Play {
 }
 
 #[tokio::test]
-async fn a_link_that_leads_elsewhere_after_a_restart_is_not_read() {
+async fn retargeted_link_is_not_read_after_restart() {
     for (leads_to, reads) in [(".env", true), (".env.local", false)] {
         let world = World::new([look("docs/a.md")]);
         world.disk.link("docs/a.md", ".env");
@@ -103,7 +103,7 @@ async fn a_link_that_leads_elsewhere_after_a_restart_is_not_read() {
 }
 
 #[tokio::test]
-async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
+async fn edits_and_approvals_cannot_bypass_denial_by_a_link() {
     let strict = "tools:\n  look: {patterns: {high_risk: ['\\.envrc']}, actions: {high_risk: deny}}\n";
     let config = || EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
     // Edited by the user to a link.

@@ -55,7 +55,7 @@ async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interr
 }
 
 #[tokio::test]
-async fn what_nobody_was_asked_about_may_change_nothing() {
+async fn unapproved_commands_run_in_a_read_only_sandbox() {
     let held = Ran { asked: false, held: true, recorded: false };
     let free = |asked| Ran { asked, held: false, recorded: true };
     let plain = SessionSettings::default;
@@ -79,7 +79,7 @@ async fn what_nobody_was_asked_about_may_change_nothing() {
 }
 
 #[tokio::test]
-async fn where_nothing_would_hold_it_what_only_looks_asks_as_well() {
+async fn read_only_commands_ask_without_a_sandbox() {
     let ran = ran("ls", shipped(), SessionSettings::default(), OnInterrupt::Wait, false).await;
     assert_eq!(ran, Ran { asked: true, held: false, recorded: true });
 }

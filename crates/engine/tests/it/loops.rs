@@ -26,7 +26,7 @@ fn reason(result: &TurnResult) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_word_of_the_person_begins_the_count_anew() {
+async fn user_input_resets_the_repetition_count() {
     let gate = Arc::new(Notify::new());
     let held = Play::Waits(Arc::clone(&gate), vec![ModelChunk::call("look", "{}")]);
     let (world, session) = World::new(looks(4).chain([held]).chain(looks(4)).chain([says("I give up.")])).begun().await;
@@ -39,7 +39,7 @@ async fn a_word_of_the_person_begins_the_count_anew() {
 }
 
 #[tokio::test]
-async fn an_approval_of_a_person_begins_the_count_anew_and_one_of_nobody_does_not() {
+async fn only_user_approval_resets_the_repetition_count() {
     let change = || calls(&[("change", json!({}))]);
     let script = || (0..6).map(|_| change()).chain([says("I give up.")]);
     let (_world, session) = World::new(script()).begun().await;
@@ -51,7 +51,7 @@ async fn an_approval_of_a_person_begins_the_count_anew_and_one_of_nobody_does_no
 }
 
 #[tokio::test]
-async fn the_count_outlives_the_daemon_and_ends_with_the_circle() {
+async fn repetition_count_survives_restart_and_resets_after() {
     let (world, session) = World::new(looks(4).chain([Play::Hangs(Vec::new())])).begun().await;
     session.start_turn(input("Look!")).await.unwrap();
     soon("the fifth request", world.model.asked(5)).await;
@@ -67,7 +67,7 @@ async fn the_count_outlives_the_daemon_and_ends_with_the_circle() {
 }
 
 #[tokio::test]
-async fn a_subagent_in_a_circle_ends_alone_and_its_parent_is_told_why() {
+async fn looping_subagent_ends_alone_and_reports_to_its_parent() {
     let (world, session) = World::new([]).begun().await;
     world.model.respond_with(|request| {
         let is_child =

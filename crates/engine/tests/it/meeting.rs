@@ -59,7 +59,7 @@ async fn waiting() -> (World, SessionHandle, Interrupt) {
 }
 
 #[tokio::test]
-async fn nothing_is_compacted_while_a_person_is_asked_and_all_is_when_they_have_answered() {
+async fn compaction_is_refused_while_a_question_is_open() {
     let (world, session, interrupt) = waiting().await;
     let refused = session.start_turn(on_request(IfBusy::Refuse)).await.err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Busy);
@@ -78,7 +78,7 @@ async fn nothing_is_compacted_while_a_person_is_asked_and_all_is_when_they_have_
 }
 
 #[tokio::test]
-async fn a_compaction_that_waits_behind_a_question_outlives_the_daemon() {
+async fn queued_compaction_survives_restart_with_an_open_question() {
     let (world, session, interrupt) = waiting().await;
     session.start_turn(on_request(IfBusy::Queue)).await.unwrap();
 
@@ -96,7 +96,7 @@ async fn a_compaction_that_waits_behind_a_question_outlives_the_daemon() {
 }
 
 #[tokio::test]
-async fn what_is_added_before_a_last_answer_overflows_is_told_once_and_behind_it() {
+async fn steering_before_an_overflowing_final_answer_is_sent_once() {
     let world = World::new([]);
     let session = full(&world).await;
     world.model.then_all([says(SUMMARY), calls(&[("look", json!({}))])]);

@@ -18,7 +18,7 @@ fn client() -> String {
 }
 
 #[tokio::test]
-async fn a_mode_outlives_the_daemon_and_other_settings() {
+async fn mode_survives_restart_and_configure() {
     let (world, session) = World::new([]).begun().await;
     session.set_mode(SessionMode::Plan, client()).await.unwrap();
     session.configure(world.engine.session_defaults()).await.unwrap();
@@ -29,7 +29,7 @@ async fn a_mode_outlives_the_daemon_and_other_settings() {
 }
 
 #[tokio::test]
-async fn a_session_may_begin_in_a_mode() {
+async fn session_can_start_in_a_mode() {
     let world = World::new([change(), says("Done.")]);
     let settings = SessionSettings { mode: SessionMode::AcceptEdits, ..world.engine.session_defaults() };
     let session = world.engine.create_session(settings.clone(), None).await.unwrap();
@@ -43,7 +43,7 @@ async fn a_session_may_begin_in_a_mode() {
 }
 
 #[tokio::test]
-async fn a_fork_asks_again_unless_it_plans() {
+async fn fork_resets_to_ask_mode_except_in_plan_mode() {
     let (world, session) = World::new([says("One."), says("Two.")]).begun().await;
     run(&session, "Go!").await;
     for (mode, expected) in [(SessionMode::Auto, SessionMode::Ask), (SessionMode::Plan, SessionMode::Plan)] {
@@ -54,7 +54,7 @@ async fn a_fork_asks_again_unless_it_plans() {
 }
 
 #[tokio::test]
-async fn while_it_plans_the_model_is_told_so() {
+async fn requests_mention_plan_mode_while_active() {
     let (world, session) = World::new([says("One."), says("Two.")]).begun().await;
     let tells = |request: usize| format!("{:?}", world.model.requests()[request]).contains("in plan mode");
     session.set_mode(SessionMode::Plan, client()).await.unwrap();
@@ -70,7 +70,7 @@ async fn while_it_plans_the_model_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_mode_that_the_audit_log_cannot_take_does_not_hold() {
+async fn mode_change_fails_if_it_cannot_be_audited() {
     let (world, session) = World::new([]).begun().await;
     world.audit.break_it(true);
     assert!(session.set_mode(SessionMode::Auto, client()).await.is_err());

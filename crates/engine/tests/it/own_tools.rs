@@ -36,7 +36,7 @@ fn own_calls() -> [(&'static str, serde_json::Value); 5] {
 }
 
 #[tokio::test]
-async fn without_a_rule_nobody_is_asked_whether_they_may_run() {
+async fn session_tools_run_without_approval_by_default() {
     for default in ["allow", "deny"] {
         let script = [calls(&own_calls()[..4]), says("Well.")];
         let world = World::with(rules(&format!("global: {{default_action: {default}}}\n")), script);
@@ -51,7 +51,7 @@ async fn without_a_rule_nobody_is_asked_whether_they_may_run() {
 }
 
 #[tokio::test]
-async fn what_a_rule_asks_about_is_answered_when_a_person_approves() {
+async fn session_tool_with_prompt_rule_runs_after_approval() {
     let [write, ..] = own_calls();
     let world = World::with(rules(&every("todo_write", "prompt")), [calls(&[write]), says("Well.")]);
     let session = world.session().await;
@@ -72,7 +72,7 @@ fn wary(store: &Arc<MemoryStore>, script: impl IntoIterator<Item = Play>) -> Wor
 }
 
 #[tokio::test]
-async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts() {
+async fn ask_human_with_approval_survives_restarts() {
     let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
     let (_started, approval) = asked(&session).await;
     assert!(matches!(approval.ask, Ask::Approval { .. }), "{approval:?}");
@@ -96,7 +96,7 @@ async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts()
 }
 
 #[tokio::test]
-async fn a_question_that_is_not_allowed_is_never_asked() {
+async fn rejected_ask_human_is_never_asked() {
     let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..]), says("Then not.")]).begun().await;
     let (mut started, approval) = asked(&session).await;
     answer(&session, &approval, Answer::Reject { reason: None }).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_question_that_is_not_allowed_is_never_asked() {
 }
 
 #[tokio::test]
-async fn a_question_that_a_person_has_edited_stays_so_over_a_restart_and_both_answers_are_told() {
+async fn edited_ask_human_survives_restart() {
     let (world, session) = wary(&Arc::default(), [calls(&own_calls()[4..])]).begun().await;
     let (mut started, approval) = asked(&session).await;
     let edit = Answer::Edit { args: json!({"question": "Which shade?"}) };

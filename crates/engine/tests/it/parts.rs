@@ -38,7 +38,7 @@ async fn start(
 }
 
 #[tokio::test]
-async fn parts_of_a_turn_that_waits_are_kept_with_it() {
+async fn queued_turn_keeps_its_input_parts() {
     let (world, session) = World::new([Play::Hangs(Vec::new())]).begun().await;
     let mut running = session.start_turn(input("First")).await.unwrap();
     let part = || vec![file("a.txt", b"the first needle"), selection("b.rs", None, "the second needle")];
@@ -68,7 +68,7 @@ async fn parts_of_a_turn_that_waits_are_kept_with_it() {
 }
 
 #[tokio::test]
-async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
+async fn invalid_parts_are_rejected_before_anything_is_stored() {
     let world = World::new([]);
     let check = async |parts: Vec<InputPart>, words: &str| {
         let error = world.engine.check_parts(parts).await.unwrap_err();
@@ -95,7 +95,7 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_continued_has_its_parts() {
+async fn continued_turn_keeps_its_input_parts() {
     let (world, session) = World::new([Play::Fails(Vec::new(), ErrorKind::Provider), says("seen")]).begun().await;
     let parts = vec![selection("a.rs", None, "the needle")];
     let mut started = start(&world, &session, input("Look"), parts).await.unwrap();

@@ -53,7 +53,7 @@ fn end() -> Play {
 }
 
 #[tokio::test]
-async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_todos() {
+async fn writes_wait_for_plan_approval_and_steps_become_todos() {
     let (world, session, mut turn, interrupt) =
         asking([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]).await;
     assert_eq!(interrupt.ask.plan(), Some(PLAN));
@@ -74,7 +74,7 @@ async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_to
 }
 
 #[tokio::test]
-async fn a_changed_plan_is_the_one_that_is_carried_out() {
+async fn edited_plan_replaces_the_original() {
     let (world, session, mut turn, interrupt) = asking([says(PLAN), says("Done.")]).await;
     let changed = "1. Leave `a` alone";
     answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_changed_plan_is_the_one_that_is_carried_out() {
 }
 
 #[tokio::test]
-async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn() {
+async fn rejection_with_reason_replans_and_without_ends_the_turn() {
     let (world, session, mut turn, interrupt) = asking([says(PLAN), change(), says("1. Only look")]).await;
     answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await.unwrap();
     let again = question(&mut turn.events).await;
@@ -102,7 +102,7 @@ async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn()
 }
 
 #[tokio::test]
-async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited() {
+async fn plan_approval_survives_restart_and_steering() {
     for said in [None, Some("And be quick")] {
         let (world, session, _, interrupt) = asking([says(PLAN)]).await;
         if let Some(said) = said {
@@ -119,7 +119,7 @@ async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited(
 }
 
 #[tokio::test]
-async fn who_asks_nobody_gets_the_plan_or_has_it_carried_out() {
+async fn unattended_plan_is_returned_or_executed() {
     let ran = async |on_interrupt, script: Vec<Play>| {
         let (world, session) = trusting(script).await;
         let result = turn(&session, StartTurn { on_interrupt, ..planned("Change a") }).await;
@@ -134,7 +134,7 @@ async fn who_asks_nobody_gets_the_plan_or_has_it_carried_out() {
 }
 
 #[tokio::test]
-async fn what_is_configured_plans_large_coding_tasks_only() {
+async fn auto_planning_covers_large_coding_tasks_only() {
     let config = EngineConfig { planning: Planning::Auto, ..EngineConfig::default() };
     let (_world, session) = World::with(config, [says("Hello."), says(PLAN), says("Done.")]).begun().await;
     assert_eq!(run(&session, "Hello").await.text, "Hello.");
@@ -143,7 +143,7 @@ async fn what_is_configured_plans_large_coding_tasks_only() {
 }
 
 #[tokio::test]
-async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
+async fn planning_turn_accepts_steering_and_cancel() {
     let (world, session, mut turn, interrupt) = asking([says(PLAN)]).await;
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut turn.events).await.1.stop_reason, StopReason::Cancelled);
@@ -152,7 +152,7 @@ async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn an_edit_without_a_plan_approves_nothing() {
+async fn edit_without_a_plan_is_rejected() {
     let (world, session, _, interrupt) = asking([says(PLAN)]).await;
     for args in [json!({"text": "1. do less"}), json!({ Ask::PLAN: " " }), json!({ Ask::PLAN: [] }), json!("x")] {
         let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
@@ -162,7 +162,7 @@ async fn an_edit_without_a_plan_approves_nothing() {
 }
 
 #[tokio::test]
-async fn a_plan_is_open_over_a_compaction_and_a_restart() {
+async fn open_plan_survives_compaction_and_restart() {
     let (world, session) = trusting([calls(&[("look", json!({}))]), Play::Hangs(Vec::new())]).await;
     let mut started = session.start_turn(planned("Change a")).await.unwrap();
     world.model.asked(2).await;
@@ -176,7 +176,7 @@ async fn a_plan_is_open_over_a_compaction_and_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_added_to_a_turn_begins_with_no_plan() {
+async fn steering_with_a_plan_request_is_rejected() {
     let (world, session) = World::new([Play::Hangs(Vec::new())]).begun().await;
     session.start_turn(input("Look")).await.unwrap();
     world.model.asked(1).await;

@@ -123,7 +123,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_request_begins_with_all_of_the_one_before(deeds in proptest::collection::vec(deed(), 2..9)) {
+    fn each_request_extends_the_previous_one(deeds in proptest::collection::vec(deed(), 2..9)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let requests = runtime.block_on(async {
             let mut world = World::new([]);

@@ -24,7 +24,7 @@ fn told(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn where_nobody_is_there_the_default_counts_and_else_the_model_goes_on_without() {
+async fn unattended_question_uses_its_default_or_fails_softly() {
     for (on_interrupt, more, expected) in [
         (OnInterrupt::Approve, json!({"default": "tea"}), "tea"),
         (OnInterrupt::Deny, json!({"default": "tea"}), "tea"),
@@ -39,7 +39,7 @@ async fn where_nobody_is_there_the_default_counts_and_else_the_model_goes_on_wit
 }
 
 #[tokio::test]
-async fn a_client_that_wants_no_questions_ends_the_turn() {
+async fn question_ends_the_turn_if_set_to_fail() {
     let (_world, session) = World::new([asks(json!({"default": "tea"}))]).begun().await;
     let result = turn(&session, StartTurn { on_interrupt: OnInterrupt::Fail, ..input("Drink!") }).await;
     assert_eq!(result.stop_reason, StopReason::Denied);
@@ -47,7 +47,7 @@ async fn a_client_that_wants_no_questions_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn what_a_person_says_is_the_result() {
+async fn user_answer_becomes_the_tool_result() {
     let text = |text: &str| Answer::Text { text: text.to_owned() };
     for (more, given, expected) in [
         (json!({}), text("tea, please"), "tea, please"),
@@ -71,7 +71,7 @@ async fn what_a_person_says_is_the_result() {
 }
 
 #[tokio::test]
-async fn questions_that_are_none_are_an_error_for_the_model_and_ask_nobody() {
+async fn invalid_questions_are_tool_errors_and_not_asked() {
     let ten: Vec<String> = (0..10).map(|n| format!("choice {n}")).collect();
     let chooses = |choices: Value| json!({"question": "Tea or coffee?", "choices": choices});
     let of_choices = [

@@ -10,7 +10,7 @@ use agentd_testkit::scripted::{Play, says};
 use crate::world::{World, input, run, soon, to_end, until};
 
 #[tokio::test]
-async fn a_late_reader_gets_the_words_said_so_far() {
+async fn late_subscriber_gets_the_text_so_far() {
     let world = World::new([Play::Hangs(vec![
         ModelChunk::Text("Half a ".to_owned()),
         ModelChunk::Text("sentence".to_owned()),
@@ -32,7 +32,7 @@ async fn a_late_reader_gets_the_words_said_so_far() {
 }
 
 #[tokio::test]
-async fn an_idle_session_is_unloaded_and_comes_back() {
+async fn idle_session_is_unloaded_and_reloaded() {
     let config = EngineConfig { idle_unload: Duration::from_millis(5), ..EngineConfig::default() };
     let (world, session) = World::with(config, [says("One."), says("Two.")]).begun().await;
     run(&session, "first").await;
@@ -53,12 +53,12 @@ async fn next(news: &mut NewsReader) -> SessionNews {
 
 /// A slow watcher has about a thousand items in its buffer.
 #[test]
-fn news_hold_no_texts() {
+fn session_news_stay_small_and_hold_no_text() {
     assert!(size_of::<SessionNews>() <= 64 && !std::mem::needs_drop::<SessionNews>());
 }
 
 #[tokio::test]
-async fn sessions_that_begin_with_their_turn_and_forks_are_told_of() {
+async fn watchers_see_new_sessions_and_forks() {
     let world = World::new([says("Hi.")]);
     let mut news = world.engine.watch();
     let settings = world.engine.session_defaults();

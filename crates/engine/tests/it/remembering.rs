@@ -34,7 +34,7 @@ async fn full_of_results() -> (World, SessionHandle) {
 }
 
 #[tokio::test]
-async fn old_results_move_to_files_before_anything_is_summed_up() {
+async fn old_results_are_offloaded_before_summarising() {
     let (world, session) = full_of_results().await;
     let before = world.model.requests().len();
     world.model.then(says("On we go."));
@@ -86,7 +86,7 @@ async fn full_of_words() -> (World, SessionHandle) {
 }
 
 #[tokio::test]
-async fn a_summary_is_asked_for_behind_the_conversation_itself() {
+async fn summary_request_extends_the_conversation() {
     let (world, session) = full_of_words().await;
     let sent = world.last_request();
     world.model.then(says("## Next steps\nRest."));
@@ -102,7 +102,7 @@ async fn a_summary_is_asked_for_behind_the_conversation_itself() {
 }
 
 #[tokio::test]
-async fn a_summary_that_was_cut_is_none() {
+async fn truncated_summary_is_discarded() {
     for (finish, why) in [(Finish::Length, "exceeded the model's output limit"), (Finish::Filtered, "withheld")] {
         let (world, session) = full_of_words().await;
         let text = ModelChunk::Text("## What the person wants\n- the imp".to_owned());
@@ -116,7 +116,7 @@ async fn a_summary_that_was_cut_is_none() {
 }
 
 #[tokio::test]
-async fn words_beside_a_call_are_no_summary() {
+async fn text_next_to_a_call_is_not_a_summary() {
     let (world, session) = full_of_words().await;
     let chunks = vec![ModelChunk::Text("Let me go on with step 12.".to_owned()), ModelChunk::call("look", "{}")];
     world.then([Play::Chunks(chunks), says("## Decisions and reasons\n- oak it is")]);
@@ -128,7 +128,7 @@ async fn words_beside_a_call_are_no_summary() {
 }
 
 #[tokio::test]
-async fn where_files_were_not_enough_a_model_sums_up_and_nothing_is_cut_off() {
+async fn model_summarises_if_offloading_is_not_enough() {
     let (world, session) = full_of_results().await;
     // The results of this turn fill the window again at once.
     let usage = Usage { prompt_tokens: 7400, completion_tokens: 10, ..Usage::default() };
@@ -142,7 +142,7 @@ async fn where_files_were_not_enough_a_model_sums_up_and_nothing_is_cut_off() {
 }
 
 #[tokio::test]
-async fn an_input_about_what_was_set_aside_brings_it_back() {
+async fn input_recalls_related_compacted_passages() {
     let (world, session) = World::new([]).begun().await;
     let plan: String = (1..=40).map(|n| format!("{n}. Paint wall {n} in colour {}.\n", n * 7)).collect();
     world.model.then(says(&plan));
@@ -168,7 +168,7 @@ async fn an_input_about_what_was_set_aside_brings_it_back() {
 }
 
 #[tokio::test]
-async fn what_the_person_answered_and_the_last_answer_outlive_a_compaction() {
+async fn user_answers_and_last_answer_survive_compaction() {
     let (world, session) = World::new([]).begun().await;
     let question = json!({"question": "Which database?", "default": "Postgres on port 31337"});
     world.then([calls(&[("ask_human", json!({"question": "Which port?"}))]), says("Good.")]);
@@ -204,7 +204,7 @@ fn badly(number: usize) -> Play {
 }
 
 #[tokio::test]
-async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_up() {
+async fn first_user_rule_survives_poor_summaries() {
     const RULE: &str = "Never touch migrations/.";
     for window in [8192, 16_384, 32_768] {
         let (world, session) = World::narrow(window, EngineConfig::default()).begun().await;
@@ -243,7 +243,7 @@ async fn found(world: &World, session: &SessionHandle, arguments: Value) -> Stri
 }
 
 #[tokio::test]
-async fn the_model_searches_its_own_session_only() {
+async fn history_search_is_limited_to_the_own_session() {
     let world = World::new([says("Noted."), says("Noted, too.")]);
     let (mine, other) = (world.session().await, world.session().await);
     run(&mine, "The blue door has code 4711.").await;

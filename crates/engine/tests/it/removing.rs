@@ -85,7 +85,7 @@ async fn deleting(world: &World, id: SessionId) -> (Arc<Gate>, JoinHandle<Result
 }
 
 #[tokio::test]
-async fn nobody_reaches_a_session_that_is_being_deleted() {
+async fn session_is_unreachable_during_deletion() {
     let (world, id) = used_world().await;
     let known = reached(&world, id).await.unwrap();
     known.show().await.unwrap();
@@ -114,7 +114,7 @@ async fn nobody_reaches_a_session_that_is_being_deleted() {
 }
 
 #[tokio::test]
-async fn what_the_journal_cannot_remove_stays_whole() {
+async fn failed_journal_removal_keeps_the_session() {
     let (world, id) = used_world().await;
     let child = child_of(&world, id).await;
     unloaded(&world, child).await;
@@ -136,7 +136,7 @@ async fn child_of(world: &World, parent: SessionId) -> SessionId {
 }
 
 #[tokio::test]
-async fn a_session_stays_with_all_that_works_for_it_while_one_of_them_works() {
+async fn session_is_kept_while_a_subagent_works() {
     let (world, id) = used_world().await;
     let child = reached(&world, child_of(&world, id).await).await.unwrap();
     world.model.respond_with(|_| calls(&[("change", json!({}))]));
@@ -152,7 +152,7 @@ async fn a_session_stays_with_all_that_works_for_it_while_one_of_them_works() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_on_its_way_keeps_its_session() {
+async fn upload_in_flight_keeps_its_session() {
     let (world, id) = used_world().await;
     let used_last = last_used(&world, id).await;
     let gate = world.workspaces.hold();
@@ -183,7 +183,7 @@ async fn used_since(world: &World) -> ([SessionId; 2], SessionId, Timestamp) {
 }
 
 #[tokio::test]
-async fn a_session_that_was_used_since_it_was_looked_at_does_not_expire() {
+async fn session_used_since_the_check_does_not_expire() {
     let world = world();
     let (sessions, child, seen) = used_since(&world).await;
     for session in sessions {
@@ -204,7 +204,7 @@ async fn a_session_that_was_used_since_it_was_looked_at_does_not_expire() {
 }
 
 #[tokio::test]
-async fn nothing_is_cleaned_of_a_session_that_was_used_since_it_was_looked_at() {
+async fn session_used_since_the_check_is_not_cleaned() {
     let world = world();
     let (sessions, _, seen) = used_since(&world).await;
     let order = |last_used| CleanOrder { undo: true, last_used: Some(last_used), ..CleanOrder::default() };
@@ -219,7 +219,7 @@ async fn nothing_is_cleaned_of_a_session_that_was_used_since_it_was_looked_at() 
 
 /// In any order: an accepted turn is completed, and a removed session has accepted none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_is_accepted_or_its_session_removed_and_never_both() {
+async fn turn_acceptance_and_session_removal_are_exclusive() {
     let world = world();
     let (mut kept, mut gone) = (0, 0);
     for round in 0..200 {
@@ -257,7 +257,7 @@ async fn a_turn_is_accepted_or_its_session_removed_and_never_both() {
 }
 
 #[tokio::test]
-async fn a_removal_that_was_cut_off_is_finished_at_the_next_start() {
+async fn interrupted_removal_is_finished_at_next_start() {
     let (world, id) = used_world().await;
     let (_gate, deleting) = deleting(&world, id).await;
     // Killed before the first file is removed.
@@ -276,7 +276,7 @@ async fn a_removal_that_was_cut_off_is_finished_at_the_next_start() {
 
 /// The caller is dropped before the removal is in the journal.
 #[tokio::test]
-async fn a_removal_that_is_given_up_leaves_the_session_to_others() {
+async fn abandoned_removal_keeps_the_session_usable() {
     let (world, id) = used_world().await;
     for polls in 1..30 {
         let mut deleting = Box::pin(world.engine.delete_session(id));

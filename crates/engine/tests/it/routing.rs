@@ -76,7 +76,7 @@ fn fails(kind: ErrorKind) -> Play {
 }
 
 #[tokio::test]
-async fn a_turn_goes_to_the_model_of_what_it_is_about_and_stays_there() {
+async fn turn_routes_by_intent_and_stays_on_its_model() {
     let (world, session, models) = slots(&Slot::ALL, &[]).await;
     let say = |slot| models.own[&slot].then(says("Done."));
     say(Slot::Base);
@@ -106,7 +106,7 @@ async fn a_turn_goes_to_the_model_of_what_it_is_about_and_stays_there() {
 }
 
 #[tokio::test]
-async fn a_slot_is_kept_over_a_restart_and_let_go_with_the_history() {
+async fn routed_slot_survives_restart_and_ends_with_reset() {
     let (world, session, models) = slots(&[Slot::Base, Slot::Code], &[]).await;
     models.own[&Slot::Code].then(says("Done."));
     run(&session, "fix the bug in src/main.rs").await;
@@ -121,7 +121,7 @@ async fn a_slot_is_kept_over_a_restart_and_let_go_with_the_history() {
 }
 
 #[tokio::test]
-async fn the_session_stands_above_what_a_turn_is_about() {
+async fn session_slot_overrides_intent_routing() {
     let (world, _, models) = slots(&Slot::ALL, &[]).await;
     let settings = SessionSettings { slot: Some(Slot::Vision), ..SessionSettings::default() };
     let session = world.engine.create_session(settings, None).await.unwrap();
@@ -131,7 +131,7 @@ async fn the_session_stands_above_what_a_turn_is_about() {
 }
 
 #[tokio::test]
-async fn the_last_answer_of_a_turn_that_was_routed_is_written_by_chat_and_told() {
+async fn chat_slot_writes_final_answer_of_a_routed_turn() {
     let (world, session, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]).await;
     models.own[&Slot::Code].then(calls(&[("look", json!({}))]));
     models.own[&Slot::Chat].then(says("That is all."));
@@ -142,7 +142,7 @@ async fn the_last_answer_of_a_turn_that_was_routed_is_written_by_chat_and_told()
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_a_server_does_not_answer_the_next_model_does() {
+async fn unreachable_model_falls_back_to_the_next() {
     let (world, session, models) = slots(&[Slot::Base], &["spare", "last"]).await;
     let (base, spare) = (&models.own[&Slot::Base], &models.fallbacks[0]);
     base.then(calls(&[("look", json!({}))]));
@@ -170,7 +170,7 @@ async fn where_a_server_does_not_answer_the_next_model_does() {
 }
 
 #[tokio::test]
-async fn where_none_answers_the_turn_fails_with_the_last_reason() {
+async fn turn_fails_with_the_last_error_if_all_models_fail() {
     let (world, session, models) = slots(&[Slot::Base], &["spare", "last"]).await;
     models.own[&Slot::Base].then(fails(ErrorKind::Provider));
     models.fallbacks[0].then(fails(ErrorKind::RateLimited));
@@ -183,7 +183,7 @@ async fn where_none_answers_the_turn_fails_with_the_last_reason() {
 }
 
 #[tokio::test]
-async fn neither_a_refusal_nor_a_cut_answer_is_asked_of_another_model() {
+async fn rejected_and_cut_answers_do_not_fall_back() {
     for play in [
         fails(ErrorKind::Auth),
         fails(ErrorKind::Rejected),
@@ -198,7 +198,7 @@ async fn neither_a_refusal_nor_a_cut_answer_is_asked_of_another_model() {
 }
 
 #[tokio::test]
-async fn where_the_model_of_the_last_answer_is_down_the_turns_own_or_one_that_stands_in_gives_it() {
+async fn final_answer_falls_back_to_turn_model_or_fallback() {
     for is_down in [false, true] {
         let (_world, session, models) = slots(&[Slot::Base, Slot::Chat], &["spare"]).await;
         models.own[&Slot::Base].then(calls(&[("look", json!({}))]));
@@ -212,7 +212,7 @@ async fn where_the_model_of_the_last_answer_is_down_the_turns_own_or_one_that_st
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_for_a_stand_in_can_be_cancelled_and_the_next_one_runs() {
+async fn cancel_during_fallback_lets_the_next_turn_run() {
     let (_world, session, models) = slots(&[Slot::Base], &["spare"]).await;
     let gate = Arc::new(Notify::new());
     models.own[&Slot::Base].then(fails(ErrorKind::Unreachable));
@@ -227,7 +227,7 @@ async fn a_turn_that_waits_for_a_stand_in_can_be_cancelled_and_the_next_one_runs
 }
 
 #[tokio::test]
-async fn where_it_is_enabled_a_model_is_asked_what_an_unclear_input_is_about() {
+async fn unclear_intent_is_classified_by_a_model_if_enabled() {
     let (world, session, models) = slots(&[Slot::Base, Slot::Code, Slot::Chat], &[]).await;
     world.engine.reconfigure(EngineConfig { ask_intent: true, ..EngineConfig::default() });
     let usage = Usage { prompt_tokens: 90, completion_tokens: 3, ..Usage::default() };

@@ -58,7 +58,7 @@ fn of_tools(world: &World) -> Vec<ModelRequest> {
 }
 
 #[tokio::test]
-async fn the_answer_comes_to_the_tool_and_its_tokens_to_the_turn() {
+async fn sampled_answer_goes_to_the_tool_and_usage_to_the_turn() {
     let world = asking(EngineConfig::default(), || {
         Play::Chunks(vec![ModelChunk::Reasoning("hm".to_owned()), text("A model."), took(100, 7)])
     });
@@ -83,7 +83,7 @@ async fn the_answer_comes_to_the_tool_and_its_tokens_to_the_turn() {
 }
 
 #[tokio::test]
-async fn what_nobody_counts_is_counted_about() {
+async fn uncounted_sampling_is_estimated() {
     for (answer, expected) in [
         // The request has about five tokens, and the answer two.
         (Play::Chunks as fn(Vec<ModelChunk>) -> Play, (5, 2)),
@@ -97,7 +97,7 @@ async fn what_nobody_counts_is_counted_about() {
 }
 
 #[tokio::test]
-async fn an_answer_that_keeps_to_no_limit_is_cut() {
+async fn overlong_sampled_answer_is_truncated() {
     let long = || Play::Hangs(vec![text(&"x".repeat(500)), text(&"y".repeat(500))]);
     let (world, session) = asking(EngineConfig::default(), long).begun().await;
     assert_eq!(run(&session, "Go").await.stop_reason, StopReason::Completed);
@@ -105,7 +105,7 @@ async fn an_answer_that_keeps_to_no_limit_is_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_the_turn_holds() {
+async fn turn_time_limit_applies_to_sampling() {
     let config = EngineConfig { turn_time_limit: Some(Duration::from_secs(5)), ..EngineConfig::default() };
     let (world, session) = asking(config, hangs).begun().await;
     let result = run(&session, "Go").await;
@@ -114,7 +114,7 @@ async fn the_time_of_the_turn_holds() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_withheld_is_none() {
+async fn filtered_sampled_answer_is_an_error() {
     let world = asking(EngineConfig::default(), || Play::Chunks(vec![ModelChunk::End(Finish::Filtered)]));
     let session = world.session().await;
     run(&session, "Go").await;
@@ -122,7 +122,7 @@ async fn an_answer_that_was_withheld_is_none() {
 }
 
 #[tokio::test]
-async fn what_a_call_leaves_behind_is_let_go_and_counted() {
+async fn sampling_left_by_a_call_is_cancelled_and_counted() {
     let (world, session) = World::new([]).begun().await;
     asks_in(&world, "hold", hangs);
     let mut turn = session.start_turn(input("Go")).await.unwrap();
@@ -133,7 +133,7 @@ async fn what_a_call_leaves_behind_is_let_go_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_tokens_of_the_turn_hold_for_calls_that_run_at_once() {
+async fn turn_token_budget_covers_parallel_calls() {
     let config = EngineConfig {
         turn_token_budget: Some(5 + 50 + 4),
         turn_time_limit: Some(Duration::from_secs(5)),
@@ -164,7 +164,7 @@ fn sum(usage: Usage) -> (u64, Option<u64>, u64, u64) {
 }
 
 #[tokio::test]
-async fn all_attempts_of_a_call_are_paid_for() {
+async fn usage_of_all_sampling_attempts_is_counted() {
     let broken = [counted(100), text("Half"), ModelChunk::Discarded, retry()];
     let silent = [counted(200), retry()];
     let uncounted = [text("Half"), ModelChunk::Discarded, retry()];
@@ -181,7 +181,7 @@ async fn all_attempts_of_a_call_are_paid_for() {
 }
 
 #[tokio::test]
-async fn broken_answers_use_up_the_budget_of_tokens() {
+async fn broken_answers_consume_the_token_budget() {
     let broken = [counted(600), text("Half"), ModelChunk::Discarded, retry(), counted(600)];
     let call = ModelChunk::call("look", "{}");
     let world = World::new([Play::Chunks(broken.into_iter().chain([call]).collect()), says("Last words.")]);

@@ -41,7 +41,7 @@ fn every_yes() -> [Answer; 4] {
 }
 
 #[tokio::test]
-async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_anew() {
+async fn file_changed_during_a_question_is_asked_again() {
     for given in [Answer::Approve, Answer::Edit { args: json!({"path": "a", "content": "edited"}) }] {
         let (world, session) = World::new([change(), change(), says("Changed.")]).begun().await;
         world.disk.write("a", "first");
@@ -64,7 +64,7 @@ async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_
 }
 
 #[tokio::test]
-async fn what_changed_over_a_restart_is_not_overwritten_either() {
+async fn file_changed_across_restart_is_not_overwritten() {
     for given in every_yes() {
         // The file changes before the answer, while only the journal has the question.
         let world = World::new([change()]);
@@ -88,7 +88,7 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
 }
 
 #[tokio::test]
-async fn a_rule_that_denies_holds_for_a_question_that_waits_already() {
+async fn new_deny_rule_applies_to_pending_question() {
     let strict = "tools:\n  launch: {patterns: {high_risk: [make]}, actions: {high_risk: deny}}\n";
     for given in [Answer::Approve, Answer::Always { scope: GrantScope::Session }] {
         let (world, session) = World::new([make(), says("Then not.")]).begun().await;
@@ -105,7 +105,7 @@ async fn a_rule_that_denies_holds_for_a_question_that_waits_already() {
 }
 
 #[tokio::test]
-async fn settings_do_not_change_under_an_open_turn() {
+async fn configure_is_rejected_during_an_open_turn() {
     let world = World::new([make(), says("Made.")]);
     let (_started, interrupt) = asked(&world.session().await).await;
     let (next, session) = world.back(interrupt.session_id, [says("Made."), says("Later.")]).await;
@@ -121,7 +121,7 @@ async fn settings_do_not_change_under_an_open_turn() {
 }
 
 #[tokio::test]
-async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
+async fn always_is_rejected_if_it_cannot_be_audited() {
     for scope in [GrantScope::Session, GrantScope::ForGood] {
         let (world, session) = World::new([make(), says("Made.")]).begun().await;
         let (mut started, interrupt) = asked(&session).await;
@@ -145,7 +145,7 @@ async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
 }
 
 #[tokio::test]
-async fn an_edit_that_cannot_run_is_said_to_before_it_is_given() {
+async fn denied_edit_is_reported_before_it_is_submitted() {
     let strict = "tools:\n  change: {patterns: {high_risk: [forbidden]}, actions: {high_risk: deny}}\n";
     let config = EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
     let (world, session) = World::with(config, [change(), says("Changed.")]).begun().await;
@@ -165,7 +165,7 @@ async fn an_edit_that_cannot_run_is_said_to_before_it_is_given() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_to_be_shown_is_not_asked_and_does_not_run() {
+async fn call_too_large_to_preview_is_denied_unasked() {
     let long = "x".repeat(7 << 20);
     let world = World::new([calls(&[("change", json!({"path": "a", "content": long}))]), says("In steps, then.")]);
     let result = run(&world.session().await, "Go!").await;

@@ -24,7 +24,7 @@ async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
 }
 
 #[tokio::test]
-async fn a_panicking_turn_ends_failed_and_the_session_lives() {
+async fn panicked_turn_fails_but_the_session_survives() {
     let (_world, session) = World::new([Play::Panics, says("Still here.")]).begun().await;
     let result = run(&session, "Break!").await;
     assert_eq!(result.error.unwrap().kind, ErrorKind::Internal);
@@ -32,7 +32,7 @@ async fn a_panicking_turn_ends_failed_and_the_session_lives() {
 }
 
 #[tokio::test]
-async fn a_full_disk_acknowledges_nothing_and_loses_nothing() {
+async fn full_disk_rejects_turns_without_losing_events() {
     let (world, session) = World::new([says("One."), says("lost"), says("Two.")]).begun().await;
     run(&session, "first").await;
     let before = world.log(&session);
@@ -45,7 +45,7 @@ async fn a_full_disk_acknowledges_nothing_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fills_during_a_turn_tells_its_readers() {
+async fn subscribers_learn_of_a_full_disk_during_a_turn() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let mut started = session.start_turn(input("Hold!")).await.unwrap();
     soon("the tool to begin", world.tools.began(1)).await;
@@ -75,7 +75,7 @@ async fn a_disk_that_fills_during_a_turn_tells_its_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_open() {
+async fn shutdown_ends_short_turns_and_suspends_the_rest() {
     let world =
         World::new([Play::Hangs(vec![ModelChunk::Text("Once upon".to_owned())]), calls(&[("change", json!({}))])]);
     let (long, asking) = (world.session().await, world.session().await);
@@ -97,7 +97,7 @@ async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_ope
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_stopping_still_takes_a_cancel() {
+async fn draining_session_accepts_a_cancel() {
     let (world, session) = World::new([Play::Hangs(vec![ModelChunk::Text("Once upon".to_owned())])]).begun().await;
     let mut story = begun(&session, "A story!").await;
     let engine = world.engine.clone();

@@ -64,7 +64,7 @@ async fn child_of(world: &World, turn: &mut StartedTurn) -> (Subagent, SessionHa
 }
 
 #[tokio::test]
-async fn its_end_is_heard_whatever_is_told_behind_it() {
+async fn subagent_end_is_received_despite_later_events() {
     let (world, session) = World::new([]).begun().await;
     let gate = Arc::new(Notify::new());
     let goes_on = Arc::clone(&gate);
@@ -101,7 +101,7 @@ fn is_result(kind: &EventKind, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn it_asks_once_the_client_of_its_parent_is_gone() {
+async fn subagent_asks_after_its_parents_client_disconnects() {
     let (world, session) = World::new([]).begun().await;
     delegates(&world, &["Ask"], |task, request| {
         match request.messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count() {
@@ -121,7 +121,7 @@ async fn it_asks_once_the_client_of_its_parent_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_asks_waits_for_as_long_as_it_takes() {
+async fn subagent_question_is_exempt_from_the_time_limit() {
     let limit = Duration::from_secs(1);
     let world = World::with(EngineConfig { turn_time_limit: Some(limit), ..EngineConfig::default() }, []);
     delegates(&world, &["Ask"], changes);
@@ -134,7 +134,7 @@ async fn what_it_asks_waits_for_as_long_as_it_takes() {
 }
 
 #[tokio::test]
-async fn it_ends_with_a_session_that_cannot_be_written() {
+async fn subagent_ends_if_its_parents_journal_fails() {
     let (world, session) = World::new([]).begun().await;
     delegates(&world, &["Ask"], changes);
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
@@ -152,7 +152,7 @@ async fn it_ends_with_a_session_that_cannot_be_written() {
 }
 
 #[tokio::test]
-async fn what_was_refused_to_it_counts_also_after_a_crash() {
+async fn subagent_denials_count_after_a_crash() {
     let (world, session) = World::new([]).begun().await;
     let tasks = &["First", "Second"];
     delegates(&world, tasks, changes);
@@ -172,7 +172,7 @@ async fn what_was_refused_to_it_counts_also_after_a_crash() {
 }
 
 #[tokio::test]
-async fn after_a_crash_nothing_new_begins_before_somebody_has_answered() {
+async fn pending_subagent_question_blocks_new_calls_after_a_crash() {
     let (world, session) = World::with(EngineConfig { parallel_calls: 1, ..EngineConfig::default() }, []).begun().await;
     let responds = |request: &ModelRequest| match task_of(request) {
         Some(task) => changes(&task, request),

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use crate::world::{World, input, prompts, run, soon, to_end, turn, until};
 
 #[tokio::test]
-async fn an_answer_is_stored_and_shown_in_order() {
+async fn answer_is_stored_and_published_in_order() {
     let usage = Usage { prompt_tokens: 10, completion_tokens: 2, ..Usage::default() };
     let world = World::new([Play::Chunks(vec![
         ModelChunk::Reasoning("They greet.".to_owned()),
@@ -45,7 +45,7 @@ async fn an_answer_is_stored_and_shown_in_order() {
 }
 
 #[tokio::test]
-async fn the_first_words_are_heard_before_what_comes_behind_them_is_stored() {
+async fn first_text_is_published_before_later_events_are_stored() {
     let (world, session) = World::new([says("Good day.")]).begun().await;
     // The start of the turn and the beginning of the answer are stored. The model finishes before the session reads, so
     // there is more to store.
@@ -57,7 +57,7 @@ async fn the_first_words_are_heard_before_what_comes_behind_them_is_stored() {
 }
 
 #[tokio::test]
-async fn a_request_that_went_without_its_tools_is_measured_as_it_went() {
+async fn context_size_excludes_tools_not_sent() {
     let measured = async |last: Vec<ModelChunk>| {
         let (world, session) = World::new([calls(&[("look", json!({}))]), Play::Chunks(last)]).begun().await;
         assert_eq!(turn(&session, StartTurn { max_steps: Some(1), ..input("Look!") }).await.text, "Seen.");
@@ -80,7 +80,7 @@ fn prefix_breaks(world: &World, session: &SessionHandle) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_call_in_the_last_answer_is_not_run_and_the_model_is_asked_without_tools() {
+async fn call_in_the_final_answer_is_retried_without_tools() {
     let look = || calls(&[("look", json!({}))]);
     let (world, session) = World::new([look(), look(), says("That is all I saw.")]).begun().await;
     let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look for ever!") }).await;
@@ -97,7 +97,7 @@ async fn a_call_in_the_last_answer_is_not_run_and_the_model_is_asked_without_too
 }
 
 #[tokio::test]
-async fn words_beside_a_call_in_the_last_answer_are_the_answer() {
+async fn text_next_to_a_call_in_the_final_answer_is_used() {
     let both = vec![ModelChunk::Text("It is noon.".to_owned()), ModelChunk::call("look", "{}")];
     let (world, session) = World::new([calls(&[("look", json!({}))]), Play::Chunks(both)]).begun().await;
     let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look!") }).await;
@@ -106,7 +106,7 @@ async fn words_beside_a_call_in_the_last_answer_are_the_answer() {
 }
 
 #[tokio::test]
-async fn a_broken_answer_keeps_what_there_was_and_runs_no_calls() {
+async fn broken_answer_keeps_its_text_and_runs_no_calls() {
     let cut = vec![ModelChunk::Text("I will".to_owned()), ModelChunk::call("look", "{}")];
     let (world, session) = World::new([Play::Fails(cut, ErrorKind::CutStream)]).begun().await;
     let result = run(&session, "Go!").await;
@@ -117,7 +117,7 @@ async fn a_broken_answer_keeps_what_there_was_and_runs_no_calls() {
 }
 
 #[tokio::test]
-async fn what_is_added_at_the_last_moment_is_still_looked_at() {
+async fn steering_is_rejected_after_the_turn_ended() {
     let (world, session) = World::new([Play::Hangs(vec![])]).begun().await;
     let mut started = session.start_turn(input("one")).await.unwrap();
     soon("the model to be asked", world.model.asked(1)).await;
@@ -129,7 +129,7 @@ async fn what_is_added_at_the_last_moment_is_still_looked_at() {
 }
 
 #[tokio::test]
-async fn senseless_inputs_are_refused_with_a_hint() {
+async fn invalid_inputs_are_rejected_with_a_hint() {
     let world = World::with(EngineConfig { max_input_bytes: 100, ..EngineConfig::default() }, []);
     let session = world.session().await;
     for text in ["", " \n", &"x".repeat(101)] {
@@ -171,7 +171,7 @@ async fn stays_where_it_was_read(answer: ModelChunk) {
 }
 
 #[tokio::test]
-async fn what_is_added_while_the_model_speaks_is_sent_again_where_it_was_read() {
+async fn steering_keeps_its_place_in_later_requests() {
     stays_where_it_was_read(ModelChunk::Text("Half an answer.".to_owned())).await;
     stays_where_it_was_read(ModelChunk::call("look", "{}")).await;
 }
@@ -182,7 +182,7 @@ fn when_open(gate: &Arc<Notify>, text: &str) -> Play {
 }
 
 #[tokio::test]
-async fn what_is_added_while_the_last_answer_is_written_is_read_in_the_next_turn_and_that_is_said() {
+async fn steering_during_the_final_answer_moves_to_next_turn() {
     let gate = Arc::new(Notify::new());
     let world = World::new([calls(&[("look", json!({}))]), when_open(&gate, "All I saw."), says("Blue, then.")]);
     let session = world.session().await;
@@ -200,7 +200,7 @@ async fn what_is_added_while_the_last_answer_is_written_is_read_in_the_next_turn
 }
 
 #[tokio::test]
-async fn what_is_added_while_a_silent_model_is_asked_again_is_answered() {
+async fn steering_during_retry_of_an_empty_answer_is_answered() {
     let gate = Arc::new(Notify::new());
     let world = World::new([Play::Chunks(vec![]), when_open(&gate, "Well."), says("Blue, then.")]);
     let session = world.session().await;

@@ -37,7 +37,7 @@ pub(crate) fn shown(report: &UndoReport) -> Vec<(u64, &str, UndoOutcome)> {
 
 /// A change by the user between two calls of a turn is not lost by undoing the turn.
 #[tokio::test]
-async fn a_change_in_between_is_not_lost() {
+async fn undo_keeps_user_changes_between_calls() {
     let (world, session) = World::trusting([
         calls(&[("launch", edit("a", "1"))]),
         calls(&[("hold", json!({}))]),
@@ -55,7 +55,7 @@ async fn a_change_in_between_is_not_lost() {
 }
 
 #[tokio::test]
-async fn nothing_is_undone_while_a_turn_is_open() {
+async fn undo_is_rejected_during_an_open_turn() {
     let (world, session) =
         World::trusting([calls(&[("launch", edit("a", "1"))]), says("Done."), calls(&[("hold", json!({}))])]).await;
     run(&session, "one").await;
@@ -82,7 +82,7 @@ pub(crate) fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<Str
 }
 
 #[tokio::test]
-async fn the_model_takes_its_edits_back_one_by_one() {
+async fn undo_patch_reverts_edits_one_by_one() {
     let (world, session) = World::trusting([
         calls(&[("change", edit("a", "1")), ("change", edit("a", "2")), ("change", edit("b", "1"))]),
         calls(&[("launch", edit("c", "1")), ("undo_patch", json!({}))]),
@@ -105,7 +105,7 @@ async fn the_model_takes_its_edits_back_one_by_one() {
 }
 
 #[tokio::test]
-async fn taking_an_edit_back_is_asked_about_with_all_of_its_diff() {
+async fn undo_patch_asks_with_the_full_diff() {
     for content in ["1".to_owned(), "word ".repeat(1000) + "and a tail"] {
         let undo = calls(&[("undo_patch", json!({}))]);
         let world = World::new([calls(&[("change", edit("a", &content))]), undo, says("Done.")]);
@@ -125,7 +125,7 @@ async fn taking_an_edit_back_is_asked_about_with_all_of_its_diff() {
 }
 
 #[tokio::test]
-async fn an_undo_that_changes_nothing_settles_its_turn() {
+async fn undo_without_changes_marks_its_turn_undone() {
     let (world, session) = World::trusting([
         calls(&[("change", edit("b", "1"))]),
         says("Done."),
@@ -160,7 +160,7 @@ async fn an_undo_that_changes_nothing_settles_its_turn() {
 }
 
 #[tokio::test]
-async fn what_undo_patch_would_change_is_judged_as_if_it_stood_in_the_call() {
+async fn undo_patch_is_judged_by_the_paths_it_changes() {
     for path in ["/memories/people.md", "/project/.envrc"] {
         let (world, session) = World::trusting([
             calls(&[("change", edit(path, "1"))]),

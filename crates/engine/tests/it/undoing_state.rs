@@ -32,7 +32,7 @@ fn state_of(world: &World, session: &SessionHandle) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
+async fn undo_patch_reverts_the_last_edit_even_of_state() {
     let (world, session) = World::trusting([
         calls(&[("change", edit("/state/plan", "dig")), ("change", edit("a", "1"))]),
         calls(&[("change", edit("/state/plan", "sow"))]),
@@ -60,7 +60,7 @@ async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
 }
 
 #[tokio::test]
-async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is() {
+async fn failed_state_undo_is_reported_without_a_substitute() {
     let (world, session) = World::trusting([
         calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),
         says("Noted."),
@@ -100,7 +100,7 @@ fn is_state_change(kind: &EventKind) -> bool {
 }
 
 #[tokio::test]
-async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
+async fn undo_after_a_crash_reverts_the_interrupted_edit_only() {
     let (world, session) = World::trusting([
         calls(&[("change", edit("a", "1"))]),
         says("Changed."),
@@ -142,7 +142,7 @@ fn is_removal(kind: &EventKind) -> bool {
 
 /// Killed when the state change was stored, but not the result.
 #[tokio::test]
-async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
+async fn interrupted_edit_of_disk_and_state_is_reverted_whole() {
     let both = || (vec!["plan: dig".to_owned()], String::new());
     let (world, session) = moved().await;
     let (next, session) = killed(&world, &session, 1, is_removal, [undo(), says("I see.")]).await;
@@ -165,7 +165,7 @@ async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
 
 /// Killed when the tool had written to disk, before anything was stored. Only the disk half happened.
 #[tokio::test]
-async fn of_an_edit_that_a_crash_cut_in_half_that_half_is_taken_back() {
+async fn half_applied_edit_is_reverted_in_its_half() {
     let (world, session) = moved().await;
     let (next, session) = killed(&world, &session, 0, is_removal, []).await;
     assert_eq!(shown(&session.undo(last()).await.unwrap()), [(2, "plan", UndoOutcome::Done)]);
@@ -174,7 +174,7 @@ async fn of_an_edit_that_a_crash_cut_in_half_that_half_is_taken_back() {
 
 /// Killed when the disk half was reverted, before the state half was stored.
 #[tokio::test]
-async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
+async fn interrupted_undo_is_finished_by_the_next() {
     let (world, session) = moved().await;
     let (next, session) = world.back(session.id(), [undo(), says("Back.")]).await;
     run(&session, "three").await;
@@ -191,7 +191,7 @@ async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
 
 /// Whoever reverted the edit, the model is informed, and the next call applies to the edit before it.
 #[tokio::test]
-async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
+async fn reverted_edit_does_not_hide_the_one_before() {
     for by in ["the person", "a command", "somebody"] {
         let (world, session) = World::trusting([
             calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),

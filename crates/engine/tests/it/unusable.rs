@@ -59,7 +59,7 @@ fn only_grows(world: &World) {
 }
 
 #[tokio::test]
-async fn an_empty_answer_is_told_to_the_model_which_goes_on_with_its_tools() {
+async fn empty_answer_is_retried_with_tools() {
     let thoughts = || Play::Chunks(vec![ModelChunk::Reasoning("Hm.".to_owned())]);
     let script = [look(), nothing(), look(), thoughts(), nothing(), look(), says("Seen.")];
     let (world, session, result) = played(script).await;
@@ -76,7 +76,7 @@ async fn an_empty_answer_is_told_to_the_model_which_goes_on_with_its_tools() {
 }
 
 #[tokio::test]
-async fn what_is_said_meanwhile_begins_anew() {
+async fn steering_resets_the_empty_answer_count() {
     let (world, session) = World::new([calls(&[("hold", json!({}))])]).begun().await;
     let mut started = session.start_turn(input("Well?")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
@@ -87,7 +87,7 @@ async fn what_is_said_meanwhile_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_cut_call_does_not_run_and_the_model_is_told() {
+async fn truncated_call_is_reported_and_not_run() {
     let usage = agentd_core::usage::Usage { completion_tokens: 4096, ..Default::default() };
     let cut = vec![ModelChunk::call("look", "{}"), unrun("change", UnrunReason::Cut), ModelChunk::Usage(usage)];
     let (world, session, result) = played([ends(cut, Finish::Length), look(), says("In parts.")]).await;
@@ -108,7 +108,7 @@ async fn a_cut_call_does_not_run_and_the_model_is_told() {
 }
 
 #[tokio::test]
-async fn cut_words_are_gone_on_with_and_are_one_answer() {
+async fn truncated_text_is_continued_as_one_answer() {
     let cut = |words: &str| ends(vec![text(words)], Finish::Length);
     let (world, _, result) = played([cut("One, tw"), cut("o, thr"), says("ee.")]).await;
     is(&result, StopReason::Completed, "One, two, three.");
@@ -124,7 +124,7 @@ async fn cut_words_are_gone_on_with_and_are_one_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_repeats_itself_is_asked_for_again() {
+async fn runaway_answer_is_retried() {
     let what = ModelChunk::Runaway { what: "repeated \"ha \" without end".to_owned() };
     let repeats = ends(vec![text("ha ha ha "), what], Finish::Runaway);
     let (world, session, result) = played([repeats, says("Funny.")]).await;
@@ -133,7 +133,7 @@ async fn an_answer_that_repeats_itself_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_call_as_text_is_told_to_the_model_and_thoughts_among_the_words_are_thoughts() {
+async fn call_as_text_is_reported_and_reasoning_reclassified() {
     let leaked = Play::Chunks(vec![text("I look."), unrun("look", UnrunReason::Foreign)]);
     let (world, _, result) = played([leaked, look(), says("Seen.")]).await;
     is(&result, StopReason::Completed, "Seen.");
@@ -147,7 +147,7 @@ async fn a_call_as_text_is_told_to_the_model_and_thoughts_among_the_words_are_th
 }
 
 #[tokio::test]
-async fn a_doubtful_call_is_asked_about_once() {
+async fn doubtful_call_is_queried_once() {
     let doubtful = |words: &str| Play::Chunks(vec![text(words), unrun("look", UnrunReason::Doubtful)]);
     for (again, expected) in [(doubtful("So it is: {…}"), "So it is: {…}"), (nothing(), "{…} looks.")] {
         let (.., result) = played([doubtful("{…} looks."), again]).await;
@@ -162,7 +162,7 @@ fn todos(statuses: &[&str]) -> (&'static str, Value) {
 }
 
 #[tokio::test]
-async fn open_todos_are_asked_about_once() {
+async fn open_todos_are_queried_once() {
     let open = || calls(&[todos(&["completed", "in_progress", "pending"])]);
     let (world, session, result) = played([open(), says("Half is done."), says("The rest needs a key.")]).await;
     // The reason is appended to the answer.
@@ -190,7 +190,7 @@ async fn open_todos_are_asked_about_once() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_todos_where_it_is_for_the_person_to_say() {
+async fn open_todos_are_not_queried_if_the_user_decides() {
     let open = || calls(&[todos(&["pending"])]);
     let steps = async |config: EngineConfig, script: Vec<Play>| {
         let world = World::with(config, script);

@@ -27,7 +27,7 @@ fn names(world: &World, at: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn instructions_hold_for_one_turn() {
+async fn turn_instructions_apply_to_one_turn() {
     let (world, session) = World::new(["one", "two", "three"].map(says)).begun().await;
     let options = TurnOptions { instructions: Some("Answer in rhymes.".to_owned()), ..TurnOptions::default() };
     turn(&session, with(options)).await;
@@ -43,7 +43,7 @@ async fn instructions_hold_for_one_turn() {
 }
 
 #[tokio::test]
-async fn only_what_is_allowed_is_offered_and_can_be_called() {
+async fn only_allowed_tools_are_offered_and_callable() {
     let call = calls(&[("todo_read", json!({})), ("search_history", json!({"query": "x"}))]);
     let (world, session) = World::new([call, says("one"), says("two")]).begun().await;
     let allowed_tools = Some(vec!["todo_read".to_owned()]);
@@ -57,7 +57,7 @@ async fn only_what_is_allowed_is_offered_and_can_be_called() {
 }
 
 #[tokio::test]
-async fn wishes_outlive_the_daemon() {
+async fn turn_options_survive_restart() {
     let (world, session) = World::new([calls(&[("ask_human", json!({"question": "Tea?"}))])]).begun().await;
     let options = TurnOptions {
         allowed_tools: Some(vec!["ask_human".to_owned()]),
@@ -83,7 +83,7 @@ fn look() -> Play {
 }
 
 #[tokio::test]
-async fn a_turn_that_goes_on_is_held_to_the_wishes_of_the_one_before_it() {
+async fn continued_turn_keeps_its_turn_options() {
     let tight = TurnOptions {
         allowed_tools: Some(vec!["todo_read".to_owned(), "transfer_to_nobody".to_owned()]),
         tokens: Some(1),
@@ -99,7 +99,7 @@ async fn a_turn_that_goes_on_is_held_to_the_wishes_of_the_one_before_it() {
 }
 
 #[tokio::test]
-async fn a_limit_above_that_of_the_daemon_is_stored_with_the_start() {
+async fn turn_limit_above_the_daemons_is_stored_with_the_start() {
     let (_world, session) = World::new([says("Hi.")]).begun().await;
     let time_ms = u64::try_from(Duration::from_secs(86_400).as_millis()).ok();
     let options = TurnOptions { time_ms, ..TurnOptions::default() };

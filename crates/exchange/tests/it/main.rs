@@ -100,7 +100,7 @@ fn runtime() -> tokio::runtime::Runtime {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn bodies_come_back_in_their_order_whatever_is_rotated_away(
+    fn bodies_are_read_in_order_despite_rotation(
         parts in proptest::collection::vec("[a-z é漢\"\\\\\n]{0,600}", 1..30),
         max_file_bytes in 1000u64..20_000,
     ) {
@@ -125,7 +125,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn damaged_and_cut_lines_are_skipped_with_a_remark() {
+async fn damaged_lines_are_skipped_with_a_remark() {
     let world = World::new(1 << 20, 2);
     for body in ["{\"a\":1}", "{\"b\":2}"] {
         world.exchange(body);
@@ -154,7 +154,7 @@ fn held(gate: Receiver<()>) -> Clean {
 }
 
 #[tokio::test]
-async fn what_finds_no_room_is_counted_and_nothing_waits() {
+async fn dropped_exchanges_are_counted_without_blocking() {
     let (open, gate) = mpsc::channel();
     let world = World::cleaned_by(64 << 20, 2, held(gate));
     // The thread is blocked, and its queue has room for 1024 commands.

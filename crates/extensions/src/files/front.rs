@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_descriptions_come_from_the_front_matter() {
+    fn name_and_description_are_read_from_front_matter() {
         check("---\nname: pdf\ndescription: Fill in forms\n---\n# How\n", Ok((Some("pdf"), "Fill in forms")));
         check("---\r\ndescription: Fill in forms\r\n---\r\n", Ok((None, "Fill in forms")));
         check("---\nname: a\ndescription: >\n  two\n  lines\nlicense: MIT\n---\n", Ok((Some("a"), "two lines")));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_key_of_others_harms_no_other() {
+    fn invalid_foreign_keys_are_ignored() {
         let harmless = [
             "argument-hint: [a] [b]\n",
             "argument-hint: [a] [b]\ndescription: Also: with a colon\n",
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_systems_write_is_understood() {
+    fn front_matter_of_other_systems_is_accepted() {
         let text = "---\nname: docx\ndescription: Word files\nlicense: Proprietary\nallowed-tools: Read, Bash(git:*)\n\
                     dependencies: python>=3.8, requests[socks,security]>=2\nmetadata:\n  version: 1\nfancy: yes\n---\n";
         let front = front(text).unwrap();

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_taken_and_places_are_not() {
+    fn requirements_accept_packages_and_reject_locations() {
         let taken = |text: &str, expected: &[&str]| assert_eq!(of_file(text).unwrap(), expected, "{text}");
         taken("pypdf\n", &["pypdf"]);
         taken(
@@ -281,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn python_itself_is_no_package() {
+    fn python_itself_is_not_a_package() {
         let listed = ["python>=3.8", "python-docx>=1", "pypdf"].map(str::to_owned);
         assert_eq!(of_list(&listed).unwrap(), ["python-docx>=1", "pypdf"]);
         assert!(of_list(&["https://x/y.whl".to_owned()]).is_err());
     }
 
     #[test]
-    fn hashes_and_markers_are_taken() {
+    fn hashes_and_markers_are_accepted() {
         let digest = "0".repeat(64);
         let taken = |text: &str, expected: &str| assert_eq!(of_file(text).unwrap(), [expected], "{text}");
         taken(
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_leads_elsewhere_gets_through() {
+    fn hostile_requirement_lines_are_rejected() {
         for line in include_str!("../../tests/corpus/hostile_requirements.txt").lines() {
             let line = line.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r");
             if line.is_empty() || line.starts_with("# ") {
@@ -323,7 +323,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_word_of_a_package_is_an_option(text in "[a-z]{1,4}[ a-z0-9=<>;'\"\\[\\](),.*_@/:$\\\\-]{0,30}") {
+        fn accepted_packages_contain_no_options(text in "[a-z]{1,4}[ a-z0-9=<>;'\"\\[\\](),.*_@/:$\\\\-]{0,30}") {
             if let Ok(package) = package(&text) {
                 let words = package.split([' ', '\t']).skip(1);
                 for word in words {

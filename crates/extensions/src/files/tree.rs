@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_holds_plain_files_and_nothing_that_tools_left() {
+    fn copy_has_plain_files_without_tool_leftovers() {
         let from = skill();
         symlink("../SKILL.md", from.path().join("scripts/again.md")).unwrap();
         let tree = Tree::of(&open(from.path())).unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_or_is_no_file_is_told() {
+    fn outside_links_and_special_files_are_reported() {
         let from = skill();
         let outside = tempfile::NamedTempFile::new().unwrap();
         symlink(outside.path(), from.path().join("absolute")).unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn eleven_megabytes_are_too_many() {
+    fn tree_above_ten_megabytes_is_rejected() {
         let from = skill();
         fs::File::create(from.path().join("large.bin")).unwrap().set_len(11 << 20).unwrap();
         let tree = Tree::of(&open(from.path())).unwrap();

@@ -28,7 +28,7 @@ fn store(around: &Path) -> PluginStore {
 const PIE: (&str, &str) = ("skills/pie/SKILL.md", "---\nname: pie\ndescription: Pies\n---\nBake.\n");
 
 #[test]
-fn layouts_of_other_systems_are_read() {
+fn plugin_layouts_of_other_systems_are_read() {
     #[track_caller]
     fn check(files: &[(&str, &str)], name: &str, skills: &[&str], agents: &[&str], commands: &[&str]) {
         let looked = look(files).unwrap();
@@ -70,7 +70,7 @@ fn layouts_of_other_systems_are_read() {
 }
 
 #[test]
-fn servers_are_reached_as_the_plugin_says_and_trusted_as_nobody_says() {
+fn plugin_servers_run_as_declared_without_trust() {
     let servers = json!({"mcpServers": {
         "a": {"command": "./bin/run", "args": ["./conf.json", "./none", "${CLAUDE_PLUGIN_ROOT}/x", "--k=${env:KEY}"],
               "env": {"HERE": "${PLUGIN_DATA}"}, "grants": "*", "tools": {"t": {"effect": "read"}}, "timeout": 5},
@@ -97,7 +97,7 @@ fn servers_are_reached_as_the_plugin_says_and_trusted_as_nobody_says() {
 }
 
 #[test]
-fn servers_that_make_no_sense_are_left_out() {
+fn invalid_plugin_servers_are_skipped() {
     #[track_caller]
     fn check(server: Value, part: &str) {
         let servers = json!({"bad": server, "good": {"command": "x"}}).to_string();
@@ -125,7 +125,7 @@ fn servers_that_make_no_sense_are_left_out() {
 }
 
 #[test]
-fn a_plugin_is_bound_to_its_files() {
+fn plugin_is_bound_to_its_files() {
     let around = tempfile::tempdir().unwrap();
     let from = folder(&[("plugin.json", r#"{"name": "kit", "version": "1"}"#), PIE]);
     let plugins = store(around.path());
@@ -166,7 +166,7 @@ fn a_plugin_is_bound_to_its_files() {
 }
 
 #[test]
-fn a_list_that_cannot_be_read_uses_nothing_and_takes_nothing_away() {
+fn unreadable_plugin_list_disables_but_removes_nothing() {
     let around = tempfile::tempdir().unwrap();
     let from = folder(&[("plugin.json", r#"{"name": "kit"}"#), PIE]);
     let plugins = store(around.path());
@@ -184,7 +184,7 @@ fn a_list_that_cannot_be_read_uses_nothing_and_takes_nothing_away() {
 
 proptest! {
     #[test]
-    fn paths_of_a_manifest_never_lead_out(path in r"[./a-z~\\]{0,20}") {
+    fn manifest_paths_never_leave_the_plugin(path in r"[./a-z~\\]{0,20}") {
         if let Ok(inner) = manifest::inner_path(&path) {
             prop_assert!(!inner.starts_with('/') && inner.split('/').all(|part| part != ".." && part != "."));
             let joined = Path::new("/root").join(&inner);
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_of_a_manifest_breaks_the_reader(text in ".{0,200}", servers in ".{0,200}") {
+    fn any_manifest_is_read_or_rejected(text in ".{0,200}", servers in ".{0,200}") {
         let _ = look(&[("plugin.json", &text), ("mcp.json", &servers), PIE]);
     }
 }

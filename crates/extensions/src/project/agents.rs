@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_other_systems_are_understood() {
+    fn agent_files_of_other_systems_are_accepted() {
         let text = "---\nname: code-reviewer\ndescription: Use this: after each change\ntools: Read, Grep, Bash(git diff:*)\n\
                     model: sonnet\ncolor: blue\n---\n\nYou review.\n";
         let (cards, problems) = of(&[("agents/x.md", text)]);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_others_harms_no_agent_and_tools_are_never_guessed() {
+    fn foreign_keys_are_ignored_and_tools_never_guessed() {
         let text = |line: &str| format!("---\ndescription: Reviews\n{line}\ntools: Read\n---\nYou review.");
         let (cards, problems) = of(&[("agents/a.md", &text("argument-hint: [a] [b]"))]);
         assert_eq!(cards[0].tools.as_deref().unwrap(), ["read_file"]);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_the_configuration_is_taken_and_its_names_come_first() {
+    fn agents_yaml_is_accepted_and_takes_precedence() {
         let yaml = "agents:\n  poet: {description: Writes, prompt: Rhyme., tools: [read_file], max_steps: 3}\n";
         let (cards, problems) =
             of(&[("agents.yaml", yaml), ("agents/poet.md", "---\ndescription: Other\n---\nOther.")]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_takes_nothing_else_along() {
+    fn invalid_agent_is_reported_and_others_stay() {
         #[track_caller]
         fn check(path: &str, text: &str, part: &str) {
             let (cards, problems) = of(&[(path, text), ("agents/zz.md", "---\ndescription: d\n---\np")]);

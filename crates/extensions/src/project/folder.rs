@@ -351,7 +351,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_a_folder_makes_no_difference(files in any_files(), turned in any::<prop::sample::Index>()) {
+        fn folder_hash_is_independent_of_file_order(files in any_files(), turned in any::<prop::sample::Index>()) {
             let mut other = files.clone();
             other.rotate_left(turned.index(files.len()));
             prop_assert_eq!(hash(&files), hash(&other));
@@ -360,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn each_byte_name_and_right_makes_one(files in any_files(), at in any::<prop::sample::Index>(), bit in 0_u8..8) {
+        fn folder_hash_covers_content_names_and_modes(files in any_files(), at in any::<prop::sample::Index>(), bit in 0_u8..8) {
             let whole = hash(&files);
             let which = at.index(files.len());
             let changed = |change: &dyn Fn(&mut FolderFile)| {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_pass_from_a_name_to_a_content_or_to_the_next_file() {
+    fn folder_hash_separates_names_contents_and_files() {
         let sets = [
             vec![file("a", b"bc")],
             vec![file("ab", b"c")],

@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_private_and_outlive_the_process() {
+    fn trust_records_are_private_and_survive_restart() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("projects");
         assert!(TrustRecords::load(&folder).unwrap_or_default().of(Path::new("/a")).is_none());

@@ -129,12 +129,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_nothing_needs_nothing() {
+    fn commands_that_run_no_skill_need_no_environment() {
         assert!(may_need("python skills/pdf/x.py") && !may_need("cat skills/pdf/x.md") && !may_need("python x.py"));
     }
 
     #[test]
-    fn a_failed_import_names_its_module() {
+    fn missing_module_is_read_from_the_import_error() {
         let check = |text: &str, expected: Option<&str>| assert_eq!(lacking(text), expected, "{text}");
         check("Traceback\nModuleNotFoundError: No module named 'yaml'\n", Some("yaml"));
         check("ModuleNotFoundError: No module named 'google.cloud'", Some("google"));

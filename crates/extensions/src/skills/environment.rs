@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn python_has_its_name_on_every_system() {
+    fn environment_has_a_python_command() {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
         fs::create_dir_all(&bin).unwrap();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_package_brings_stands_in_front_of_nothing() {
+    fn package_programs_never_shadow_system_programs() {
         let folder = tempfile::tempdir().unwrap();
         let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None, Vec::new());
         let place = folder.path().join("skill-1");

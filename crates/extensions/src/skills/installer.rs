@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hosts_of_an_index_are_those_in_its_addresses_and_in_the_settings() {
+    fn index_hosts_come_from_urls_and_settings() {
         #[track_caller]
         fn check(variables: &[(&str, &str)], more: &[&str], expected: &[&str]) {
             let variables =

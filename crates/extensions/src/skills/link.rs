@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_of_a_line_are_found() {
+    fn python_modules_of_an_import_line_are_found() {
         let check = |line: &str, expected: &[&str]| assert_eq!(python_modules(line), expected, "{line}");
         check("import numpy.linalg as l, pandas # import no", &["numpy", "pandas"]);
         check("from PIL import Image", &["PIL"]);

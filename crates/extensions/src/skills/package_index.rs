@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_persons_index_is_passed_and_nothing_else_of_their_settings() {
+    fn only_index_settings_of_the_user_are_passed() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join(".config/pip");
         fs::create_dir_all(&folder).unwrap();
@@ -259,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_wheels_are_readable() {
+    fn local_wheel_folders_are_readable() {
         let links = variables(&[("PIP_FIND_LINKS", "/opt/wheels file:///w https://x/y"), ("PIP_CERT", "/etc/c.pem")]);
         let links = PackageIndex::read(&links);
         assert_eq!(links.places(), ["/opt/wheels", "/w", "/etc/c.pem"].map(PathBuf::from));
     }
 
     #[test]
-    fn passwords_are_not_told() {
+    fn passwords_in_index_urls_are_masked() {
         let check = |text: &str, safe: &str| assert_eq!(without_passwords(text), safe);
         check("at https://me:secret@x/simple and http://y/a@b", "at https://***@x/simple and http://y/a@b");
         check("https://a@b@c/ d", "https://***@c/ d");

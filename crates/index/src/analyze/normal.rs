@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_normal_form_and_ranges_stay_within(text in "\\PC{0,40}", from in 0usize..60, len in 0usize..60) {
+        fn normal_form_ranges_map_into_the_original_text(text in "\\PC{0,40}", from in 0usize..60, len in 0usize..60) {
             let normal = Normal::new(&text);
             let whole = normal.text();
             let start = whole.floor_char_boundary(from.min(whole.len()));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_in_groups_of_thousands_are_one_number() {
+    fn grouped_digits_are_one_number() {
         let of = |text: &str| {
             let runs: Vec<LetterRun> = runs(text).collect();
             grouped_number(text, &runs).map(|(digits, count, range)| (digits, count, text[range].to_owned()))

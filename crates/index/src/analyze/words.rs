@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dictionary_is_read_for_chinese_only() {
+    fn dictionary_loads_for_chinese_only() {
         let dictionary = Dictionary::default();
         let told = |text: &str| {
             let mut told = Vec::new();

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_end_where_people_say() {
+    fn sentences_end_at_natural_boundaries() {
         let check = |expected: &[&str]| {
             let text = expected.concat();
             let found: Vec<&str> = sentences(&text).into_iter().map(|range| &text[range]).collect();

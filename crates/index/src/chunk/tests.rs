@@ -28,7 +28,7 @@ fn chunks_end_with_paragraphs_and_sentences() {
 }
 
 #[test]
-fn a_chunk_begins_with_the_end_of_the_one_before() {
+fn chunk_overlaps_the_previous_one() {
     let text: String = (0..40).map(|number| format!("This is sentence number {number} of many. ")).collect();
     let chunks = of_text(&text);
     assert!(chunks.len() > 3);
@@ -40,7 +40,7 @@ fn a_chunk_begins_with_the_end_of_the_one_before() {
 }
 
 #[test]
-fn headings_begin_chunks_and_are_remembered() {
+fn headings_start_chunks_and_are_recorded() {
     let body = "Some words that fill the section with text. ".repeat(7);
     let text = format!("# One\n\n{body}\n\n## Two **bold**\n\n{body}{body}");
     let chunks = of_text(&text);
@@ -67,7 +67,7 @@ fn table(rows: usize, cell: &str) -> Part {
 }
 
 #[test]
-fn sheets_are_told_by_twenty_rows_with_their_header() {
+fn sheets_are_chunked_by_twenty_rows_with_header() {
     let mut chunker = Chunker::new(ChunkConfig::default());
     let chunks = chunker.chunks(&table(50, "x"));
     let places: Vec<String> = chunks.iter().map(|chunk| chunk.place.to_string()).collect();
@@ -95,7 +95,7 @@ fn text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_and_nothing_is_too_long(text in text()) {
+    fn chunks_cover_all_text_within_the_limit(text in text()) {
         let config = ChunkConfig::default();
         let chunks = of_text(&text);
         let mut covered = 0;
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn every_row_is_in_the_place_that_is_cited(rows in 0..200usize, width in 0..2000usize) {
+    fn cited_cell_range_contains_every_row(rows in 0..200usize, width in 0..2000usize) {
         let part = table(rows, &"字".repeat(width));
         let config = ChunkConfig::default();
         let chunks = Chunker::new(config).chunks(&part);

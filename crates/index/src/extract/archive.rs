@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_leads_into_the_archive_only() {
+    fn entry_paths_cannot_leave_the_archive() {
         for (name, expected) in [
             ("a/b.pdf", Some("a/b.pdf")),
             ("./a.pdf", Some("a.pdf")),

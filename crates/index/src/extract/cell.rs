@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_read_as_dates() {
+    fn dates_are_formatted_by_kind() {
         let check = |value: f64, kind: ExcelDateTimeType, expected: &str| {
             assert_eq!(date_shown(ExcelDateTime::new(value, kind, false)), expected);
         };
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_format_have_no_digits_of_chance() {
+    fn general_numbers_hide_rounding_digits() {
         for (value, expected) in [
             (0.1 + 0.2, "0.3"),
             (-2.5, "-2.5"),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_are_shown_as_people_see_them_and_other_formats_are_not() {
+    fn percent_formats_are_applied_and_others_ignored() {
         for (code, value, expected) in [
             ("0%", 0.125, "13%"),
             ("0.00%", 0.125, "12.50%"),
@@ -354,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_format_and_no_number_is_too_much(code in "[0#.%;,]{0,40}", value in any::<f64>()) {
+        fn any_format_and_number_stays_short(code in "[0#.%;,]{0,40}", value in any::<f64>()) {
             let general = general(value);
             assert!(general.len() < 40 && !general.is_empty(), "{general}");
             if let Some(decimals) = percent_decimals(&code) {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_is_at_its_cell() {
+    fn comments_are_placed_at_valid_cells() {
         assert_eq!((place("B3"), place("AA10"), place("3")), (Some((2, 1)), Some((9, 26)), None));
         assert_eq!((place("XFD1"), place("XFE1"), place("A0")), (Some((0, 16_383)), None, None));
         assert_eq!((place("A1073741825"), place("ZZZZZZ1")), (None, None));

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_or_a_reader_could_stumble_over_is_gone() {
+    fn control_characters_are_removed() {
         assert_eq!(text("a\r\nb\rc\u{c}d\u{1b}[31m\u{202e}e\0\tf\u{feff}"), "a\nb\nc\nd[31me\tf");
         assert_eq!(line(" a\n\n b\u{7} ", 99), "a b");
         assert_eq!(line("äöü", 3), "ä…");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_all_encodings_are_read() {
+    fn text_encodings_are_detected() {
         let chinese = "第一章 总则。为了规范公司的财务管理,制定本办法。各部门应当遵守。".repeat(3);
         let japanese = "これは日本語の文章です。会議は来週の月曜日に開かれます。".repeat(3);
         let korean = "이것은 한국어 문장입니다. 회의는 다음 주 월요일에 열립니다. ".repeat(3);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bytes_a_letter_are_text_with_and_without_a_mark() {
+    fn utf16_is_text_with_and_without_bom() {
         let little: Vec<u8> = "\u{feff}报告 report".encode_utf16().flat_map(u16::to_le_bytes).collect();
         let big: Vec<u8> = "a plain report".encode_utf16().flat_map(u16::to_be_bytes).collect();
         assert_eq!((is_text(&little), decode(&little, None)), (true, "报告 report".to_owned()));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_counts_where_it_can_be_true() {
+    fn declared_encoding_applies_if_valid() {
         assert_eq!(decode(b"\xc4\xe3", Some("gbk")), "你");
         assert_eq!(decode("你".as_bytes(), Some("gbk")), "你");
     }

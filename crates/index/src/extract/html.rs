@@ -234,14 +234,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depth_is_counted_without_what_ends_by_itself() {
+    fn depth_ignores_self_closing_elements() {
         assert_eq!(depth("<html><body><div><p>a<p>b<br>c < d</div><DIV><ul><li>x<li>y</ul></div><!-- <b> -->"), 4);
         assert_eq!(depth(&"<div><ul><li>".repeat(70_000)), 140_000);
         assert_eq!(depth(&"<p><tr><td>a<td>b".repeat(70_000)), 0);
     }
 
     #[test]
-    fn a_page_says_its_title_and_its_encoding() {
+    fn title_and_encoding_are_read_from_html() {
         assert_eq!(title("<HTML><Title lang=en> A &amp; B &amp;lt; </TITLE>").as_deref(), Some(" A & B &lt; "));
         assert_eq!(title("<title>never closed"), None);
         assert_eq!(declared(b"<meta charset=\"GBK\">").as_deref(), Some("gbk"));
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn chapters_are_found_where_the_book_says() {
+    fn chapter_paths_resolve_relative_to_the_book() {
         assert_eq!(resolved("OEBPS/", "text/ch%201.xhtml#top"), "OEBPS/text/ch 1.xhtml");
         assert_eq!(resolved("OEBPS/", "../Text/a.html"), "Text/a.html");
         assert_eq!(resolved("", "100%.html"), "100%.html");
     }
 
     #[test]
-    fn cells_are_shown_with_what_they_printed() {
+    fn notebook_cells_include_their_output() {
         let cell = serde_json::json!({
             "cell_type": "code", "source": ["x = 1\n", "print(x)"],
             "outputs": [{"output_type": "stream", "text": ["1\n"]}, {"ename": "KeyError", "evalue": "'a'"}]

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_have_names_of_their_own() {
+    fn attachment_names_are_unique_and_safe() {
         let files = ["a.pdf", "a.pdf", "../../etc/passwd", "a.pdf", "notes", "notes"];
         let files = files.map(|name| Attachment { name: name.to_owned(), content: None });
         let names: Vec<String> = named(files.into_iter()).into_iter().map(|file| file.name).collect();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_is_read_by_its_own_name() {
+    fn each_attachment_is_read_by_its_name() {
         let part = |disposition: &str, name: &str, content: &str| {
             format!(
                 "--x\r\nContent-Type: image/png\r\nContent-ID: <{content}>\r\n\

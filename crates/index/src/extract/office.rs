@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_of_the_library_is_no_damage() {
+    fn library_limits_are_not_reported_as_damage() {
         let strict = limits::Limits::strict();
         assert_eq!((strict.part_bytes, strict.package_entries), (64 * 1024 * 1024, 12_500));
         let is_too_large = |why: &str| matches!(told(Kind::Docx, why), Failure::TooLarge { .. });
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn equations_keep_their_signs() {
+    fn equations_keep_their_operators() {
         let row = "<m:mr><m:e>[1]</m:e><m:e>[0]</m:e></m:mr>";
         // Brackets denote runs of text.
         for (equation, expected) in [

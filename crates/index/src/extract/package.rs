@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_what_the_text_says() {
+    fn xml_tree_matches_its_source() {
         let tree =
             parse("<?xml version='1.0'?><a:r x:k='1 &lt; 2'><b>Q &amp; A</b>&#8364;<c/><![CDATA[<x>]]></a:r>").unwrap();
         let root = tree.node("r").unwrap();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_found_wherever_it_stands() {
+    fn tag_is_found_at_any_offset() {
         let limits = Limits::default();
         for before in [0, 1, 65_530, 65_536, 65_537, 131_070, 400_000] {
             let text = format!("{}<mergeCells>{}", " ".repeat(before), " ".repeat(100));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_to_be_looked_at_may_have_any_tag() {
+    fn oversized_part_may_contain_any_tag() {
         let text = vec![b' '; 300_000];
         let looked_at = |bytes_out| {
             let limits = Limits { bytes_out, ..Limits::default() };

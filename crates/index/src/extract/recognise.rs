@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_with_folders_named_as_those_of_office_is_an_archive() {
+    fn zip_with_office_folder_names_is_an_archive() {
         let zip = Some(Kind::Zip);
         for folder in ["word/a.txt", "xl/a.csv", "ppt/a.md", "xl/workbook.bin"] {
             assert_eq!(recognise(&zip_of(&[folder]), zip).ok(), zip, "{folder}");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_font_has_tables() {
+    fn font_is_recognised_by_its_tables() {
         let told = |bytes: &[u8]| recognise(bytes, None).unwrap_err().to_string();
         let font = [b"\0\x01\0\0\0\x0c\0\x80\0\x03\0\x40".as_slice(), b"GDEF", &[0; 200]].concat();
         assert!(told(&font).contains("a font"), "{}", told(&font));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_say_what_it_is_before_the_name_does() {
+    fn content_takes_precedence_over_the_name() {
         let check = |bytes: &[u8], name: &str, expected: Result<Kind, &str>| {
             let outcome = recognise(bytes, Kind::of_name(name));
             let told = outcome.as_ref().map(|kind| *kind).map_err(|failure| match failure {

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_read_in_whatever_it_is_encoded() {
+    fn rtf_text_decodes_in_any_encoding() {
         check(r"{\rtf1\ansi{\fonttbl\f0 Helvetica;}\f0\pard The {\b vermilion} barn.\par}", "The vermilion barn.");
         check(r"{\rtf1\ansi\ansicpg1252 Gr\'fc\'dfe \u8364? \emdash  \{x\}}", "Grüße € — {x}");
         check(r"{\rtf1{\fonttbl{\f1\fcharset134 SimSun;}}\f1 \'b1\'a8\'b8\'e6}", "报告");

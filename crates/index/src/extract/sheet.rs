@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_the_columns_are_found() {
+    fn column_header_row_is_found() {
         let check = |rows: &[(u32, &[&str])], expected: &[&str]| {
             let parts = told(|teller| {
                 let mut sheet = Sheet::new(1, "S".to_owned());
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_cells_counts() {
+    fn gaps_between_cells_count_against_the_limit() {
         let limits = Limits { cells: 100, ..Limits::default() };
         let mut listener = |_| Ok(());
         let mut teller = Teller::new(Kind::Csv, &limits, &mut listener);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_counted_as_spreadsheets_do() {
+    fn csv_row_numbers_match_spreadsheets() {
         let numbers = |text: &str| {
             let mut rows: Vec<u32> = Vec::new();
             for part in told(|teller| csv(text.as_bytes(), teller).unwrap()) {
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_separator_is_what_makes_rows_alike() {
+    fn csv_separator_gives_uniform_rows() {
         let check = |text: &str, expected: u8| assert_eq!(char::from(separator(text)), char::from(expected), "{text}");
         check("a,b\n1,2\n", b',');
         check("name;price\nx;1,50\ny;2,75\n", b';');

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_very_large_sheet_no_more_is_read_than_is_wanted() {
+    fn very_large_sheet_is_read_up_to_the_wanted_rows() {
         let many = READ_ON / 2 + 2000;
         let claimed = format!(r#"<dimension ref="A1:C900000"/>{}"#, rows(many));
         let (cells, place) = told(workbook(&claimed), 1, 20);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_that_says_too_little_of_itself_is_told_as_it_is() {
+    fn wrong_sheet_dimension_is_corrected() {
         let sheet = format!(r#"<dimension ref="A1"/>{}"#, rows(3000));
         assert_eq!(told(workbook(&sheet), 1, 20).1, "Totals!A1:B3000");
         let sheet = format!(r#"<dimension ref="A1:XFD1048576"/>{}"#, rows(3000));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_cells_with_a_style_cost_no_format_of_those_behind_them() {
+    fn styled_empty_cells_keep_later_formats() {
         let share = r#"<row r="900"><c r="A900" s="1"><v>0.125</v></c></row>"#;
         // Formulas with an empty result also count as empty.
         for empty in ["/>", r#" t="str"><f>1</f><v></v></c>"#] {
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_ends_at_its_last_text_and_not_where_its_formats_end() {
+    fn sheet_ends_at_its_last_text_not_its_last_style() {
         let rows = rows(50).replace("</sheetData>", "");
         let count = READ_ON / 4 + 100;
         let sheet = format!(r#"<dimension ref="A1:D{}"/>{rows}{}</sheetData>"#, 50 + count, styled_rows(51, count));

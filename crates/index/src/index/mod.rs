@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_whoever_tells_it() {
+    fn full_disk_is_recognised_in_any_error() {
         for (error, variant) in [
             (TantivyError::from(io::Error::from_raw_os_error(28)), "Full("),
             (TantivyError::from(io::Error::other("thread: File too large (os error 27)")), "Full("),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_says_what_was_read_and_how() {
+    fn document_key_covers_content_kind_and_reader_version() {
         let hash = ContentHash::of(b"abc");
         assert!(hash.to_string().starts_with("ba7816bf8f01cfea"), "{hash}");
         assert_eq!(ContentHash::read(&b"abc"[..]).unwrap(), hash);

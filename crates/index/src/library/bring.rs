@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_seen_however_soon_it_comes_and_a_copy_stays_what_it_was() {
+    fn quick_change_is_noticed_and_copy_keeps_its_digest() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "one").unwrap();

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_page_is_read_on_by_its_characters() {
+    fn long_page_is_continued_by_character_offset() {
         let page = || vec![(4, Part::text(DocumentPlace::Page(4), "héllo wörld"))];
         let read = |column: u32| {
             let from = PartCursor { row: 0, column };

@@ -217,7 +217,7 @@ mod snippet_tests {
     use super::*;
 
     #[test]
-    fn a_short_text_is_shown_whole_and_a_long_one_where_the_hits_are() {
+    fn snippet_shows_short_text_whole_and_long_text_at_hits() {
         let snippet = around("one two", &[4..7], 100);
         assert_eq!((snippet.text.as_str(), snippet.hits), ("one two", vec![4..7]));
 
@@ -237,7 +237,7 @@ mod snippet_tests {
 
     proptest! {
         #[test]
-        fn hits_are_what_was_marked(text in "\\PC{0,400}", picks in prop::collection::vec((0usize..400, 1usize..9), 0..6), letters in 8usize..200) {
+        fn snippet_hits_match_the_marks(text in "\\PC{0,400}", picks in prop::collection::vec((0usize..400, 1usize..9), 0..6), letters in 8usize..200) {
             let marks = picks.into_iter().map(|(from, len)| {
                 let start = text.floor_char_boundary(from.min(text.len()));
                 start..text.ceil_char_boundary((start + len).min(text.len()))

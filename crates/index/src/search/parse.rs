@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_written_is_read_as_words_and_phrases() {
+    fn queries_parse_into_words_and_phrases() {
         check("Total connections", "total connect");
         check("what was the total revenue in 2023?", "total revenu 2023");
         check("to be or not to be", "to be or not");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_too_many_are_counted() {
+    fn excess_query_words_are_counted() {
         let words: Vec<String> = (100..130).map(|number| format!("x{number}")).collect();
         let parsed = parse(&words.join(" "), &Dictionary::default());
         assert_eq!((parsed.units.len(), parsed.left_out), (MOST, 6));

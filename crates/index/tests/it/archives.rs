@@ -58,7 +58,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
+async fn archived_documents_are_found_and_read_by_path() {
     let shop = Shop::new();
     for (name, bytes) in
         [("all.zip", zipped(&files())), ("all.tar", taped(&files())), ("all.tar.gz", packed(&taped(&files())))]
@@ -93,7 +93,7 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
 }
 
 #[tokio::test]
-async fn a_document_with_odd_spaces_in_its_name_opens_by_the_name_that_is_cited() {
+async fn document_with_odd_spaces_opens_by_its_cited_name() {
     let shop = Shop::new();
     let files: Files = vec![
         ("minutes/May\u{a0} 3.md", b"The barn is vermilion.".to_vec()),
@@ -112,7 +112,7 @@ async fn a_document_with_odd_spaces_in_its_name_opens_by_the_name_that_is_cited(
 }
 
 #[tokio::test]
-async fn an_archive_that_unpacks_to_too_much_is_not_called_damaged() {
+async fn oversized_archive_is_not_reported_as_damaged() {
     let limits = Limits { bytes_in: 1 << 20, ..Limits::default() };
     let large = (0..5).map(|_| ("large.txt", b"barn ".repeat(200_000)));
     let many: Files = [("first.txt", b"vermilion".to_vec())].into_iter().chain(large).collect();
@@ -123,7 +123,7 @@ async fn an_archive_that_unpacks_to_too_much_is_not_called_damaged() {
 }
 
 #[tokio::test]
-async fn what_of_an_archive_is_not_read_is_said() {
+async fn unread_archive_entries_are_reported() {
     let mut wicked = files();
     wicked.push(("../../etc/evil.txt", b"out".to_vec()));
     wicked.push(("deep.zip", zipped(&files())));
@@ -171,7 +171,7 @@ fn mail(files: &[(&str, &str, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn files_that_are_attached_to_a_mail_are_found_and_read_by_their_names() {
+async fn mail_attachments_are_found_and_read_by_name() {
     const BINARY: &str = "Content-Type: application/octet-stream";
     let shop = Shop::new();
     let inner = mail(&[("deep.txt", BINARY, b"a cobalt anchor".to_vec())]);

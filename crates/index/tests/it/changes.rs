@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn nothing_of_a_replaced_document_stays_in_the_index() {
+async fn replaced_document_leaves_nothing_in_the_index() {
     let shop = Shop::new();
     let path = |name: &str| shop.folder.path().join(name);
     let indexed = async |shop: &Shop| shop.library.stats().await.unwrap().documents;
@@ -56,7 +56,7 @@ fn failing(folder: &Path, how: &str, times: u32) -> Extractor {
 }
 
 #[tokio::test]
-async fn a_document_whose_reader_was_ended_is_read_by_the_next_search() {
+async fn document_of_a_killed_reader_is_read_by_the_next_search() {
     let no_memory = "echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$";
     for (how, code) in [("kill -KILL $$", "was killed"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")] {
         let folder = tempfile::tempdir().unwrap();

@@ -107,7 +107,7 @@ pub(crate) fn first(finds: &DocumentFinds) -> String {
 }
 
 #[tokio::test]
-async fn what_a_document_says_is_found_with_its_place() {
+async fn document_text_is_found_with_its_place() {
     let shop = Shop::new();
     let all = || ["latin.pdf", "cjk.pdf", "handbook.docx", "sales.xlsx", "deck.pptx", "open.ods", "old.xls"].map(open);
     assert!(!shop.library.is_open().await, "nothing runs before it is needed");
@@ -142,7 +142,7 @@ const PARTLY: &str = "could not read all of the PDF: 2 of its 3 pages are pictur
                       chat` does not";
 
 #[tokio::test]
-async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_again() {
+async fn documents_of_older_index_without_recognition_are_reread() {
     let shop = Shop::new();
     let before = IndexHandle::open(config(shop.folder.path())).await.unwrap();
     let content = ContentHash::of(&std::fs::read(fixture("partly.pdf")).unwrap());
@@ -159,7 +159,7 @@ async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_agai
 }
 
 #[tokio::test]
-async fn an_index_that_is_deleted_or_cut_short_under_its_readers_is_made_anew() {
+async fn deleted_or_truncated_index_is_rebuilt() {
     let shop = Shop::new();
     let find = async |what: &str| {
         let finds = shop.search(["latin.pdf", "cjk.pdf"].map(open).into(), "\"met on day 2\"").await;
@@ -182,7 +182,7 @@ async fn an_index_that_is_deleted_or_cut_short_under_its_readers_is_made_anew() 
 }
 
 #[tokio::test]
-async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
+async fn idle_index_is_closed_and_reopened() {
     let shop = Shop::resting_after(Duration::from_millis(50));
     assert!(!shop.search(vec![open("latin.pdf")], "QUARTZ").await.hits.is_empty());
     // Without a timeout: the test runner limits the wait.

@@ -50,7 +50,7 @@ fn with(name: &str, password: &str) -> OpenDocument {
 }
 
 #[tokio::test]
-async fn a_pdf_with_a_longer_key_asks_for_its_password_also_where_its_table_is_damaged() {
+async fn damaged_encrypted_pdf_still_asks_for_its_password() {
     let shop = Shop::new();
     let whole = locked("revision3.pdf");
     let at = whole.windows(9).rposition(|window| window == b"startxref").unwrap();
@@ -68,7 +68,7 @@ async fn a_pdf_with_a_longer_key_asks_for_its_password_also_where_its_table_is_d
 }
 
 #[tokio::test]
-async fn documents_of_office_2007_are_opened_too() {
+async fn office_2007_encryption_is_supported() {
     let shop = Shop::new();
     let read = async |password: &str| shop.read(with("more/standard.docx", password)).await;
     assert!(read("wrong").await.unwrap_err().needs_password());
@@ -76,7 +76,7 @@ async fn documents_of_office_2007_are_opened_too() {
 }
 
 #[tokio::test]
-async fn documents_whose_password_is_not_taken_say_what_to_do() {
+async fn unsupported_encryption_is_reported_with_a_hint() {
     let shop = Shop::new();
     for name in LOCKED {
         let path = fixture("locked").join(name);
@@ -94,7 +94,7 @@ async fn documents_whose_password_is_not_taken_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn of_an_archive_that_is_locked_in_part_the_rest_is_read() {
+async fn unencrypted_entries_of_a_mixed_archive_are_read() {
     let (document, failure) = read(&extractor(Limits::default()), "mixed.zip", &locked("mixed.zip")).await;
     let (text, failure) = (document.unwrap().markdown(), failure.unwrap());
     assert!(text.contains("The gate is cobalt.") && !text.contains("vermilion"), "{text}");
@@ -107,7 +107,7 @@ async fn of_an_archive_that_is_locked_in_part_the_rest_is_read() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_that_an_archive_takes_for_right_is_still_wrong() {
+async fn wrong_zip_password_passing_the_check_byte_fails() {
     let bytes = locked("zipcrypto.zip");
     let mut archive = ZipArchive::new(Cursor::new(bytes.as_slice())).unwrap();
     let index = archive.index_for_name("notes.md").unwrap();
@@ -123,7 +123,7 @@ async fn a_wrong_password_that_an_archive_takes_for_right_is_still_wrong() {
 }
 
 #[tokio::test]
-async fn a_locked_document_that_was_damaged_ends_in_a_clear_message() {
+async fn damaged_encrypted_document_has_a_clear_error() {
     let shop = Shop::new();
     let opened = fixture_bytes("password.xlsx");
     let refused = LOCKED.map(|name| (name, locked(name)));
@@ -149,7 +149,7 @@ async fn a_locked_document_that_was_damaged_ends_in_a_clear_message() {
 }
 
 #[tokio::test]
-async fn a_book_with_garbled_fonts_is_read_and_one_of_a_shop_is_not_called_damaged() {
+async fn epub_with_obfuscated_fonts_is_read_and_drm_reported() {
     let book = fixture_bytes("more/harbour.epub");
     let encrypted = |algorithm: &str, path: &str| {
         let list = format!(

@@ -42,7 +42,7 @@ async fn text(content: &str, resources: &str, more: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn what_is_drawn_is_read_as_it_is_meant() {
+async fn actual_text_hidden_layers_and_mirroring_are_respected() {
     // Replacement text takes precedence over glyphs.
     let content = "BT /F1 12 Tf 10 700 Td /Span << /ActualText (fi) >> BDC (X) Tj EMC (nal) Tj ET";
     assert_eq!(text(content, HELVETICA, &[]).await, "final");
@@ -58,7 +58,7 @@ async fn what_is_drawn_is_read_as_it_is_meant() {
 }
 
 #[tokio::test]
-async fn letters_on_a_curve_are_read_in_their_order() {
+async fn letters_on_a_curve_are_read_in_order() {
     let mut content = "BT /F1 12 Tf 10 750 Td (A seal:) Tj ET ".to_owned();
     for (number, letter) in (0_u8..).zip("HARBOUR OF BREST".chars()) {
         let angle = (f32::from(number) * 12.0 - 90.0).to_radians();
@@ -73,14 +73,14 @@ async fn letters_on_a_curve_are_read_in_their_order() {
 }
 
 #[tokio::test]
-async fn letters_come_from_the_names_of_glyphs() {
+async fn letters_are_derived_from_glyph_names() {
     let encoding = "/Encoding << /Differences [1 /alpha /element /braceleft /summation] >>";
     let font = format!("/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /CMSY10 {encoding} >> >>");
     assert_eq!(text("BT /F1 12 Tf 10 700 Td <01020304> Tj ET", &font, &[]).await, "α∈{∑");
 }
 
 #[tokio::test]
-async fn words_from_the_right_end_at_their_gaps_where_no_spaces_are_written() {
+async fn rtl_words_are_split_at_gaps_without_spaces() {
     // The codes 1 to 8: و ه ي ح ز م ة and a space.
     let names = "/uni0648 /uni0647 /uni064A /uni062D /uni0632 /uni0645 /uni0629 /space";
     let font = format!(
@@ -103,7 +103,7 @@ async fn words_from_the_right_end_at_their_gaps_where_no_spaces_are_written() {
 }
 
 #[tokio::test]
-async fn chinese_without_a_font_is_read_by_its_encoding() {
+async fn chinese_without_embedded_font_uses_its_encoding() {
     let descendant = "<< /Type /Font /Subtype /CIDFontType2 /BaseFont /SimSun \
          /CIDSystemInfo << /Registry (Adobe) /Ordering (GB1) /Supplement 2 >> >>";
     let font = format!(
@@ -113,7 +113,7 @@ async fn chinese_without_a_font_is_read_by_its_encoding() {
 }
 
 #[tokio::test]
-async fn japanese_in_columns_is_read_from_the_right() {
+async fn vertical_japanese_is_read_from_the_right() {
     let descendant = "<< /Type /Font /Subtype /CIDFontType0 /BaseFont /Ryumin-Light \
          /CIDSystemInfo << /Registry (Adobe) /Ordering (Japan1) /Supplement 2 >> >>";
     let font = format!(
@@ -127,12 +127,12 @@ async fn japanese_in_columns_is_read_from_the_right() {
 }
 
 #[tokio::test]
-async fn the_encryption_of_acrobat_9_is_read() {
+async fn acrobat_9_encryption_is_supported() {
     assert_eq!(told(&document("more/acrobat9.pdf").await), told(&document("latin.pdf").await));
 }
 
 #[tokio::test]
-async fn drawings_within_drawings_and_states_end() {
+async fn nested_forms_and_states_terminate() {
     let levels = 11;
     let form = |level: usize| {
         let content =
@@ -158,7 +158,7 @@ async fn drawings_within_drawings_and_states_end() {
 }
 
 #[tokio::test]
-async fn text_beyond_a_limit_is_left_out_and_said() {
+async fn text_beyond_the_limit_is_omitted_and_reported() {
     // Pieces of the maximum length of a string.
     let shown = format!("({}) Tj ", "x".repeat(30_000)).repeat(20);
     let content = format!("BT /F1 1 Tf 10 700 Td {shown} ET");
@@ -174,7 +174,7 @@ async fn text_beyond_a_limit_is_left_out_and_said() {
 }
 
 #[tokio::test]
-async fn rows_that_are_too_wide_keep_what_a_sheet_can_have() {
+async fn overwide_csv_rows_are_truncated_to_sheet_limits() {
     let (wide, long) = ("x,".repeat(20_000), "x".repeat(64 * 1024 + 1));
     let wide = format!("name,price\nbefore,1\n{wide}\nbehind,2\n{long},3\n");
     let (document, failure) = read(&extractor(Limits::default()), "wide.csv", wide.as_bytes()).await;

@@ -162,7 +162,7 @@ const CASES: &[Case] = &[
 ];
 
 #[tokio::test]
-async fn documents_of_many_programs_are_read_as_they_are_meant() {
+async fn documents_of_many_programs_are_read() {
     for (name, wanted) in CASES {
         let document = document(name).await;
         assert_eq!(Some(document.kind), Kind::of_name(name), "{name}");
@@ -178,7 +178,7 @@ async fn documents_of_many_programs_are_read_as_they_are_meant() {
 }
 
 #[tokio::test]
-async fn sheets_and_slides_are_told_whole() {
+async fn sheets_and_slides_are_extracted_whole() {
     let cases: [(&str, &[&str]); 5] = [
         (
             "cached.xlsx",
@@ -212,7 +212,7 @@ async fn sheets_and_slides_are_told_whole() {
 }
 
 #[tokio::test]
-async fn turned_pages_are_read_row_by_row_and_what_is_printed_over_them_stands_apart() {
+async fn rotated_pages_read_by_row_with_overprint_separate() {
     let mut parts = told(&document("more/turned.pdf").await);
     assert_eq!(parts.len(), 3);
     parts[2] = squeezed(&parts[2]);
@@ -228,7 +228,7 @@ async fn turned_pages_are_read_row_by_row_and_what_is_printed_over_them_stands_a
 }
 
 #[tokio::test]
-async fn a_chapter_of_a_book_is_shown_once() {
+async fn repeated_epub_chapter_is_shown_once() {
     let bytes = fixture_bytes("more/harbour.epub");
     let spine = part(&bytes, "EPUB/content.opf");
     let again = spine.replace("</spine>", &("<itemref idref=\"chapter_0\"/>".repeat(2_000) + "</spine>"));
@@ -238,7 +238,7 @@ async fn a_chapter_of_a_book_is_shown_once() {
 }
 
 #[tokio::test]
-async fn a_message_is_one_whatever_is_attached_to_it() {
+async fn msg_is_recognised_with_any_attachment() {
     let whole = fixture_bytes("more/attached.msg");
     let attached = b"%PDF-1.4 fake report bytes";
     let at = whole.windows(attached.len()).position(|window| window == attached).unwrap();
@@ -262,7 +262,7 @@ async fn a_message_is_one_whatever_is_attached_to_it() {
 }
 
 #[tokio::test]
-async fn damage_is_said_whatever_the_format() {
+async fn damage_is_reported_in_every_format() {
     let extractor = extractor(Limits::default());
     for name in ["rules.odt", "plan.odp", "harbour.epub", "letter.rtf", "headings.doc", "attached.msg", "cranes.ipynb"]
     {

@@ -73,7 +73,7 @@ fn says(part: &str, place: &str, wanted: &[&str]) {
 }
 
 #[tokio::test]
-async fn letters_of_scanned_pages_are_recognised_and_marked() {
+async fn scanned_pages_are_recognised_and_marked() {
     let (document, failure) = read_scan(&recognising(10), "scan.pdf").await;
     let parts = told(&document.unwrap());
     assert_eq!((failure, parts.len()), (None, 4), "{parts:?}");
@@ -100,7 +100,7 @@ fn scanned_page(content: &str, beside: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised() {
+async fn scanned_page_with_stamp_or_comment_is_recognised() {
     let extractor = recognising(10);
     let stamp = "BT /F1 12 Tf 280 20 Td (PAID 17) Tj ET";
     let comment = "/Annots [<< /Type /Annot /Subtype /Text /Rect [10 10 30 30] /T (Anna) /Contents (call them) >>]";
@@ -144,7 +144,7 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
 }
 
 #[tokio::test]
-async fn what_another_program_recognised_is_not_told_twice() {
+async fn existing_ocr_layer_is_not_duplicated() {
     let extractor = recognising(10);
     let layer = |text: &str| format!("BT 3 Tr /F1 5 Tf 20 400 Td ({text}) Tj ET");
     let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&layer("Harbour notice"), "")).await;
@@ -157,7 +157,7 @@ async fn what_another_program_recognised_is_not_told_twice() {
 }
 
 #[tokio::test]
-async fn pictures_in_an_archive_beyond_the_budget_are_said_each_document_with_its_own_page() {
+async fn archived_scans_beyond_the_budget_are_reported_each() {
     let files = [("a.pdf", "scan.pdf"), ("b.pdf", "scan.pdf"), ("c.png", "scan.png")];
     let files = files.map(|(name, of)| (name, fixture_bytes(of))).to_vec();
     let (document, failure) = read(&recognising(2), "all.zip", &crate::archives::zipped(&files)).await;
@@ -171,7 +171,7 @@ async fn pictures_in_an_archive_beyond_the_budget_are_said_each_document_with_it
 }
 
 #[tokio::test]
-async fn damage_does_not_hide_that_pages_were_not_recognised() {
+async fn damage_does_not_hide_unrecognised_pages() {
     let mut bytes = fixture_bytes("scan.pdf");
     let end = bytes.windows(5).rposition(|window| window == b"%%EOF").unwrap();
     bytes.truncate(end);
@@ -182,7 +182,7 @@ async fn damage_does_not_hide_that_pages_were_not_recognised() {
 }
 
 #[tokio::test]
-async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
+async fn tiff_pages_are_read_except_group_3_fax() {
     let extractor = recognising(10);
     let (document, failure) = read_scan(&extractor, "pages.tif").await;
     let (parts, failure) = (told(&document.unwrap()), failure.unwrap());
@@ -212,7 +212,7 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
 }
 
 #[tokio::test]
-async fn pictures_of_all_formats_are_documents_of_one_page() {
+async fn pictures_of_all_formats_are_one_page_documents() {
     let extractor = recognising(20);
     let page = image::open(fixture("scan.png")).unwrap().into_luma8();
     // The second one is upside down.
@@ -257,7 +257,7 @@ fn thrown(x: u32, y: u32) -> u8 {
 }
 
 #[tokio::test]
-async fn nothing_is_told_of_pictures_without_letters() {
+async fn pictures_without_text_yield_nothing() {
     let extractor = recognising(10);
     for (name, bytes) in [
         ("white.png", png(800, 1000, |_, _| 255)),
@@ -277,7 +277,7 @@ async fn nothing_is_told_of_pictures_without_letters() {
 }
 
 #[tokio::test]
-async fn damaged_and_huge_pictures_are_told_apart() {
+async fn damaged_and_huge_pictures_are_distinguished() {
     let extractor = recognising(10);
     let whole = fixture_bytes("scan.png");
     let mut huge = whole.clone();
@@ -292,7 +292,7 @@ async fn damaged_and_huge_pictures_are_told_apart() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
+async fn rest_of_a_long_scan_is_recognised_on_demand() {
     let extractor = recognising(1);
     let (document, failure) = read_scan(&extractor, "scan.pdf").await;
     let parts = told(&document.unwrap());
@@ -317,7 +317,7 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
+async fn recognition_stops_at_the_last_wanted_page() {
     let extractor = recognising(10);
     assert_eq!(places(&extractor, "scan.pdf", 2, 3).await, [2, 3].map(DocumentPlace::ScannedPage));
     // Reading one page reports the progress of that page only.
@@ -331,7 +331,7 @@ async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn why_letters_are_not_recognised_is_told() {
+async fn reason_for_missing_recognition_is_reported() {
     let nowhere = tempfile::tempdir().unwrap();
     let config = |pages| RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages };
     for (config, why, hint) in
@@ -369,7 +369,7 @@ fn bring_damaged_models(folder: &Path) {
 }
 
 #[tokio::test]
-async fn a_scan_is_read_again_when_more_of_it_may_be_recognised() {
+async fn scan_is_reread_if_more_pages_may_be_recognised() {
     let pages = async |shop: &Shop| {
         let finds = shop.search(vec![open("scan.pdf")], "lighthouse").await;
         let mut pages: Vec<String> = finds.hits.iter().map(|hit| hit.place.clone()).collect();
@@ -390,7 +390,7 @@ async fn a_scan_is_read_again_when_more_of_it_may_be_recognised() {
 }
 
 #[tokio::test]
-async fn documents_are_read_again_once_damaged_models_are_repaired() {
+async fn documents_are_reread_after_models_are_repaired() {
     let folder = tempfile::tempdir().unwrap();
     bring_damaged_models(folder.path());
     let config = RecognitionConfig { folders: vec![folder.path().to_owned()], pages: 9 };
@@ -411,7 +411,7 @@ async fn documents_are_read_again_once_damaged_models_are_repaired() {
 }
 
 #[tokio::test]
-async fn no_document_waits_behind_a_scan() {
+async fn documents_do_not_wait_for_a_scan() {
     let extractor = recognising(10);
     let shop = Shop::with(extractor.clone());
     // Held while the other documents are read, as if another one was being recognised.
@@ -436,7 +436,7 @@ async fn no_document_waits_behind_a_scan() {
 }
 
 #[tokio::test]
-async fn a_search_that_has_no_more_time_begins_with_no_further_document() {
+async fn search_past_its_deadline_starts_no_further_document() {
     let extractor = recognising(10);
     let shop = Shop::with(extractor.clone());
     let search = async |names: &[&str], begin_by: Instant| {

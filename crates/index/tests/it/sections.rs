@@ -34,7 +34,7 @@ fn long(heading: impl Fn(usize, &str) -> String, paragraph: impl Fn(&str) -> Str
 }
 
 #[tokio::test]
-async fn a_hit_in_a_document_without_pages_names_the_section_where_it_is_read_on() {
+async fn hit_without_pages_names_its_section() {
     let shop = Shop::new();
     let markup = |heading: &str, level: &str, paragraph: &str| {
         let (heading, level, paragraph) = (heading.to_owned(), level.to_owned(), paragraph.to_owned());
@@ -138,7 +138,7 @@ fn numbered(lists: &[(usize, String, &str)], body: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn lists_of_word_have_the_numbers_that_a_reader_sees() {
+async fn word_lists_have_their_displayed_numbers() {
     let contract =
         level(0, "decimal", "%1.", "") + &level(1, "decimal", "%1.%2", "") + &level(2, "lowerLetter", "(%3)", "");
     let articles = level(0, "decimal", "Article %1", "") + &level(1, "lowerRoman", "(%2)", "");
@@ -202,7 +202,7 @@ async fn lists_of_word_have_the_numbers_that_a_reader_sees() {
 }
 
 #[tokio::test]
-async fn numbered_headings_keep_their_numbers_and_hostile_lists_end() {
+async fn numbered_headings_keep_numbers_and_hostile_lists_terminate() {
     let deep = (0..9).map(|at| level(at, "decimal", &"%1%2%3%4%5%6%7%8%9".repeat(200), "")).collect::<String>();
     let odd = level(0, "ordinalText", "%1 %9 %0 %", "") + &level(77, "upperRoman", "%1", "");
     let huge = level(0, "upperRoman", "%1", "").replace("w:start w:val=\"1\"", "w:start w:val=\"4000000000\"");

@@ -17,7 +17,7 @@ async fn sheets(name: &str, bytes: &[u8]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn blanks_around_a_number_are_none_of_it() {
+async fn blanks_around_a_number_are_ignored() {
     let book = fixture_bytes("cached.xlsx");
     let plain = sheets("a.xlsx", &book).await;
     let sheet = part(&book, SHEET).replace("<v>", "<v> ").replace("</v>", "\n</v>");
@@ -26,7 +26,7 @@ async fn blanks_around_a_number_are_none_of_it() {
 }
 
 #[tokio::test]
-async fn a_sheet_of_old_macros_does_not_refuse_the_others() {
+async fn macro_sheet_does_not_block_the_others() {
     let book = fixture_bytes("sales.xlsx");
     let list = "xl/_rels/workbook.xml.rels";
     let plain = sheets("a.xlsx", &book).await;
@@ -43,7 +43,7 @@ async fn a_sheet_of_old_macros_does_not_refuse_the_others() {
 }
 
 #[tokio::test]
-async fn names_with_backslashes_are_paths() {
+async fn part_names_with_backslashes_are_paths() {
     let book = fixture_bytes("sales.xlsx");
     let mut old = zip::ZipArchive::new(std::io::Cursor::new(&book)).unwrap();
     let mut new = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
@@ -83,7 +83,7 @@ fn formatted(cells: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn numbers_are_told_as_their_cells_show_them() {
+async fn numbers_are_formatted_as_displayed() {
     let book = formatted(&[
         ("0.0%", "0.125"),
         ("General", "0.30000000000000004"),
@@ -100,7 +100,7 @@ async fn numbers_are_told_as_their_cells_show_them() {
 }
 
 #[tokio::test]
-async fn a_number_is_found_as_it_is_shown() {
+async fn formatted_numbers_are_searchable() {
     let shop = Shop::new();
     let path = shop.put("a.xlsx", formatted(&[("#,##0.00", "1234567.5"), ("0.0%", "0.125")]));
     for query in ["1234567", "12.5%"] {
@@ -155,7 +155,7 @@ fn binary_workbook(sheets: &[(&str, &str)], added: &[u8]) -> Vec<u8> {
 
 /// Betas of Excel 2007 wrote four additional bytes into each sheet record.
 #[tokio::test]
-async fn binary_workbooks_are_read_as_betas_and_releases_write_them() {
+async fn xlsb_is_read_in_beta_and_release_form() {
     for names in [["Sheet1", "Sheet2"], ["Über uns, 1. Quartal (vorläufig)", "表"]] {
         let cells = [(names[0], "North"), (names[1], "South")];
         for added in [&[][..], &[0; 4]] {

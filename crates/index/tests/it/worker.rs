@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bench::{Document, extractor, fixture, read, read_file, told, variant, worker};
 
 #[tokio::test]
-async fn texts_are_read_and_named() {
+async fn text_documents_are_read_with_their_title() {
     let extractor = extractor(Limits::default());
     let (document, failure) = read(&extractor, "note.md", b"intro\n\n# A title\n\nText.\n").await;
     let document = document.unwrap();
@@ -46,7 +46,7 @@ async fn told_from(first: u32) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn parts_come_one_by_one_from_the_first_that_is_wanted() {
+async fn parts_stream_from_the_first_wanted() {
     assert_eq!(told_from(1).await, ["Some(3)", "p. 1", "p. 2", "p. 3", "3 parts"]);
     assert_eq!(told_from(2).await, ["Some(3)", "p. 2", "p. 3", "2 parts"]);
     assert_eq!(told_from(9).await, ["Some(3)", "0 parts"]);
@@ -59,7 +59,7 @@ async fn liar(kind: Kind, limits: Limits) -> (Option<Document>, Option<agentd_in
 }
 
 #[tokio::test]
-async fn a_worker_is_not_believed() {
+async fn invalid_worker_output_is_rejected() {
     let check = async |kind: Kind, code: &str, words: &str| {
         let limits = Limits { bytes_out: 10_000, ..Limits::default() };
         let (_, failure) = liar(kind, limits).await;
@@ -110,7 +110,7 @@ async fn until(holds: impl Fn() -> bool) -> Result<(), tokio::time::error::Elaps
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_killed_and_said() {
+async fn slow_worker_is_killed_and_reported() {
     // Number that identifies the process.
     let mark = 7_000_000_001 + u64::from(std::process::id());
     let limits = Limits { cells: mark, time: Duration::from_millis(300), ..Limits::default() };
@@ -122,7 +122,7 @@ async fn what_takes_too_long_is_killed_and_said() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_killed() {
+async fn worker_is_killed_when_its_extraction_is_dropped() {
     let mark = 8_000_000_001 + u64::from(std::process::id());
     let extractor = Extractor::new(fixture("liar.sh"), Limits { cells: mark, ..Limits::default() }, 1);
     let cancel = CancellationToken::new();
@@ -142,7 +142,7 @@ async fn what_nobody_waits_for_is_killed() {
 }
 
 #[tokio::test]
-async fn only_regular_files_of_a_bearable_size_are_read() {
+async fn only_regular_files_within_the_size_limit_are_read() {
     let small = Limits { bytes_in: 10, ..Limits::default() };
     let (_, failure) = read(&extractor(small), "a.txt", b"more than ten bytes").await;
     assert_eq!(failure.unwrap().to_string(), "could not read the file: its size is more than 10 bytes");
@@ -152,7 +152,7 @@ async fn only_regular_files_of_a_bearable_size_are_read() {
 }
 
 #[tokio::test]
-async fn what_was_read_before_a_limit_holds() {
+async fn parts_read_before_a_limit_are_kept() {
     let limits = Limits { parts: 2, ..Limits::default() };
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
     let (document, failure) = read_file(&extractor(limits), file, Some(Kind::Pdf)).await;
@@ -164,7 +164,7 @@ async fn what_was_read_before_a_limit_holds() {
 }
 
 #[test]
-fn a_worker_that_gave_up_its_rights_has_none() {
+fn confined_worker_has_no_rights() {
     let output = std::process::Command::new(worker()).arg("probe").output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!said.contains("allowed"), "{said}");
@@ -172,7 +172,7 @@ fn a_worker_that_gave_up_its_rights_has_none() {
 }
 
 #[test]
-fn a_worker_ends_when_the_daemon_is_gone() {
+fn worker_ends_when_the_daemon_is_gone() {
     // Its input never ends, as with a document that takes forever.
     let limits = serde_json::to_string(&Limits::default()).unwrap();
     let mut child = std::process::Command::new(worker())

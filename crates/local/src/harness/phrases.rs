@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_lose_what_people_write_differently() {
+    fn requests_are_normalised() {
         let check = |text: &str, words: &str| assert_eq!(PlainText::new(text).words(), words);
         check("  Où est-ce, GROẞ?", "ou est ce gross");
         check("１７＊２３", "17 23");

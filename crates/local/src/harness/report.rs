@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_opening_is_the_title_and_one_whole_paragraph() {
+    fn opening_is_the_title_and_first_whole_paragraph() {
         let check = |text: &str, expected: &str| assert_eq!(opening(text).as_deref(), Some(expected), "{text}");
         check("# A\n\n[![x](y)](z)\n\nOne line\nand two.\n\nMore.", "**A**\n\nOne line\nand two.");
         check("---\ntitle: x\n---\nTitle\n=====\n\nIt works.", "**Title**\n\nIt works.");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_section_about_installing_ends_at_the_next_heading_beside_it() {
+    fn install_section_ends_at_the_next_sibling_heading() {
         let check = |text: &str, expected: Option<&str>| assert_eq!(install_section(text), expected, "{text}");
         check(
             "# A\n## Install\n```\n# no heading\nx\n```\n### More\ny\n## Use\nz",
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_of_all_forms_are_found() {
+    fn headings_are_found_in_all_forms() {
         let levels = |text| headings(text).iter().map(|heading| (heading.level, heading.title)).collect::<Vec<_>>();
         assert_eq!(levels("# A #\n~~~\n# b\n~~~\nC\n---\n<h3>D</h3>\n#no\n---\n"), [(1, "A"), (2, "C"), (3, "D")]);
     }

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_exact_and_all_else_is_none() {
+    fn sums_are_exact_and_other_requests_are_ignored() {
         let check = |request: &str, expected: Option<&str>| {
             let found = answer(request, Language::usual());
             assert_eq!(found, expected.map(|text| Wish::Equation(text.to_owned())), "{request}");

@@ -58,7 +58,7 @@ impl Play {
 }
 
 #[tokio::test]
-async fn requests_call_the_tool_that_they_name() {
+async fn requests_call_the_named_tool() {
     let play = Play::new();
     let check = async |question: &str, tool: &str, arguments: Value| {
         assert_eq!(play.call(question).await, Some((tool.to_owned(), arguments)), "{question}");
@@ -87,7 +87,7 @@ async fn requests_call_the_tool_that_they_name() {
 }
 
 #[tokio::test]
-async fn requests_that_need_judgement_call_nothing() {
+async fn requests_needing_judgement_call_no_tool() {
     let play = Play::new();
     for question in [
         "fix src/main.rs",
@@ -109,7 +109,7 @@ async fn requests_that_need_judgement_call_nothing() {
 }
 
 #[tokio::test]
-async fn results_are_shown_as_they_are() {
+async fn tool_results_are_shown_verbatim() {
     let play = Play::new();
     let check = async |question: &str, result: &str, expected: &str| {
         assert_eq!(play.shown(question, result).await, expected, "{question}: {result}");
@@ -146,7 +146,7 @@ async fn results_are_shown_as_they_are() {
 }
 
 #[tokio::test]
-async fn the_language_is_that_of_the_person() {
+async fn answers_use_the_users_language() {
     let play = Play::new();
     let heard = async |messages: Vec<Message>| hear(&play.model, request(messages, TOOLS, PATHS)).await.unwrap().text;
     assert!(heard(vec![user("wer bist du?")]).await.contains("eingebaute Modell"));
@@ -165,7 +165,7 @@ async fn the_language_is_that_of_the_person() {
 }
 
 #[tokio::test]
-async fn a_server_that_listens_is_named() {
+async fn listening_local_server_is_mentioned() {
     let folder = tempfile::tempdir().unwrap();
     let found = || {
         let ollama = Neighbour { name: "ollama", title: "Ollama", url: "http://127.0.0.1:11434/v1".to_owned() };

@@ -25,7 +25,7 @@ async fn failure(config: EmbeddedConfig) -> ModelError {
 }
 
 #[tokio::test]
-async fn a_missing_file_says_how_to_get_it() {
+async fn missing_model_file_has_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.gguf");
     let error = failure(EmbeddedConfig::new(&path)).await;
@@ -38,7 +38,7 @@ async fn a_missing_file_says_how_to_get_it() {
 }
 
 #[tokio::test]
-async fn a_file_that_comes_later_is_found() {
+async fn model_file_added_later_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let config = TinyFile::new().write(folder.path());
     let moved = folder.path().join("moved");
@@ -50,7 +50,7 @@ async fn a_file_that_comes_later_is_found() {
 }
 
 #[tokio::test]
-async fn files_that_are_no_model_are_refused() {
+async fn files_that_are_not_models_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let check = async |name: &str, content: &[u8]| {
         let path = folder.path().join(name);
@@ -67,7 +67,7 @@ async fn files_that_are_no_model_are_refused() {
 }
 
 #[tokio::test]
-async fn spoiled_metadata_and_tensors_are_refused() {
+async fn invalid_metadata_and_tensors_are_rejected() {
     let check = async |what: &str, spoil: &dyn Fn(&mut TinyFile)| {
         let folder = tempfile::tempdir().unwrap();
         let mut file = TinyFile::new();
@@ -111,7 +111,7 @@ async fn spoiled_metadata_and_tensors_are_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_cut_short_is_refused_wherever_it_was_cut() {
+async fn truncated_model_file_is_rejected_at_any_length() {
     let folder = tempfile::tempdir().unwrap();
     let whole = TinyFile::new().bytes();
     let path = folder.path().join("cut.gguf");
@@ -123,7 +123,7 @@ async fn a_file_that_was_cut_short_is_refused_wherever_it_was_cut() {
 }
 
 #[tokio::test]
-async fn a_flipped_byte_leads_to_an_answer_or_an_error() {
+async fn flipped_byte_gives_an_answer_or_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let whole = TinyFile::new().bytes();
     for at in (0..whole.len()).step_by(whole.len() / 200) {

@@ -118,7 +118,7 @@ fn norm(length: usize) -> QTensor {
 }
 
 #[tokio::test]
-async fn a_model_is_known_before_it_is_loaded() {
+async fn model_info_is_known_before_loading() {
     let model = alone(EmbeddedConfig::new("/nowhere/SmolLM2-135M-Instruct.Q4_1.gguf"));
     let info = model.info();
     assert_eq!(info.id, "SmolLM2-135M-Instruct (built in)");
@@ -127,7 +127,7 @@ async fn a_model_is_known_before_it_is_loaded() {
 }
 
 #[tokio::test]
-async fn answers_stream_and_are_the_same_each_time() {
+async fn answers_are_streamed_and_deterministic() {
     let folder = tempfile::tempdir().unwrap();
     let model = alone(TinyFile::new().write(folder.path()));
     let first = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
@@ -141,7 +141,7 @@ async fn answers_stream_and_are_the_same_each_time() {
 }
 
 #[tokio::test]
-async fn what_was_computed_for_the_last_text_is_used_again() {
+async fn computed_prompt_prefix_is_reused() {
     let folder = tempfile::tempdir().unwrap();
     let model = alone(TinyFile::new().write(folder.path()));
     let asked = |text: &str| request(vec![user(text)], &[], &[]);
@@ -154,7 +154,7 @@ async fn what_was_computed_for_the_last_text_is_used_again() {
 }
 
 #[tokio::test]
-async fn control_tokens_in_a_text_are_text() {
+async fn control_tokens_in_text_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let model = alone(TinyFile::new().write(folder.path()));
     let prompt = async |text: &str| {
@@ -166,7 +166,7 @@ async fn control_tokens_in_a_text_are_text() {
 }
 
 #[tokio::test]
-async fn an_answer_that_needs_no_weights_loads_none() {
+async fn fixed_answers_load_no_weights() {
     let folder = tempfile::tempdir().unwrap();
     let model = alone(TinyFile::new().write(folder.path()));
     for text in ["who are you?", "list the files", "what is the meaning of life?", "", "2+2"] {
@@ -178,7 +178,7 @@ async fn an_answer_that_needs_no_weights_loads_none() {
 }
 
 #[tokio::test]
-async fn a_text_ends_at_the_limit_of_the_model_and_is_cut_at_that_of_the_request() {
+async fn answer_ends_at_model_limit_and_is_cut_at_request_limit() {
     let folder = tempfile::tempdir().unwrap();
     let model = alone(EmbeddedConfig { max_tokens: 8, ..TinyFile::new().write(folder.path()) });
     let own = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_text_ends_at_the_limit_of_the_model_and_is_cut_at_that_of_the_request
 }
 
 #[tokio::test]
-async fn weights_are_released_when_idle_and_come_back() {
+async fn idle_weights_are_released_and_reloaded() {
     let folder = tempfile::tempdir().unwrap();
     let config = EmbeddedConfig { idle: Duration::from_millis(1), ..TinyFile::new().write(folder.path()) };
     let model = alone(config);
@@ -202,7 +202,7 @@ async fn weights_are_released_when_idle_and_come_back() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_stops() {
+async fn dropped_answer_stops_inference() {
     let folder = tempfile::tempdir().unwrap();
     let model = alone(TinyFile::new().write(folder.path()));
     let whole = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap();
@@ -218,7 +218,7 @@ async fn an_answer_that_nobody_reads_stops() {
 }
 
 #[tokio::test]
-async fn many_requests_at_once_are_all_answered() {
+async fn concurrent_requests_are_all_answered() {
     let folder = tempfile::tempdir().unwrap();
     let config = EmbeddedConfig { max_tokens: 5, ..TinyFile::new().write(folder.path()) };
     let model = alone(config);
@@ -235,7 +235,7 @@ async fn many_requests_at_once_are_all_answered() {
 }
 
 #[tokio::test]
-async fn an_endless_request_is_cut_to_what_fits() {
+async fn overlong_request_is_truncated_to_fit() {
     let folder = tempfile::tempdir().unwrap();
     // One token per byte, more than with any real vocabulary.
     let model = alone(TinyFile::new().write(folder.path()));

@@ -118,7 +118,7 @@ async fn newcomers_get_an_honest_answer() {
 }
 
 #[tokio::test]
-async fn a_dropped_request_stops_while_its_prompt_is_read() {
+async fn dropped_request_stops_during_prompt_evaluation() {
     let model = model().await;
     let before = model.status().evaluated_tokens;
     let text = "Write a story like this: ".to_owned()

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_after_some_crashes_it_is_given_up() {
+    fn crashing_server_is_retried_later_then_abandoned() {
         let (mut crashes, begun) = (Crashes::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(crashes.verdict("x", begun), Ok(()));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn crashes_are_forgotten_after_a_time_of_work() {
+    fn crashes_are_forgotten_after_stable_operation() {
         let (mut crashes, begun) = (Crashes::default(), Instant::now());
         for round in 0..9 {
             let at = begun + SOUND * round;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_whatever_is_tried_is_not_tried_again() {
+    fn lasting_failure_is_not_retried() {
         let mut crashes = Crashes::default();
         crashes.add("there is no sandbox", CrashKind::Lasting, Instant::now());
         assert!(is_given_up(&crashes, "x is disabled: there is no sandbox. `agentctl reload`"));

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_those_of_the_newest_text() {
+    fn diagnostics_belong_to_the_newest_text() {
         const PUBLISHED: FindingSources = FindingSources::Published;
         const PULLED: FindingSources = FindingSources::Pulled;
         let (mut documents, begun) = (Documents::default(), Instant::now());
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_was_not_used_for_longest_is_closed_unless_somebody_waits_for_it() {
+    fn least_recently_used_file_is_closed_unless_awaited() {
         let (mut documents, begun) = (Documents::default(), Instant::now());
         for number in 0..=MAX_OPEN {
             let now = begun + Duration::from_millis(number as u64);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_closed_is_no_file_without_errors() {
+    fn closed_file_is_not_reported_as_error_free() {
         let (mut checks, mut documents, now) = (Checks::default(), Documents::default(), Instant::now());
         let (reply, mut answer) = oneshot::channel();
         let (purpose, deadline) = (CheckPurpose::Baseline, now + Duration::from_secs(9));
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_looked_at_once_all_its_files_are_whole_also_when_that_moment_has_passed() {
+    fn check_completes_when_all_files_are_ready() {
         let (mut checks, mut documents, begun) = (Checks::default(), Documents::default(), Instant::now());
         let later = |ms| begun + Duration::from_millis(ms);
         let (reply, _answer) = oneshot::channel();
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_has_stopped_waiting_is_forgotten() {
+    fn dropped_check_is_removed() {
         let (mut checks, now) = (Checks::default(), Instant::now());
         let (reply, answer) = oneshot::channel();
         checks.0.push(Check { files: Vec::new(), purpose: CheckPurpose::Baseline, deadline: now, reply });

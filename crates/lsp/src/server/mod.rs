@@ -254,7 +254,7 @@ mod tests {
     use crate::{LanguageConfig, pool::tests};
 
     #[tokio::test]
-    async fn a_server_that_never_answers_is_waited_for_once() {
+    async fn unresponsive_server_is_awaited_once() {
         let LanguageConfig { mut servers, limits } = tests::config(Path::new("mute"), &["mute"]);
         let (config, confiner) = (servers.remove(0), Arc::new(tests::NoWalls));
         let parts = ServerParts { config, limits, folder: PathBuf::new(), root: PathBuf::new(), confiner };

@@ -175,7 +175,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_request_is_sent_again_when_it_is_time_or_the_project_is_loaded() {
+    fn request_is_resent_after_a_pause_or_project_load() {
         let (mut requests, begun) = (Requests::default(), Instant::now());
         let (later, deadline) = (begun + PAUSE, begun + PAUSE * 4);
         let pull =
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_never_says_that_it_is_loaded_is_believed_for_a_while() {
+    fn unfinished_load_progress_expires() {
         let (mut loading, begun) = (Loading::default(), Instant::now());
         loading.progress(&json!({"token": 1, "value": {"kind": "begin"}}), begun);
         assert!(loading.is_under_way(begun) && !loading.is_under_way(begun + MAX_AGE));

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_of_files_of_a_kind_and_of_markers_are_seen() {
+    fn changes_of_source_and_marker_files_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let config = crate::pool::tests::config(Path::new("x"), &["py"]).servers.remove(0);

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_server_speaks_for_itself_alone() {
+    fn legacy_server_metadata_must_be_its_own() {
         let server = Url::parse("https://example.org/mcp").unwrap();
         let said = |issuer: &str, authorize: &str, token: &str, register: Option<&str>| {
             is_its_own(&said(Some(issuer), authorize, token, register), &server)
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_root_of_the_server_may_have_another_name() {
+    fn issuer_may_differ_only_for_the_server_root() {
         let server = Url::parse("https://example.org/mcp").unwrap();
         let mismatch = |expected: &str| AuthError::AuthorizationServerMismatch {
             expected_issuer: expected.to_owned(),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listens_on_the_way_to_where_people_log_in() {
+    fn login_urls_must_use_https() {
         let (far, near) = ("https://example.org/mcp", "http://127.0.0.1:1/mcp");
         let long = format!("https://example.org/{}", "x".repeat(LONGEST));
         let good = "https://login.example.org/x";
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_believed_to_be_somebody_else() {
+    async fn endpoints_must_belong_to_their_issuer() {
         agentd_http::init_crypto();
         let of = async |issuer, token: &str, server| {
             is_of_its_issuer(&said(issuer, token, token, None), server, &Routes::default()).await
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_at_the_end_makes_no_other_issuer() {
+    fn trailing_slash_does_not_change_the_issuer() {
         assert!(is_same_issuer("https://example.org", "https://example.org/"));
         assert!(is_same_issuer("https://EXAMPLE.org/a", "https://example.org/a/"));
         assert!(!is_same_issuer("https://example.org/a", "https://example.org/b"));

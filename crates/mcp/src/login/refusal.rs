@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_refusal_says_is_taken() {
+    fn www_authenticate_parameters_are_parsed() {
         let said = said(
             r#"Bearer error="insufficient_scope", scope="files:read files:write files:read", resource_metadata="/there.json""#,
         );
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_refusal_is_little() {
+    fn hostile_www_authenticate_is_bounded() {
         let many: String = (0..10_000).map(|number| format!("s{number} ")).collect();
         assert_eq!(said(&format!("Bearer scope=\"{many}\"")).scopes.len(), MOST_SCOPES);
         let long = "x".repeat(LONGEST_SCOPE + 1);

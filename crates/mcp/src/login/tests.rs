@@ -17,7 +17,7 @@ fn giver(issuer: Option<&str>, token_endpoint: &str) -> TokenSource {
 }
 
 #[tokio::test]
-async fn tokens_are_their_owners_alone() {
+async fn token_files_are_private() {
     let folder = tempfile::tempdir().unwrap();
     let logins = Logins::new(folder.path().join("tokens"));
     let file = |site| logins.token_file(site, giver(None, "http://localhost:1/token"));
@@ -42,7 +42,7 @@ async fn tokens_are_their_owners_alone() {
 }
 
 #[tokio::test]
-async fn a_token_is_for_whom_it_was_given_by_and_to() {
+async fn token_is_bound_to_issuer_and_client() {
     let folder = tempfile::tempdir().unwrap();
     let logins = Logins::new(folder.path().to_owned());
     let at = |client, issuer, token_endpoint| {
@@ -72,7 +72,7 @@ async fn a_token_is_for_whom_it_was_given_by_and_to() {
 }
 
 #[tokio::test]
-async fn what_was_not_begun_cannot_be_finished() {
+async fn login_cannot_be_finished_before_it_began() {
     let folder = tempfile::tempdir().unwrap();
     let why = Logins::new(folder.path().to_owned()).finish("a", "http://localhost/?code=1&state=2").await;
     assert!(why.unwrap_err().contains("no login is in progress"));
@@ -81,7 +81,7 @@ async fn what_was_not_begun_cannot_be_finished() {
 /// A server requires more and more scopes. The next login requests all of them, even after a restart, until a login has
 /// succeeded.
 #[test]
-fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
+fn required_scopes_are_remembered_until_requested() {
     let folder = tempfile::tempdir().unwrap();
     let site = site("s", "https://example.org/mcp");
     let logins = || Logins::new(folder.path().to_owned());
@@ -116,7 +116,7 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
 }
 
 #[test]
-fn what_is_not_there_is_not_asked_for_again() {
+fn unavailable_scope_is_not_requested_again() {
     let mut wanted = WantedLogins::default();
     let refusal = Refusal::with(true, r#"Bearer scope="gone""#);
     assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
@@ -136,7 +136,7 @@ fn what_is_not_there_is_not_asked_for_again() {
 
 /// The scopes of a server that requires more and more are limited, but include the latest one.
 #[test]
-fn what_is_wanted_now_is_asked_for_also_where_much_was_wanted() {
+fn latest_required_scope_is_requested_despite_the_limit() {
     let mut wanted = WantedLogins::default();
     for number in 0..200 {
         let refusal = Refusal::with(true, &format!("Bearer scope=\"s{number}\""));
@@ -147,7 +147,7 @@ fn what_is_wanted_now_is_asked_for_also_where_much_was_wanted() {
 }
 
 #[test]
-fn a_registration_that_is_refused_for_scopes_is_known() {
+fn registration_refused_for_scopes_is_recognised() {
     let failed = |why: &str| is_for_scopes(&AuthError::RegistrationFailed(why.to_owned()));
     assert!(failed(
         r#"HTTP 400 Bad Request: {"error":"invalid_client_metadata","error_description":"unknown scope x"}"#

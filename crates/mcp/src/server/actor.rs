@@ -469,7 +469,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_keeps_failing_is_tried_less_and_less_but_never_given_up() {
+    fn failing_server_is_retried_with_growing_delays() {
         let mut budget = Budget::default();
         let mut now = Instant::now();
         let mut waits = Vec::new();

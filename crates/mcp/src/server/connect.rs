@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_to_initialize_may_come_of_the_newer_era() {
+    fn initialize_error_may_mean_a_newer_protocol() {
         let check = |code: i32, expected: bool| {
             assert_eq!(Era::Initialize.may_be_wrong(&refusal(code)), expected, "{code}");
             assert!(Era::Discover.may_be_wrong(&refusal(code)), "{code}");
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_the_servers_own_counts() {
+    fn protocol_mismatch_error_does_not_hide_the_real_one() {
         let trouble = |era: Era, code: i32| Trouble::of(era, &refusal(code), Reason::ours(format!("{era:?}")));
         let check = |discover: i32, initialize: i32, expected: Era| {
             let (discover, initialize) = (trouble(Era::Discover, discover), trouble(Era::Initialize, initialize));

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_reads_no_answers_is_not_read_and_then_let_go() {
+    async fn server_that_reads_no_answers_is_disconnected() {
         let through = Arc::new(tokio::sync::Semaphore::new(0));
         let log = Arc::new(Log::default());
         let mut bounded = BoundedTransport::new(Asking { asked: 0, through: Arc::clone(&through) }, Arc::clone(&log));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_are_short_and_asked_for_once() {
+    async fn request_ids_are_bounded_and_unique() {
         let open = OpenRequests::default();
         let name = |text: &str| NumberOrString::String(text.into());
         assert!(open.takes(&name("a")) && !open.takes(&name("a")));

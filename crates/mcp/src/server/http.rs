@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_greeting_that_is_given_up_leaves_no_request() {
+    async fn abandoned_handshake_leaves_no_request() {
         let stream = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
         for (era, answer) in [(Era::Discover, ""), (Era::Discover, stream), (Era::Initialize, "")] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -443,7 +443,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(text in "(event: a|data: b|:c|\r\n|\n|\r|d){0,30}", cut in 0..60usize) {
+        fn sse_events_are_independent_of_chunking(text in "(event: a|data: b|:c|\r\n|\n|\r|d){0,30}", cut in 0..60usize) {
             let bytes = text.as_bytes();
             let cut = cut.min(bytes.len());
             prop_assert_eq!(events(&[&bytes[..cut], &bytes[cut..]]), events(&[bytes]));

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_is_bounded_in_pages_in_tools_and_in_bytes() {
+    async fn tool_list_is_bounded_in_pages_tools_and_bytes() {
         let check = async |a_page: &[Value], expected: usize| {
             let mut asked = 0;
             let listed = pages(|_| {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_odd_definition_costs_no_other_tool() {
+    async fn malformed_definition_loses_only_its_tool() {
         let input = json!({"type": "object", "properties": {"a": {"type": "string"}}});
         let usable = |field: &str, value: Value| {
             let mut definition = tool("odd", input.clone());

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_put_together_and_those_that_are_too_long_are_known_by_their_ends() {
+    fn lines_are_joined_and_overlong_ones_keep_their_ends() {
         let mut line = Line::default();
         assert!(matches!(line.take(b"{\"a\""), (4, None)));
         let (used, Some(ReadOutcome::Line(whole))) = line.take(b":1}\nrest") else { panic!("no line") };
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_message_answers_is_read_from_a_part_of_it() {
+    fn answered_request_id_is_read_from_a_partial_message() {
         let check = |part: &str, expected: Option<NumberOrString>| assert_eq!(answered(part.as_bytes()), expected);
         check(r#"{"jsonrpc":"2.0","id":5,"result":{"#, Some(NumberOrString::Number(5)));
         check(r#"{"jsonrpc":"2.0", "id" : "a-1", "result":{"#, Some(NumberOrString::String("a-1".into())));

@@ -34,7 +34,7 @@ async fn set(servers: &SessionServers, session: SessionId, brought: &[SessionSer
 }
 
 #[tokio::test]
-async fn secrets_are_known_as_long_as_their_servers_are_there() {
+async fn secrets_are_redacted_while_their_servers_exist() {
     let (servers, learned) = servers();
     let (one, other) = (SessionId::generate(), SessionId::generate());
     let known = || {
@@ -56,7 +56,7 @@ async fn secrets_are_known_as_long_as_their_servers_are_there() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_what_it_brought_and_nothing_newer() {
+async fn disconnected_client_ends_only_its_own_servers() {
     let (servers, _) = servers();
     let session = SessionId::generate();
     let first = set(&servers, session, &[nobody("a", "k")], None).await;
@@ -71,7 +71,7 @@ async fn a_client_that_leaves_ends_what_it_brought_and_nothing_newer() {
 }
 
 #[tokio::test]
-async fn the_session_that_was_brought_servers_longest_ago_makes_room() {
+async fn oldest_session_servers_are_evicted() {
     let (servers, _) = servers();
     let sessions: Vec<SessionId> = (0..=SESSIONS).map(|_| SessionId::generate()).collect();
     for session in &sessions {
@@ -100,7 +100,7 @@ fn names(servers: &[SessionServer]) -> Vec<String> {
 }
 
 #[test]
-fn a_name_says_what_the_server_is_and_no_secret() {
+fn session_server_name_identifies_it_without_secrets() {
     let one = names(&[program("files", "/bin/a", &[("KEY", "one")])]).remove(0);
     let check = |server: SessionServer, same: bool| {
         let other = names(&[server]).remove(0);
@@ -114,7 +114,7 @@ fn a_name_says_what_the_server_is_and_no_secret() {
 }
 
 #[test]
-fn what_no_server_could_be_is_broken_and_says_why() {
+fn invalid_session_server_is_reported_as_broken() {
     let check = |servers: &[SessionServer], words: &str| {
         let (config, names) = config(servers, Path::new("/tmp")).unwrap();
         assert!(config.servers.is_empty() && config.broken.len() == 1, "{config:?}");
@@ -143,7 +143,7 @@ fn what_no_server_could_be_is_broken_and_says_why() {
 }
 
 #[test]
-fn too_much_is_refused_with_a_hint() {
+fn oversized_server_lists_are_rejected_with_a_hint() {
     let check = |servers: &[SessionServer], words: &str| {
         let refusal = config(servers, Path::new("/tmp")).unwrap_err();
         assert!(refusal.message.contains(words) && !refusal.hint.is_empty(), "{refusal:?}");
@@ -154,7 +154,7 @@ fn too_much_is_refused_with_a_hint() {
 
 proptest! {
     #[test]
-    fn every_name_gives_tools_that_are_known_again(name in ".{1,100}", tool in "[a-zA-Z_][a-zA-Z0-9_./-]{0,80}") {
+    fn session_tools_are_recognised_for_any_server_name(name in ".{1,100}", tool in "[a-zA-Z_][a-zA-Z0-9_./-]{0,80}") {
         prop_assume!(!name.trim().is_empty() && !name.contains('\0') && !variables::has_mark(&name));
         prop_assume!(name.chars().count() <= MAX_SERVER_NAME);
         let inner = names(&[program(&name, "/bin/a", &[])]).remove(0);
@@ -165,7 +165,7 @@ proptest! {
 }
 
 #[test]
-fn tools_of_the_configuration_are_not_taken_for_those_of_a_session() {
+fn configured_tools_are_not_session_tools() {
     for tool in ["mcp_files_read", "mcp_my-files_read", "read_file", "mcp_", "mcp_a-1234567_b"] {
         assert!(!is_of_session_server(tool), "{tool}");
     }

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_is_known_by_its_marks() {
+    fn code_is_recognised_by_its_delimiters() {
         let check = |text: &str, expected: bool| {
             let mut spans = CodeSpans::default();
             spans.add(text);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_mark_is_known() {
+    fn partial_marker_at_the_end_is_recognised() {
         assert_eq!(begun_mark("a <thi", &["<think>", "[THINK]"]), 4);
         assert_eq!(begun_mark("a <think>", &["<think>"]), 0);
         assert_eq!(begun_mark("◁", &["◁think▷"]), 3);

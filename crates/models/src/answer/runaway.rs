@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_answers_are_cut_and_others_are_not() {
+    fn only_runaway_answers_are_cut() {
         let check = |text: &str, expected: Option<&str>| {
             for piece in [1, 7, 10_000_000] {
                 let found = run(text, piece).map(|(_, what)| what);
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_it_is_cut_does_not_depend_on_the_pieces(phrase in "[a-cä]{1,40}", before in ".{0,300}", piece in 1_usize..5_000) {
+        fn cut_position_is_independent_of_chunking(phrase in "[a-cä]{1,40}", before in ".{0,300}", piece in 1_usize..5_000) {
             let text = format!("{before}{}", phrase.repeat(2_000));
             let (whole, cut) = (run(&text, usize::MAX), run(&text, piece));
             prop_assert!(whole.is_some());

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_at_the_beginning_are_split_off() {
+    fn leading_reasoning_is_split_off() {
         check("<think>Hm.</think> The answer is 5.", "Hm.", "The answer is 5.");
         check("\n\n<think>\nHm.\n</think>\n\nFive.", "Hm.\n", "Five.");
         check("<think>\n\n</think>\n\nFive.", "", "Five.");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_a_beginning_makes_what_came_before_it_thoughts() {
+    fn unopened_end_marker_makes_prior_text_reasoning() {
         check("Hm. So 5.\n</think>\n\nFive.", "Hm. So 5.\n", "Five.");
         check("Hm. So 5.</think> Five.", "Hm. So 5.", "Five.");
         check("</think>\n\nFive.", "", "Five.");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_split_off() {
+    fn analysis_channel_is_split_off() {
         check(
             "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Five.<|return|>",
             "Hm.",
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_mentions_marks_stays_as_it_is() {
+    fn mentioned_markers_stay_text() {
         for text in [
             "",
             " \n",
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_not_held_back() {
+    fn text_without_reasoning_is_streamed_at_once() {
         let mut splitter = Splitter::default();
         let mut next = |piece: &str| splitter.push(piece);
         assert_eq!(next("Fi"), [Part::Text("Fi".to_owned())]);
@@ -381,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cutting_gives_the_same_and_loses_nothing_but_marks(
+        fn split_result_is_independent_of_chunking(
             parts in proptest::collection::vec(
                 prop_oneof![
                     Just("<think>"), Just("</think>"), Just("<thinking>"), Just("</thinking>"), Just("◁think▷"), Just("◁/think▷"),

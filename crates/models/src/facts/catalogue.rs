@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_catalogue_is_one_and_its_figures_are_plausible() {
+    fn catalogue_parses_with_plausible_figures() {
         let catalogue: Catalogue = serde_json::from_str(TEXT).unwrap();
         assert!(!catalogue.source.is_empty() && catalogue.date.parse::<jiff::civil::Date>().is_ok());
         let models: Vec<_> =
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_known_at_their_providers_alone() {
+    fn catalogue_models_match_their_provider_only() {
         let known = published("api.anthropic.com", "claude-opus-4-5").unwrap();
         assert!(known.pictures && known.thinking && known.tools && known.window == Some(200_000), "{known:?}");
         assert!(known.origin().starts_with("https://") && known.answer > Some(8000), "{}", known.origin());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn long_requests_have_the_prices_that_are_published_for_them() {
+    fn long_requests_use_their_published_price_tier() {
         let cost = |host: &str, id: &str, prompt_tokens| {
             let usage = Usage { prompt_tokens, completion_tokens: 1000, ..Usage::default() };
             published(host, id).unwrap().prices.as_ref().unwrap().cost_microusd(&usage, 0)
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_models_of_the_catalogue() {
+    fn default_models_are_in_the_catalogue() {
         for host in ["api.anthropic.com", "API.OPENAI.COM"] {
             assert_eq!(default_models(host).next().map(|(slot, _)| *slot), Some(Slot::Base), "{host}");
             for (_, id) in default_models(host) {

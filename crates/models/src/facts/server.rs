@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_told_under_many_names() {
+    fn windows_are_read_under_many_field_names() {
         check(json!({"id": "m", "owned_by": "vllm", "max_model_len": 131_072}), Some(131_072), None);
         check(json!({"id": "m", "context_window": 8192}), Some(8192), None);
         check(json!({"id": "m", "context_length": 200_000}), Some(200_000), None);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn abilities_are_told_with_a_window_and_never_guessed() {
+    fn capabilities_are_read_and_never_guessed() {
         let of = |model: Value| parse(json!({"data": [model]}).to_string().as_bytes(), false).unwrap().remove(0).facts;
         let yes = json!({"supported": true});
         let told = of(json!({"id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_window_is_none() {
+    fn implausible_windows_are_ignored() {
         for odd in [json!(0), json!(1), json!(-5), json!(1e300), json!("many"), json!([8192]), json!({}), json!(true)] {
             check(json!({"id": "m", "context_length": odd}), None, None);
         }
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_in_their_forms_and_odd_entries_left_out() {
+    fn model_lists_are_read_skipping_odd_entries() {
         let ids = |text: &str| {
             parse(text.as_bytes(), false)
                 .map(|all| all.into_iter().filter_map(|entry| entry.facts.id).collect::<Vec<_>>())
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_believed_only_where_it_is_less_than_what_is_assumed() {
+    fn upper_bound_applies_only_below_the_assumed_window() {
         let tokens = |exact, bound| WindowFacts { exact, bound }.tokens(32_768);
         assert_eq!(tokens(Some(131_072), Some(4096)), Some(131_072));
         assert_eq!(tokens(None, Some(131_072)), None);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_for_a_token_become_prices_for_a_million() {
+    fn per_token_prices_become_per_million() {
         let listed = json!({
             "prompt": "0.000003", "completion": 0.000_015, "request": "0", "image": "0.0048", "internal_reasoning": "0",
             "input_cache_read": "0.0000003", "input_cache_write": "0.00000375", "input_cache_write_1h": "0.000006",
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_and_implausible_prices_are_ignored() {
+    fn malformed_and_implausible_prices_are_ignored() {
         for odd in [
             json!(null),
             json!("0.1"),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_another_form_tell_nothing() {
+    fn malformed_documents_yield_no_facts() {
         for odd in
             ["", "<html>", "[]", r#"{"model_alias": "", "model_path": 7}"#, r#"{"parameters": 3, "model_info": 4}"#]
         {

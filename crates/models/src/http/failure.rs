@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_become_kinds() {
+    fn statuses_map_to_error_kinds() {
         let check = |status: u16, body: &str, kind: ErrorKind, again: bool| {
             let failure = failed(status, body);
             assert_eq!((failure.error.kind(), failure.again != Again::Never), (kind, again), "{status} {body}");
@@ -329,7 +329,7 @@ mod tests {
 
     /// Errors as observed from providers and gateways.
     #[test]
-    fn money_that_is_used_up_is_no_limit_of_a_minute_and_no_wrong_key() {
+    fn exhausted_credit_is_neither_rate_limit_nor_auth_error() {
         let check = |status: u16, error: serde_json::Value, kind: ErrorKind| {
             let body = json!({ "error": error }).to_string();
             let failure = failed(status, &body);

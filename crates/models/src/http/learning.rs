@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_tools_are_read_in_all_their_forms() {
+    fn tool_names_in_refusals_are_recognised() {
         let tool = |name: &str| Change::WithoutTool(name.to_owned());
         for words in [
             "Invalid schema for function 'web': In context=(), 'oneOf' is not permitted",
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_known_by_their_names() {
+    fn field_names_in_refusals_are_recognised() {
         check("'temperature' does not support 0.2", &sent(), &[], &[&[without("temperature")], &[Change::TextTools]]);
         check("reasoning.effort: no", &sent(), &[], &[&[without("reasoning.effort")], &[without("reasoning")]]);
         check("no include_usage", &sent(), &[], &[&[without("stream_options")], &[Change::TextTools]]);
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_before_is_suspected_last() {
+    fn previously_accepted_parts_are_suspected_last() {
         let (schema, picture) = (Change::WithoutSchema(7), Change::WithoutPicture(8));
         let parts = SentParts { schema: Some(7), pictures: vec![8, 9], signed_thoughts: true, ..sent() };
         let first: [&[Change]; 5] = [
@@ -542,14 +542,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_requests_make_no_other_refusal() {
+    fn request_ids_do_not_distinguish_refusals() {
         let same = |one: &str, other: &str| refusal(400, one) == refusal(400, other);
         assert!(same("no, req_1234567a of 2026-11-29", "no, req_1234567b of 2026-11-30"));
         assert!(!same("tools.3.custom", "tools.4.custom") && !same("a", "b"));
     }
 
     #[test]
-    fn what_did_not_help_is_taken_back_and_what_did_stays() {
+    fn unhelpful_changes_are_reverted_and_helpful_ones_kept() {
         let [a, b, c] = ["a", "b", "c"].map(|name| vec![Change::WithoutField(name.to_owned())]);
         let both = [a.clone(), b.clone()];
         let mut trials = Trials::default();

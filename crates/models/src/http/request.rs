@@ -239,7 +239,7 @@ mod tests {
     /// A loaded machine notices a deadline late. A server that sends a comment every few milliseconds must not benefit
     /// from it.
     #[tokio::test(start_paused = true)]
-    async fn a_missed_deadline_is_not_held_open_by_what_still_comes() {
+    async fn late_data_does_not_extend_a_missed_deadline() {
         let target = Target::for_tests("http://h/v1", "");
         let mut deadline = target.deadlines.listing();
         advance(Duration::from_secs(60)).await;

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_and_end() {
+    fn retry_delays_grow_and_end() {
         let mut retries = retries();
         for (low, high) in [(500, 1_000), (1_000, 2_000), (2_000, 4_000)] {
             let retry = retries.after(Failure::cut("cut")).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_is_waited_for_in_large_steps_and_where_one_request_is_too_much_once() {
+    fn rate_limits_are_retried_with_long_delays() {
         let limited = |wait, once| Failure { again: Again::Limited { wait, once }, ..Failure::cut("limited") };
         let mut patient = retries();
         assert!((10_000..=20_000).contains(&patient.after(limited(None, false)).unwrap().wait.as_millis()));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_loads_its_model_has_minutes_and_is_told_of_now_and_then() {
+    async fn loading_server_is_retried_for_minutes_with_notices() {
         let loading = || Failure { again: Again::Loading, ..Failure::cut("Loading model") };
         let (mut retries, begun, mut told) = (retries(), Instant::now(), Vec::new());
         while let Ok(retry) = retries.after(loading()) {

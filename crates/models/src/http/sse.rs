@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_in_all_their_forms() {
+    fn sse_events_are_read_in_all_forms() {
         let check = |stream: &str, expected: &[&str], rest: Option<&str>| {
             let (events, left) = events(&[stream.as_bytes()]);
             assert_eq!(
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_noticed() {
+    fn non_sse_stream_is_detected() {
         let mut decoder = Decoder::default();
         let page = b"PK\x03\x04 this is\nsomething else";
         decoder.feed::<()>(page, &mut |_| Ok(())).unwrap();
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn splitting_changes_nothing(
+        fn sse_decoding_is_independent_of_chunking(
             lines in proptest::collection::vec("(data: ?[a-zä\u{1F600}]{0,6}|: x|event: y|)(\r\n|\n|\r)", 0..12),
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {

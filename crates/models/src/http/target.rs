@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_understood_and_shown_without_secrets() {
+    fn base_urls_are_parsed_and_shown_without_secrets() {
         let check = |base_url: &str, call: &str, shown: &str| {
             let target = Target::for_tests(base_url, "");
             assert_eq!((target.at("/x").as_str(), target.to_string().as_str()), (call, shown), "{base_url}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_of_the_messages_wire_is_in_the_address_once() {
+    fn messages_url_contains_v1_once() {
         for (base, shown) in [("http://h/v1/", "http://h/v1"), ("http://h/anthropic", "http://h/anthropic/v1")] {
             let target = Target::new(&ModelConfig::new(Wire::Anthropic, base), &mut Clients::default()).unwrap();
             assert_eq!((target.at("/messages").as_str(), target.shown()), (&*format!("{shown}/messages"), shown));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn models_on_this_machine_are_assumed_to_have_smaller_windows() {
+    fn local_models_get_a_smaller_assumed_window() {
         let check = |base_url: &str, window: u64| {
             assert_eq!(Target::for_tests(base_url, "").assumed_window(), window, "{base_url}");
         };
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_addresses_are_refused_without_their_password() {
+    fn invalid_urls_are_rejected_without_their_password() {
         let check = |base_url: &str, words: &str| {
             let error = parse(base_url, Wire::OpenAi).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains("hunter2"), "{error}");

@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_that_name_all_are_strict() {
+    fn strict_schemas_require_all_properties() {
         let check = |schema: &str, strict: bool| {
             assert_eq!(is_strict(&serde_json::from_str(schema).unwrap()), strict, "{schema}");
         };
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_written_once_and_never_as_others() {
+    fn serialised_tools_are_cached_per_tool_set() {
         let written = WrittenTools::default();
         let (first, second) = (tools("read_file"), tools("grep"));
         let of = |specs| written.written(specs, |spec| spec.name.as_str().into()).unwrap();

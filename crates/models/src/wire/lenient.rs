@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_objects_that_every_reader_takes() {
+    fn only_portable_json_objects_are_accepted() {
         let check = |text: &str, expected: bool| assert_eq!(is_object(text), expected, "{text}");
         check("{}", true);
         check(" { \"a\" : [1, -2, 0.5, null, true, {\"b\": \"\\ud83d\\ude00 \\n\"}] }\n", true);

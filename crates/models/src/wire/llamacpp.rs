@@ -158,7 +158,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_words_hold_a_marker(text in "[#<|>a im_start/\\[\\]INST\n]{0,60}") {
+        fn text_never_contains_prompt_markers(text in "[#<|>a im_start/\\[\\]INST\n]{0,60}") {
             let markers = ["###", "<|im_start|>", "<|", "[INST]", "[/INST]", "##a"];
             let safe = harmless(&text, &markers);
             for marker in markers {

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_poison_the_conversation_is_made_harmless() {
+    fn invalid_tool_names_and_arguments_are_sanitised() {
         let check = |name: &str, arguments: &str, expected: (&str, &str)| {
             assert_eq!((tool_name(name).as_ref(), tool_arguments(arguments).as_ref()), expected);
         };
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_id_stays_and_a_repeated_one_is_replaced() {
+    fn server_call_ids_stay_and_duplicates_are_replaced() {
         let calls = [call("a"), call("b"), call("c"), call("d")];
         let mut ids = WireIds::default();
         assert_eq!(ids.of_call(&calls[0], Some("functions.now:0")), "functions.now:0");
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_call_has_the_same_id_for_ever() {
+    fn short_call_ids_are_stable_and_unique() {
         assert_eq!(short_id("call_01a2062d70bd3a7d02865118", 0), "hMhs2rbkF");
         let made: HashSet<String> = (0..100_000).map(|n| short_id(&format!("call_{n}"), 0)).collect();
         assert_eq!(made.len(), 100_000);
     }
 
     #[test]
-    fn a_collision_has_one_outcome() {
+    fn call_id_collisions_resolve_deterministically() {
         let (first, other) = (call("call_1"), call("call_2"));
         // A server's ID equals the one that another call would get.
         let taken = short_id("call_2", 0);

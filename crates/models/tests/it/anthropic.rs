@@ -73,7 +73,7 @@ pub(super) fn answered(origin: &str, outcome: &Outcome) -> ModelRequest {
 }
 
 #[tokio::test]
-async fn a_request_has_the_form_of_the_wire() {
+async fn request_follows_the_messages_format() {
     let server = ModelServer::start().await;
     for base in [server.root_url(), server.base_url(), format!("{}/v1/messages", server.root_url())] {
         let mut config = ModelConfig { base_url: base.clone(), ..messages_config(&server) };
@@ -104,7 +104,7 @@ async fn a_request_has_the_form_of_the_wire() {
 }
 
 #[tokio::test]
-async fn settings_go_where_the_wire_has_them() {
+async fn settings_map_to_messages_fields() {
     let server = ModelServer::start().await;
     let mut config = messages_config(&server);
     (config.thinking, config.effort) = (Some(Thinking::Adaptive), Some(Effort::Low));
@@ -120,7 +120,7 @@ async fn settings_go_where_the_wire_has_them() {
 }
 
 #[tokio::test]
-async fn abilities_are_asked_of_the_server_before_the_first_request() {
+async fn capabilities_are_fetched_before_the_first_request() {
     let server = ModelServer::start().await;
     server.acts_as(Provider::Anthropic);
     let mut config = ModelConfig { id: "the-model".to_owned(), ..messages_config(&server) };
@@ -141,7 +141,7 @@ async fn abilities_are_asked_of_the_server_before_the_first_request() {
 }
 
 #[tokio::test]
-async fn blocks_and_their_pieces_make_an_answer() {
+async fn content_blocks_and_deltas_form_an_answer() {
     let outcome = ask_over(
         Wire::Anthropic,
         stream(
@@ -185,7 +185,7 @@ async fn blocks_and_their_pieces_make_an_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_goes_back_as_it_came_to_its_model_behind_the_same_prefix_only() {
+async fn answer_is_replayed_verbatim_only_after_the_same_prefix() {
     let server = ModelServer::start().await;
     server.acts_as(Provider::Anthropic);
     let config = ModelConfig { id: "the-model".to_owned(), ..messages_config(&server) };
@@ -234,7 +234,7 @@ async fn an_answer_goes_back_as_it_came_to_its_model_behind_the_same_prefix_only
 }
 
 #[tokio::test]
-async fn calls_in_a_conversation_without_tools_are_words() {
+async fn calls_are_sent_as_text_without_tools() {
     let server = ModelServer::start().await;
     let model = connect(&messages_config(&server)).unwrap();
     let mut request = request("Hi");
@@ -244,7 +244,7 @@ async fn calls_in_a_conversation_without_tools_are_words() {
 }
 
 #[tokio::test]
-async fn a_paused_answer_goes_on_and_is_one() {
+async fn paused_answer_is_continued_as_one() {
     let server = ModelServer::start().await;
     server.acts_as(Provider::Anthropic);
     let model = connect(&ModelConfig { id: "the-model".to_owned(), ..messages_config(&server) }).unwrap();
@@ -273,7 +273,7 @@ async fn a_paused_answer_goes_on_and_is_one() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_limit_cuts_before_its_arguments_does_not_run() {
+async fn call_truncated_before_its_arguments_does_not_run() {
     let server = ModelServer::start().await;
     let block = |index, id| begins(index, json!({"type": "tool_use", "id": id, "name": "now", "input": {}}));
     let blank = |index| adds(index, json!({"type": "input_json_delta", "partial_json": ""}));
@@ -283,7 +283,7 @@ async fn a_call_that_the_limit_cuts_before_its_arguments_does_not_run() {
 }
 
 #[tokio::test]
-async fn events_that_make_no_sense_cost_thoughts_and_nothing_else() {
+async fn malformed_events_lose_only_reasoning() {
     let server = ModelServer::start().await;
     let thought = [
         begins(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
@@ -309,7 +309,7 @@ async fn events_that_make_no_sense_cost_thoughts_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_thought_without_its_signature_and_one_at_the_end_do_not_go_back() {
+async fn unsigned_or_trailing_reasoning_is_not_replayed() {
     let server = ModelServer::start().await;
     let model = connect(&messages_config(&server)).unwrap();
     let thought = |index| begins(index, json!({"type": "thinking", "thinking": "", "signature": ""}));
@@ -326,7 +326,7 @@ async fn a_thought_without_its_signature_and_one_at_the_end_do_not_go_back() {
 }
 
 #[tokio::test]
-async fn errors_become_kinds_and_only_some_are_tried_again() {
+async fn errors_map_to_kinds_and_only_some_are_retried() {
     let check = |reply, kind, requests, words, hint| check_failure(Wire::Anthropic, reply, kind, requests, words, hint);
     let error = Reply::messages_error;
     let in_stream = |kind: &str, message: &str| {
@@ -356,7 +356,7 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
 }
 
 #[tokio::test]
-async fn a_limit_of_the_answer_that_nobody_set_is_learnt() {
+async fn max_tokens_limit_is_learnt_from_a_refusal() {
     let server = ModelServer::start().await;
     let said = "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m";
     server.respond_with(move |request| match request.body["max_tokens"].as_u64() {

@@ -14,7 +14,7 @@ async fn body_of(change: impl FnOnce(&mut ModelConfig), request: ModelRequest) -
 }
 
 #[tokio::test]
-async fn a_plain_request_holds_only_what_is_needed() {
+async fn plain_request_has_only_required_fields() {
     let body = body_of(|_| {}, request("Hi")).await;
     assert_eq!(
         body,
@@ -49,7 +49,7 @@ async fn settings_tools_and_extra_fields_are_sent() {
 }
 
 #[tokio::test]
-async fn a_placeholder_stands_only_where_a_conversation_would_be_refused_without_it() {
+async fn placeholders_are_added_only_where_required() {
     let (said, called) = (user, |id: &str| Message::answer(String::new(), vec![tool_call(id, "{}")]));
     let answered = |text: &str| Message::answer(text, Vec::new());
     let system = Message::System { text: "Be brief.".to_owned() };
@@ -83,7 +83,7 @@ async fn a_placeholder_stands_only_where_a_conversation_would_be_refused_without
 }
 
 #[tokio::test]
-async fn the_key_and_headers_are_sent_and_never_shown() {
+async fn key_and_headers_are_sent_but_never_shown() {
     let server = ModelServer::start().await;
     server.reply(Reply::refusal(401, "the key sk-hunter2 is wrong, and so is deep-secret"));
     let mut config = config(&server);
@@ -101,7 +101,7 @@ async fn the_key_and_headers_are_sent_and_never_shown() {
 }
 
 #[tokio::test]
-async fn of_two_limits_of_an_answer_the_lower_one_holds() {
+async fn lower_of_model_and_request_answer_limit_applies() {
     for (of_model, of_request, expected) in
         [(Some(7), Some(5), json!(5)), (Some(5), Some(7), json!(5)), (None, Some(7), json!(7))]
     {
@@ -117,7 +117,7 @@ fn last_request() -> ModelRequest {
 }
 
 #[tokio::test]
-async fn the_last_request_of_a_turn_begins_as_the_one_before_it() {
+async fn final_request_keeps_the_prefix_of_the_previous_one() {
     let asked = body_of(|_| {}, request_with_tools("Hi")).await;
     let last = body_of(|_| {}, last_request()).await;
     assert_eq!((&asked["tool_choice"], &last["tool_choice"]), (&json!(null), &json!("none")));
@@ -130,7 +130,7 @@ async fn the_last_request_of_a_turn_begins_as_the_one_before_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
+async fn refused_tool_choice_none_is_retried_without_tools() {
     for refusal in ["tool_choice: only 'auto' is supported", "Extra inputs are not permitted", "Bad Request"] {
         let server = ModelServer::start().await;
         let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
@@ -150,7 +150,7 @@ async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
 }
 
 #[tokio::test]
-async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_request_without_them() {
+async fn tool_choice_refusal_is_learnt_after_success_only() {
     const EXTRA: &str = "stream_options: Extra inputs are not permitted";
     let server = ModelServer::start().await;
     let mut config = config(&server);
@@ -196,7 +196,7 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
 }
 
 #[tokio::test]
-async fn a_model_that_calls_all_the_same_is_known_for_it() {
+async fn model_that_ignores_tool_choice_none_is_remembered() {
     let server = ModelServer::start().await;
     for native in [true, false] {
         let model = connect(&ModelConfig { native_tools: Some(native), ..config(&server) }).unwrap();

@@ -27,7 +27,7 @@ fn block() -> Value {
 }
 
 #[tokio::test]
-async fn what_was_counted_for_an_answer_that_broke_off_is_counted() {
+async fn usage_of_a_broken_answer_is_counted() {
     let start = json!({"input_tokens": 1000, "cache_read_input_tokens": 200, "output_tokens": 1});
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
     let chat = json!({"prompt_tokens": 1200, "prompt_tokens_details": {"cached_tokens": 200}, "completion_tokens": 1});
@@ -60,7 +60,7 @@ async fn what_was_counted_for_an_answer_that_broke_off_is_counted() {
 }
 
 #[tokio::test]
-async fn a_count_is_there_before_the_first_word() {
+async fn usage_arrives_before_the_first_text() {
     let server = ModelServer::start().await;
     server.reply(messages(json!({"input_tokens": 1000, "output_tokens": 1}), &[]).hang_after(10_000));
     let mut config = priced(&server, Wire::Anthropic);
@@ -72,7 +72,7 @@ async fn a_count_is_there_before_the_first_word() {
 }
 
 #[tokio::test]
-async fn pauses_without_end_are_paid_for_each() {
+async fn each_pause_of_an_answer_is_counted() {
     let server = ModelServer::start().await;
     let usage = json!({"input_tokens": 1000, "output_tokens": 1});
     let pause = json!({"type": "message_delta", "delta": {"stop_reason": "pause_turn"}, "usage": {"output_tokens": 3}});
@@ -88,7 +88,7 @@ async fn pauses_without_end_are_paid_for_each() {
 }
 
 #[tokio::test]
-async fn cache_writes_of_an_hour_have_their_own_price_and_are_found_without_their_sum() {
+async fn one_hour_cache_writes_have_their_own_price() {
     let writes = json!({"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 300});
     let sum = json!({"input_tokens": 10, "cache_creation_input_tokens": 400, "cache_creation": writes});
     let without = json!({"input_tokens": 10, "cache_creation": writes});
@@ -103,7 +103,7 @@ async fn cache_writes_of_an_hour_have_their_own_price_and_are_found_without_thei
 }
 
 #[tokio::test]
-async fn cache_writes_are_read_and_priced_on_chat_completions() {
+async fn cache_writes_are_priced_on_chat_completions() {
     for written in [
         json!({"prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 200, "cache_write_tokens": 300}}),
         json!({"prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 200, "cache_creation_tokens": 300}}),
@@ -121,7 +121,7 @@ async fn cache_writes_are_read_and_priced_on_chat_completions() {
 
 /// xAI's API counts reasoning separately from the answer, OpenAI's as part of it.
 #[tokio::test]
-async fn thoughts_are_paid_for_where_they_are_counted_beside_the_answer() {
+async fn separately_counted_reasoning_tokens_are_priced() {
     for (count, answer) in [
         (json!({"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 94}}), 103),
         (

@@ -12,7 +12,7 @@ async fn fail(reply: Reply) -> Outcome {
 }
 
 #[tokio::test]
-async fn garbage_is_told_as_such() {
+async fn invalid_bodies_are_protocol_errors() {
     let json = |body: &str| Reply::status(200, body);
     for (reply, kind) in [
         (Reply::garbage(), ErrorKind::Protocol),
@@ -34,7 +34,7 @@ async fn garbage_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_cut_answer_is_never_a_success_and_its_calls_never_run() {
+async fn cut_answer_is_an_error_and_its_calls_never_run() {
     let reply = Reply::text("Hello there").and_call("now", json!({"path": "a"}));
     let length = 2_000;
     for cut in (0..length).step_by(97) {
@@ -51,7 +51,7 @@ async fn a_cut_answer_is_never_a_success_and_its_calls_never_run() {
 }
 
 #[tokio::test]
-async fn each_deadline_is_its_own() {
+async fn each_deadline_applies_separately() {
     let server = ModelServer::start().await;
     let mut config = config(&server);
     config.retries = 0;
@@ -81,7 +81,7 @@ fn comments(times: usize, then: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn signs_of_life_hold_an_answer_longer_than_silence_does() {
+async fn keep_alives_extend_the_idle_deadline() {
     let server = ModelServer::start().await;
     let mut config = config(&server);
     config.retries = 0;
@@ -93,7 +93,7 @@ async fn signs_of_life_hold_an_answer_longer_than_silence_does() {
 }
 
 #[tokio::test]
-async fn too_many_calls_are_refused() {
+async fn too_many_calls_are_rejected() {
     let mut reply = Reply::default();
     for _ in 0..10_000 {
         reply = reply.and_call("now", json!({}));
@@ -114,7 +114,7 @@ async fn too_many_calls_are_refused() {
 }
 
 #[tokio::test]
-async fn too_long_arguments_and_events_are_refused() {
+async fn oversized_arguments_and_events_are_rejected() {
     let long: String = (0..300_000).map(|n| n.to_string()).collect();
     let outcome = fail(Reply::tool_call("now", json!({"path": long}))).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
@@ -136,7 +136,7 @@ const EMPTY: [(Wire, &str); 8] = [
 ];
 
 #[tokio::test]
-async fn parts_of_an_answer_that_hold_nothing_are_signs_of_life() {
+async fn empty_answer_chunks_count_as_keep_alives() {
     let check = async |(wire, event): (Wire, &str)| {
         let server = ModelServer::start().await;
         let mut config = ModelConfig { wire, retries: 0, ..config(&server) };

@@ -25,7 +25,7 @@ fn field(request: &Recorded) -> &Value {
 }
 
 #[tokio::test]
-async fn the_schema_stands_in_a_field_where_no_call_can_be_made() {
+async fn schema_is_sent_in_its_field_if_no_tools_are_callable() {
     let server = ModelServer::start().await;
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     let chat = json!({"name": "answer", "strict": true, "schema": schema});
@@ -55,7 +55,7 @@ async fn the_schema_stands_in_a_field_where_no_call_can_be_made() {
 }
 
 #[tokio::test]
-async fn messages_have_the_schema_beside_the_effort_and_tools() {
+async fn messages_request_has_schema_with_effort_and_tools() {
     let server = ModelServer::start().await;
     let messages = || ModelConfig { wire: Wire::Anthropic, ..config(&server) };
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
@@ -72,7 +72,7 @@ async fn messages_have_the_schema_beside_the_effort_and_tools() {
 }
 
 #[tokio::test]
-async fn a_schema_whose_field_is_refused_stands_in_the_words_alone_from_then_on() {
+async fn refused_schema_field_is_sent_as_text_from_then_on() {
     for (status, wire, refusal) in [
         (400, Wire::OpenAi, "Invalid schema for response_format 'answer': 'oneOf' is not permitted"),
         (400, Wire::OpenAi, "This response_format type is unavailable now"),

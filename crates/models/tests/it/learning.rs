@@ -51,7 +51,7 @@ fn has_tools(request: &Recorded) -> bool {
 }
 
 #[tokio::test]
-async fn tools_stay_in_the_text_for_one_configuration_and_for_nobody_who_insists() {
+async fn text_tools_are_learnt_unless_native_is_configured() {
     let server = ModelServer::start().await;
     server.respond_with(|request| match has_tools(request) {
         true => Reply::refusal(400, "registry.ollama.ai/library/gemma3:latest does not support tools"),
@@ -75,7 +75,7 @@ async fn tools_stay_in_the_text_for_one_configuration_and_for_nobody_who_insists
 }
 
 #[tokio::test]
-async fn thoughts_are_sent_back_where_the_server_demands_them() {
+async fn reasoning_is_echoed_if_the_server_requires_it() {
     let server = ModelServer::start().await;
     server.respond_with(|request| {
         let has_thoughts = |message: &Value| message["reasoning_content"] == "I should look.";
@@ -97,7 +97,7 @@ async fn thoughts_are_sent_back_where_the_server_demands_them() {
 }
 
 #[tokio::test]
-async fn words_behind_a_result_stand_in_it_where_the_server_wants_turns() {
+async fn text_after_a_result_is_merged_if_turns_must_alternate() {
     let server = ModelServer::start().await;
     server.respond_with(|request| {
         let is_person_behind_result = |pair: &[Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
@@ -122,7 +122,7 @@ async fn words_behind_a_result_stand_in_it_where_the_server_wants_turns() {
 }
 
 #[tokio::test]
-async fn what_did_not_help_is_not_kept() {
+async fn unhelpful_change_is_not_remembered() {
     let server = ModelServer::start().await;
     let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
     // The reason is something else, not the tools or the usage request.
@@ -147,7 +147,7 @@ async fn what_did_not_help_is_not_kept() {
 }
 
 #[tokio::test]
-async fn nothing_is_believed_for_ever() {
+async fn learnt_changes_expire() {
     let server = ModelServer::start().await;
     let (_folder, file) = records();
     let model = started(&config(&server), &file);
@@ -166,7 +166,7 @@ async fn nothing_is_believed_for_ever() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_no_obstacle() {
+async fn damaged_learning_file_is_ignored() {
     let server = ModelServer::start().await;
     server.respond_with(|request| match request.body["stream_options"].is_null() {
         true => Reply::text("Fine."),
@@ -197,7 +197,7 @@ async fn a_damaged_file_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn no_secret_is_kept() {
+async fn learning_file_contains_no_secrets() {
     let server = ModelServer::start().await;
     server.reply(Reply::refusal(400, "unknown field stream_options; your key is sk-hunter2"));
     let (_folder, file) = records();
@@ -212,7 +212,7 @@ async fn no_secret_is_kept() {
 }
 
 #[tokio::test]
-async fn many_models_leave_a_small_file() {
+async fn learning_file_stays_small_with_many_models() {
     let server = ModelServer::start().await;
     let (_folder, file) = records();
     let router = router(&config(&server), &file);
@@ -226,7 +226,7 @@ async fn many_models_leave_a_small_file() {
 }
 
 #[tokio::test]
-async fn a_parameter_that_the_model_refuses_is_left_out_and_that_is_kept() {
+async fn refused_parameter_is_omitted_and_remembered() {
     use Wire::{Anthropic, Responses};
     for (wire, sent, said) in [
         (Anthropic, "\"temperature\"", "`temperature` may only be set to 1 when thinking is enabled"),

@@ -7,7 +7,7 @@ fn completion(server: &ModelServer) -> ModelConfig {
 }
 
 #[tokio::test]
-async fn the_prompt_is_written_and_the_answer_read() {
+async fn prompt_is_rendered_and_answer_parsed() {
     let server = ModelServer::start().await;
     let mut reply = Reply::text("It is noon.");
     reply.timings = Some(json!({"cache_n": 20, "prompt_n": 5, "predicted_n": 4}));
@@ -33,7 +33,7 @@ async fn the_prompt_is_written_and_the_answer_read() {
 }
 
 #[tokio::test]
-async fn tools_travel_in_the_text() {
+async fn tools_are_described_in_the_prompt() {
     let server = ModelServer::start().await;
     server.reply(Reply::tool_call("read_file", json!({"path": "a"})));
     let model = connect(&ModelConfig { base_url: server.base_url(), ..completion(&server) }).unwrap();
@@ -46,7 +46,7 @@ async fn tools_travel_in_the_text() {
 }
 
 #[tokio::test]
-async fn limits_cuts_and_errors_are_told() {
+async fn limits_cuts_and_errors_are_reported() {
     let server = ModelServer::start().await;
     server
         .reply(Reply::text("Hello").finish("length"))

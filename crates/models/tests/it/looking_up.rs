@@ -22,7 +22,7 @@ fn window(info: &ModelInfo) -> (u64, WindowSource) {
 const ASSUMED: (u64, WindowSource) = (32_768, WindowSource::Default);
 
 #[tokio::test]
-async fn the_id_and_the_window_are_told_with_one_question() {
+async fn id_and_window_are_fetched_in_one_request() {
     let server = ModelServer::start().await;
     server.lists([json!({"id": "big", "owned_by": "vllm", "max_model_len": 131_072}), json!({"id": "small"})]);
     server.default_reply(Reply::text("Hi."));
@@ -37,7 +37,7 @@ async fn the_id_and_the_window_are_told_with_one_question() {
 }
 
 #[tokio::test]
-async fn what_is_configured_is_asked_of_nobody() {
+async fn configured_values_are_not_looked_up() {
     let server = ModelServer::start().await;
     server.lists([json!({"id": "m", "context_length": 131_072})]).default_reply(Reply::text("Hi."));
     let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
@@ -64,7 +64,7 @@ fn source_of(info: &ModelInfo, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_published_holds_where_nobody_says_otherwise() {
+async fn catalogue_values_are_the_default() {
     let info = known("https://api.openai.com/v1", "gpt-4o", |_| {});
     assert_eq!(window(&info), (128_000, WindowSource::Catalogue));
     assert!(source_of(&info, "prices").starts_with("https://"), "{:?}", info.figures);
@@ -83,7 +83,7 @@ async fn what_is_published_holds_where_nobody_says_otherwise() {
 }
 
 #[tokio::test]
-async fn an_answer_waits_for_no_list() {
+async fn answer_does_not_wait_for_the_model_list() {
     let server = ModelServer::start().await;
     server.is_silent_about("/v1/models").default_reply(Reply::text("Hi."));
     let model = connect(&config(&server)).unwrap();
@@ -93,7 +93,7 @@ async fn an_answer_waits_for_no_list() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_list_is_asked_once() {
+async fn missing_model_list_is_requested_once() {
     let server = ModelServer::start().await;
     server.lacks("/v1/models").default_reply(Reply::text("Hi."));
     let model = connect(&config(&server)).unwrap();
@@ -107,7 +107,7 @@ async fn a_server_without_a_list_is_asked_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_lists_nothing_is_asked_once_for_as_long_as_it_answers() {
+async fn empty_model_list_is_requested_once_while_answering() {
     let server = ModelServer::start().await;
     server.lists([]).default_reply(Reply::text("Hi."));
     let model = connect(&bare(&server)).unwrap();
@@ -155,7 +155,7 @@ fn tells_of_sight(server: &ModelServer, kind: &str, sees: bool) {
 }
 
 #[tokio::test]
-async fn servers_are_believed_about_pictures_unless_somebody_configured_otherwise() {
+async fn server_picture_support_applies_unless_configured() {
     for kind in ["OpenRouter", "Mistral", "Anthropic", "llama.cpp", "Ollama", "LM Studio"] {
         for sees in [true, false] {
             let server = ModelServer::start().await;
@@ -181,7 +181,7 @@ async fn servers_are_believed_about_pictures_unless_somebody_configured_otherwis
 }
 
 #[tokio::test]
-async fn sight_is_known_to_the_next_start_and_looked_for_only_where_it_is_wanted() {
+async fn picture_support_is_cached_and_fetched_on_demand() {
     let server = ModelServer::start().await;
     let (_folder, file) = learning::records();
     tells_of_sight(&server, "Ollama", true);
@@ -214,7 +214,7 @@ async fn sight_is_known_to_the_next_start_and_looked_for_only_where_it_is_wanted
 }
 
 #[tokio::test]
-async fn servers_that_tell_the_window_elsewhere_are_asked_there() {
+async fn window_is_fetched_from_server_specific_endpoints() {
     let looked_up = async |server: &ModelServer, config: ModelConfig| {
         let model = connect(&config).unwrap();
         model.look_up().await;
@@ -253,7 +253,7 @@ async fn servers_that_tell_the_window_elsewhere_are_asked_there() {
 }
 
 #[tokio::test]
-async fn a_server_that_loads_its_models_later_is_asked_again() {
+async fn window_is_fetched_again_after_the_model_loads() {
     let ollama = ModelServer::start().await;
     ollama.lists([json!({"id": "qwen:latest", "owned_by": "library"})]);
     ollama.tells("/api/show", json!({"model_info": {"qwen.context_length": 131_072}}));
@@ -271,7 +271,7 @@ async fn a_server_that_loads_its_models_later_is_asked_again() {
 }
 
 #[tokio::test]
-async fn what_was_told_and_seen_is_known_to_the_next_start() {
+async fn fetched_facts_survive_restart() {
     let server = ModelServer::start().await;
     let (_folder, file) = learning::records();
     let start = || learning::started(&bare(&server), &file);
@@ -300,7 +300,7 @@ async fn what_was_told_and_seen_is_known_to_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_list_is_bounded() {
+async fn model_list_is_bounded() {
     let server = ModelServer::start().await;
     server.lists((0..2000).map(|n| json!({"id": format!("m{n}"), "context_length": 4096 + n})));
     let model = connect(&ModelConfig { id: "m1999".to_owned(), ..config(&server) }).unwrap();
@@ -312,7 +312,7 @@ async fn a_list_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_model_is_named_on_the_server_of_its_slot() {
+async fn model_is_selected_on_the_server_of_its_slot() {
     let server = ModelServer::start().await;
     server.lists([json!({"id": "m"}), json!({"id": "other", "context_length": 200_000})]);
     server.default_reply(Reply::text("Hi."));

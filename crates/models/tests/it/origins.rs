@@ -10,7 +10,7 @@ fn event(delta: &str) -> String {
 }
 
 #[tokio::test]
-async fn thoughts_are_there_for_a_server_that_wants_them_and_blank_where_there_are_none() {
+async fn echoed_reasoning_is_blank_if_there_is_none() {
     let server = ModelServer::start().await;
     let model = connect(&ModelConfig { echo_reasoning: true, ..config(&server) }).unwrap();
     let calls = vec![("now".to_owned(), "{}".to_owned())];
@@ -31,7 +31,7 @@ async fn thoughts_are_there_for_a_server_that_wants_them_and_blank_where_there_a
 }
 
 #[tokio::test]
-async fn what_is_too_large_does_not_go_back_and_fails_nothing() {
+async fn oversized_server_fields_are_dropped_without_failing() {
     let server = ModelServer::start().await;
     let large = "s".repeat(MAX_SERVER_FIELDS);
     let call = format!(
@@ -45,7 +45,7 @@ async fn what_is_too_large_does_not_go_back_and_fails_nothing() {
 }
 
 #[tokio::test]
-async fn an_error_in_an_array_and_a_line_of_an_older_server_are_errors_like_others() {
+async fn errors_in_arrays_and_bare_lines_are_recognised() {
     let overloaded = r#"[{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}]"#;
     let line = r#"{"code":500,"message":"the slot is out of memory","type":"server_error"}"#;
     let stream = |body: &str| Reply::status(200, body).header("content-type", "text/event-stream");

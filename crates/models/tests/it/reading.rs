@@ -14,7 +14,7 @@ fn used(prompt_tokens: u64, cached_tokens: u64, completion_tokens: u64, reasonin
 }
 
 #[tokio::test]
-async fn words_and_reasoning() {
+async fn text_and_reasoning_are_read_from_all_fields() {
     for field in ["reasoning_content", "reasoning", "thinking"] {
         let mut reply = Reply::text("Hello, wörld \u{1F600}.").and_reasoning("Let me\nthink.");
         reply.reasoning_field = field.to_owned();
@@ -25,7 +25,7 @@ async fn words_and_reasoning() {
 }
 
 #[tokio::test]
-async fn calls_come_whole_and_last() {
+async fn calls_arrive_whole_after_the_text() {
     let raw = "{ \"path\" : \"a\\u00e4\" }";
     for reply in [
         Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({})),
@@ -44,7 +44,7 @@ async fn calls_come_whole_and_last() {
 }
 
 #[tokio::test]
-async fn a_cut_call_does_not_run() {
+async fn truncated_call_does_not_run() {
     let outcome = read(Reply::tool_call("now", json!({})).and_call("read_file", json!("{\"pa")).finish("length")).await;
     assert_eq!((outcome.calls.len(), outcome.end), (1, Some(Finish::Length)));
     let outcome = read(Reply::tool_call("now", json!({})).finish("content_filter")).await;
@@ -52,7 +52,7 @@ async fn a_cut_call_does_not_run() {
 }
 
 #[tokio::test]
-async fn usage_is_found_wherever_it_is() {
+async fn usage_is_read_from_any_place() {
     let usage = json!({"prompt_tokens": 9, "completion_tokens": 4,
         "prompt_tokens_details": {"cached_tokens": 5}, "completion_tokens_details": {"reasoning_tokens": 2}});
     for place in [UsagePlace::Tail, UsagePlace::LastChunk, UsagePlace::InChoice] {
@@ -70,7 +70,7 @@ async fn usage_is_found_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn an_answer_may_end_without_done_or_without_a_reason_but_not_without_both() {
+async fn answer_end_needs_done_or_a_finish_reason() {
     let outcome = read(Reply::text("Hi").without_done()).await;
     assert_eq!((outcome.end, outcome.text.as_str()), (Some(Finish::Stop), "Hi"));
     let outcome = read(Reply::text("Hi").finish("")).await;
@@ -83,7 +83,7 @@ async fn an_answer_may_end_without_done_or_without_a_reason_but_not_without_both
 }
 
 #[tokio::test]
-async fn an_ended_answer_does_not_wait_for_a_server_that_keeps_the_line_open() {
+async fn ended_answer_does_not_wait_for_connection_close() {
     let server = ModelServer::start().await;
     let head = r#"data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
     let reply = Reply::status(200, format!("{head}\n\n")).header("content-type", "text/event-stream");
@@ -93,7 +93,7 @@ async fn an_ended_answer_does_not_wait_for_a_server_that_keeps_the_line_open() {
 }
 
 #[tokio::test]
-async fn content_in_parts_and_foreign_fields_are_understood() {
+async fn content_parts_and_unknown_fields_are_accepted() {
     let outcome = read(Reply::events([
         r#"{"choices":null,"id":7,"nonsense":{"a":[1,{"b":2}]}}"#,
         r#"{"choices":[{"index":0,"delta":null,"finish_reason":null}],"usage":null}"#,
@@ -109,7 +109,7 @@ async fn content_in_parts_and_foreign_fields_are_understood() {
 }
 
 #[tokio::test]
-async fn deltas_that_come_together_are_told_together() {
+async fn deltas_received_together_are_merged() {
     let server = ModelServer::start().await;
     server.reply(Reply::fast(20_000));
     let model = connect(&config(&server)).unwrap();
@@ -139,7 +139,7 @@ async fn dropping_the_stream_closes_the_request() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn cutting_the_transfer_anywhere_changes_nothing(
+    fn answer_is_independent_of_transfer_chunking(
         text in "[a-zäß\u{1F600}\u{4e2d}\\\\\"\n ]{0,40}", reasoning in "[a-zé ]{0,10}",
         arguments in "[a-zö{}\"]{0,20}", size in 1_usize..700,
     ) {

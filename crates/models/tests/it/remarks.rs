@@ -12,7 +12,7 @@ fn config_of(server: &ModelServer, wire: Wire, cache_reasons: Option<bool>) -> M
 }
 
 #[tokio::test]
-async fn anthropic_is_told_which_answer_was_the_last_one_and_says_why_its_cache_missed() {
+async fn anthropic_reports_why_its_cache_missed() {
     let server = ModelServer::start().await;
     let model = connect(&config_of(&server, Wire::Anthropic, Some(true))).unwrap();
     let request = request_with_tools("Hi");
@@ -45,7 +45,7 @@ async fn anthropic_is_told_which_answer_was_the_last_one_and_says_why_its_cache_
 }
 
 #[tokio::test]
-async fn nobody_else_is_asked_unless_somebody_wants_it_and_who_refuses_is_not_asked_again() {
+async fn cache_diagnostics_are_opt_in_and_end_on_refusal() {
     let server = ModelServer::start().await;
     for wire in [Wire::Anthropic, Wire::Responses] {
         let model = connect(&config_of(&server, wire, None)).unwrap();
@@ -64,7 +64,7 @@ async fn nobody_else_is_asked_unless_somebody_wants_it_and_who_refuses_is_not_as
 }
 
 #[tokio::test]
-async fn responses_compare_with_the_last_answer_where_somebody_wants_it() {
+async fn responses_cache_diagnostics_are_requested_if_enabled() {
     let server = ModelServer::start().await;
     let model = connect(&config_of(&server, Wire::Responses, Some(true))).unwrap();
     let request = request_with_tools("Hi");
@@ -78,7 +78,7 @@ async fn responses_compare_with_the_last_answer_where_somebody_wants_it() {
 }
 
 #[tokio::test]
-async fn remarks_in_another_form_are_none() {
+async fn malformed_diagnostics_are_ignored() {
     let server = ModelServer::start().await;
     for odd in [
         json!({"diagnostics": "no", "input_transformations": 7, "prompt_cache_diagnostics": [1]}),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_call_is_tried_again_until_it_succeeds_and_says_so() {
+async fn request_is_retried_until_success_with_notices() {
     let server = ModelServer::start().await;
     server
         .reply(Reply::rate_limited(0.0))
@@ -18,7 +18,7 @@ async fn a_call_is_tried_again_until_it_succeeds_and_says_so() {
 }
 
 #[tokio::test]
-async fn it_is_given_up_after_the_configured_tries() {
+async fn request_fails_after_the_configured_retries() {
     let server = ModelServer::start().await;
     server.default_reply(Reply::refusal(500, "oh dear"));
     let outcome = ask_config(&ModelConfig { retries: 2, ..config(&server) }).await;
@@ -27,7 +27,7 @@ async fn it_is_given_up_after_the_configured_tries() {
 }
 
 #[tokio::test]
-async fn the_servers_wish_to_wait_is_kept() {
+async fn retry_after_of_the_server_is_respected() {
     let server = ModelServer::start().await;
     server.reply(Reply::rate_limited(0.05)).reply(Reply::text("Hi")).reply(Reply::rate_limited(120.0));
     let outcome = ask_server(&server).await;
@@ -38,7 +38,7 @@ async fn the_servers_wish_to_wait_is_kept() {
 }
 
 #[tokio::test]
-async fn whatever_an_answer_began_with_is_taken_back() {
+async fn partial_answer_is_discarded_before_a_retry() {
     for first in [Reply::text("Hello"), Reply::default().and_reasoning("Hm"), Reply::tool_call("now", json!({}))] {
         let server = ModelServer::start().await;
         server.reply(first.finish("").without_done()).reply(Reply::text("Whole."));
@@ -53,7 +53,7 @@ fn broken() -> Reply {
 }
 
 #[tokio::test]
-async fn it_is_given_up_after_five_attempts() {
+async fn broken_answers_fail_after_five_attempts() {
     let server = ModelServer::start().await;
     server.default_reply(broken());
     let outcome = ask_server(&server).await;
@@ -63,7 +63,7 @@ async fn it_is_given_up_after_five_attempts() {
 }
 
 #[tokio::test]
-async fn a_broken_answer_that_cannot_be_better_is_not_asked_for_again() {
+async fn hopeless_broken_answer_is_not_retried() {
     let outcome =
         ask_over(Wire::OpenAi, Reply::text("Half").finish("").and_call("now", json!({"path": "x".repeat(2 << 20)})))
             .await;
@@ -71,7 +71,7 @@ async fn a_broken_answer_that_cannot_be_better_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_limit_of_tokens_in_a_minute_is_waited_for_and_is_no_full_window() {
+async fn tokens_per_minute_limit_is_retried_not_an_overflow() {
     const LARGE: &str = "Request too large for model `llama` in organization `org_1` service tier `on_demand` on tokens per \
         minute (TPM): Limit 6000, Requested 7311, please reduce your message size and try again.";
     const USED: &str = "Rate limit reached on tokens per minute (TPM): Limit 6000, Used 5000, Requested 2000. Please try \
@@ -96,7 +96,7 @@ async fn a_limit_of_tokens_in_a_minute_is_waited_for_and_is_no_full_window() {
 }
 
 #[tokio::test]
-async fn a_server_that_loads_its_model_is_waited_for() {
+async fn loading_server_is_waited_for() {
     let server = ModelServer::start().await;
     for _ in 0..10 {
         server.reply(Reply::status(
@@ -112,7 +112,7 @@ async fn a_server_that_loads_its_model_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_server_could_not_read_is_asked_for_twice_more() {
+async fn unparsable_call_is_retried_twice() {
     const SPOILT: &str = r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error",
         "code":"tool_use_failed","failed_generation":"<function=now{}"}}"#;
     let server = ModelServer::start().await;

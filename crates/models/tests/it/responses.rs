@@ -62,7 +62,7 @@ fn stored(outcome: &Outcome) -> Value {
 }
 
 #[tokio::test]
-async fn a_request_has_the_form_of_the_wire() {
+async fn request_follows_the_responses_format() {
     let server = ModelServer::start().await;
     for base in [server.base_url(), format!("{}/responses", server.base_url())] {
         let mut config = ModelConfig { base_url: base.clone(), ..responses_config(&server) };
@@ -89,7 +89,7 @@ async fn a_request_has_the_form_of_the_wire() {
 }
 
 #[tokio::test]
-async fn settings_go_where_the_wire_has_them_and_a_session_has_one_key_of_the_cache() {
+async fn settings_map_to_responses_fields_with_one_cache_key() {
     let server = ModelServer::start().await;
     let mut config = responses_config(&server);
     (config.thinking, config.effort) = (Some(Thinking::Adaptive), Some(Effort::Low));
@@ -116,7 +116,7 @@ async fn settings_go_where_the_wire_has_them_and_a_session_has_one_key_of_the_ca
 }
 
 #[tokio::test]
-async fn items_and_their_pieces_make_an_answer() {
+async fn items_and_deltas_form_an_answer() {
     let server = ModelServer::start().await;
     let summary = |part: u64, text: &str| json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": part, "delta": text});
     let arguments = |index: u64, piece: &str| json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": piece});
@@ -158,7 +158,7 @@ async fn items_and_their_pieces_make_an_answer() {
 }
 
 #[tokio::test]
-async fn items_that_come_whole_at_the_end_or_before_they_begin_are_understood() {
+async fn items_without_deltas_or_out_of_order_are_accepted() {
     let server = ModelServer::start().await;
     let whole = [thought("rs_1"), message("I look."), call("call_1", "now", "{}")];
     let usage = json!({"input_tokens": 10, "output_tokens": 5});
@@ -192,7 +192,7 @@ async fn items_that_come_whole_at_the_end_or_before_they_begin_are_understood() 
 }
 
 #[tokio::test]
-async fn a_missing_event_is_a_cut_stream_and_a_repeated_one_is_nothing() {
+async fn missing_event_is_an_error_and_repeated_one_ignored() {
     let server = ModelServer::start().await;
     let events = stream(&[added(0, message("")), says(0, "one "), says(0, "two "), says(0, "three")]);
     let all = numbered(&events).events.unwrap();
@@ -230,7 +230,7 @@ async fn a_missing_event_is_a_cut_stream_and_a_repeated_one_is_nothing() {
 }
 
 #[tokio::test]
-async fn an_answer_goes_back_as_it_came_to_its_model_alone() {
+async fn answer_is_replayed_verbatim_to_its_own_model_only() {
     let server = ModelServer::start().await;
     let model = connect(&responses_config(&server)).unwrap();
     let raw = r#"{ "id":"rs_1", "type":"reasoning","summary":[{"type":"summary_text","text":"a\/b \u00e9"}],"encrypted_content":"g\/A+é==" }"#;
@@ -288,7 +288,7 @@ async fn an_answer_goes_back_as_it_came_to_its_model_alone() {
 }
 
 #[tokio::test]
-async fn thoughts_go_back_only_in_front_of_what_they_came_with() {
+async fn reasoning_is_replayed_only_before_its_item() {
     let server = ModelServer::start().await;
     let model = connect(&responses_config(&server)).unwrap();
     // The limit cuts the second call, so its reasoning is not sent back, nor is that at the end.
@@ -328,7 +328,7 @@ async fn thoughts_go_back_only_in_front_of_what_they_came_with() {
 }
 
 #[tokio::test]
-async fn words_out_of_their_order_cost_thoughts_and_nothing_else() {
+async fn text_out_of_order_loses_only_reasoning() {
     let server = ModelServer::start().await;
     for odd in [
         vec![says(1, "a"), says(2, "b"), says(1, "c")],
@@ -347,7 +347,7 @@ async fn words_out_of_their_order_cost_thoughts_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_new_reason_is_a_limit_and_a_whole_refusal_is_one() {
+async fn unknown_incomplete_reason_is_length_and_refusal_filtered() {
     let incomplete = json!({"status": "incomplete", "incomplete_details": {"reason": "a_new_reason"}});
     let mut cut = stream(&[added(0, message("")), says(0, "Hi")]);
     *cut.last_mut().unwrap() = json!({"type": "response.incomplete", "response": incomplete});
@@ -359,7 +359,7 @@ async fn a_new_reason_is_a_limit_and_a_whole_refusal_is_one() {
 }
 
 #[tokio::test]
-async fn errors_become_kinds_and_only_some_are_tried_again() {
+async fn errors_map_to_kinds_and_only_some_are_retried() {
     let check = |reply, kind, requests, words, hint| check_failure(Wire::Responses, reply, kind, requests, words, hint);
     let error = Reply::responses_error;
     let created = || json!({"type": "response.created", "response": {}});
@@ -394,7 +394,7 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
 }
 
 #[tokio::test]
-async fn items_that_share_a_number_or_have_another_one_at_the_end_stay_apart() {
+async fn items_with_shared_or_changed_index_stay_separate() {
     let event = |mut value: Value, kind: &str| {
         value["type"] = json!(format!("response.{kind}"));
         value.to_string()

@@ -55,7 +55,7 @@ fn check(filled: &[Slot], expected: [(&str, Option<Slot>); 5]) {
 }
 
 #[test]
-fn empty_slots_fall_back() {
+fn empty_slots_fall_back_to_the_base_model() {
     let base = Some(Slot::Base);
     let built_in = "built-in";
     check(&[], [(built_in, None), (built_in, base), (built_in, base), (built_in, base), (built_in, base)]);
@@ -65,7 +65,7 @@ fn empty_slots_fall_back() {
 }
 
 #[test]
-fn a_wrong_address_names_its_slot() {
+fn invalid_address_is_reported_with_its_slot() {
     let slots = BTreeMap::from([(Slot::Code, ModelConfig::new(Wire::OpenAi, "localhost:8080"))]);
     let error = router(&slots).err().unwrap();
     assert_eq!(error.slot, Slot::Code);
@@ -74,7 +74,7 @@ fn a_wrong_address_names_its_slot() {
 }
 
 #[test]
-fn what_nobody_configures_is_usual() {
+fn unset_model_options_have_defaults() {
     let mut config = ModelConfig::new(Wire::LlamaCpp, "http://h");
     config.native_tools = Some(true);
     assert!(!config.uses_native_tools() && config.api_key.is_none());

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
+async fn text_calls_are_read_and_results_sent_as_text() {
     let server = ModelServer::start().await;
     server.reply(Reply::text("I look.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a b\"}}\n"));
     let model = connect(&ModelConfig { native_tools: Some(false), ..config(&server) }).unwrap();
@@ -24,7 +24,7 @@ async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
 }
 
 #[tokio::test]
-async fn a_call_out_of_a_cut_answer_does_not_run() {
+async fn text_call_of_a_cut_answer_does_not_run() {
     let server = ModelServer::start().await;
     let words = "{\"tool\": \"now\", \"args\": {}}";
     server.reply(Reply::deltas([words]).finish("").without_done());
@@ -38,7 +38,7 @@ async fn said_natively(words: &str) -> Outcome {
 }
 
 #[tokio::test]
-async fn thoughts_in_the_words_are_thoughts() {
+async fn reasoning_inside_text_is_split_off() {
     for words in [
         "<think>They want 5.</think>\n\nIt is 5.",
         "They want 5.\n</think>\n\nIt is 5.",
@@ -53,7 +53,7 @@ async fn thoughts_in_the_words_are_thoughts() {
 }
 
 #[tokio::test]
-async fn what_a_spelling_leaves_in_a_name_is_no_part_of_it() {
+async fn protocol_remnants_are_removed_from_tool_names() {
     let outcome =
         ask_over(Wire::OpenAi, Reply::tool_call("read_file<|channel|>commentary", json!({"path": "a"}))).await;
     assert_eq!(outcome.calls, [("read_file".to_owned(), "{\"path\":\"a\"}".to_owned())]);

@@ -16,7 +16,7 @@ fn words(body: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn results_follow_their_calls_the_daemons_words_follow_results_and_nothing_is_blank() {
+async fn results_follow_calls_and_no_message_is_blank() {
     const BROKEN: &str = r#"{"invalid_json":"{"}"#;
     const REMINDER: &str = "<system_reminder>\nx\n</system_reminder>";
     const WITH_REMINDER: &str = "(no output)\n\n<system_reminder>\nx\n</system_reminder>";
@@ -48,7 +48,7 @@ async fn results_follow_their_calls_the_daemons_words_follow_results_and_nothing
 }
 
 #[tokio::test]
-async fn answers_end_for_many_reasons() {
+async fn finish_reasons_map_to_ends() {
     for (wire, reason, end) in [
         (Wire::OpenAi, "MAX_TOKENS", Finish::Length),
         (Wire::OpenAi, "SAFETY", Finish::Filtered),
@@ -68,7 +68,7 @@ async fn answers_end_for_many_reasons() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_stream_is_understood() {
+async fn non_streaming_server_is_supported() {
     for wire in [Wire::Anthropic, Wire::Responses] {
         let reply = Reply { text: "I look.".to_owned(), ..Reply::tool_call("now", json!({"path": "a"})) };
         let outcome = ask_over(wire, reply.whole()).await;
@@ -78,7 +78,7 @@ async fn a_server_that_does_not_stream_is_understood() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_of_the_wire_is_told_as_such() {
+async fn answers_of_another_wire_are_protocol_errors() {
     for wire in [Wire::Anthropic, Wire::Responses] {
         let chat = Reply::events([r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#]);
         check_failure(wire, Reply::html(), ErrorKind::Protocol, 1, "HTML", "base_url").await;

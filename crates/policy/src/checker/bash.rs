@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_names_to_delete_is_found() {
+    fn deleted_paths_of_a_command_are_found() {
         #[track_caller]
         fn check(command: &str, found: &[&str]) {
             let paths = ["/project/data/", "/project/app/target/", "/project/big.bin"].map(str::to_owned);

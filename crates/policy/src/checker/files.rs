@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_fetches_is_told_from_what_sends() {
+    fn fetching_requests_are_distinguished_from_sending_ones() {
         let check = |arguments: &str, expected: Option<&str>| {
             let parsed: Map<String, Value> = serde_json::from_str(arguments).unwrap();
             assert_eq!(sends(&parsed).as_deref(), expected, "{arguments}");

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_escapes_go_and_the_words_stay() {
+    fn quotes_and_escapes_are_removed_from_words() {
         let check = |text: &str, expected: &[&[&str]]| assert_eq!(words(text), expected, "{text}");
         check("ls -la", &[&["ls", "-la"]]);
         check(r#"\rm 'r'm r""m r\m"#, &[&["rm", "rm", "rm", "rm"]]);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_shell_puts_in_is_known_as_such() {
+    fn shell_expansions_are_recognised() {
         for text in [
             "$x",
             "\"$x\"",
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_plain_words_is_known_as_such() {
+    fn complex_shell_syntax_is_recognised() {
         let unclear = |text: &str| matches!(read(text), Line::Other(Doubt::Unclear(_)));
         for text in [
             "$(a)",
@@ -450,7 +450,7 @@ mod tests {
 
         /// Any text is read within bounds of its length, and its normal form means the same.
         #[test]
-        fn the_normal_form_is_read_as_the_same(text in "[-a-z0-9 '\"\\\\$`(){}<>&|;#!~*?=\n\\[\\]é]{0,40}") {
+        fn normal_form_parses_to_the_same_command(text in "[-a-z0-9 '\"\\\\$`(){}<>&|;#!~*?=\n\\[\\]é]{0,40}") {
             let (found, _) = guesses(&text);
             prop_assert!(found.iter().map(|part| part.words.len()).sum::<usize>() <= 4 * text.len() + 4);
             let Some(pipelines) = plain(&text) else { return Ok(()) };
@@ -474,7 +474,7 @@ mod tests {
 
         /// Words in single quotes keep their text, whatever it is.
         #[test]
-        fn quoted_words_are_what_they_are(words in prop::collection::vec("[ -~]{0,12}", 1..5)) {
+        fn quoted_words_keep_their_text(words in prop::collection::vec("[ -~]{0,12}", 1..5)) {
             let text: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
             let found = self::words(&text.join(" "));
             prop_assert_eq!(found, vec![words]);

@@ -109,7 +109,7 @@ fn two_answers() -> CapturedSession {
 }
 
 #[test]
-fn words_belong_to_the_answer_in_which_they_began() {
+fn text_belongs_to_the_answer_where_it_began() {
     let recording = capture(&two_answers(), "test");
     let [TurnFact::Exchange(first), TurnFact::Result(result), TurnFact::Exchange(second)] =
         recording.turns[0].facts.as_slice()
@@ -128,7 +128,7 @@ fn words_belong_to_the_answer_in_which_they_began() {
 }
 
 #[test]
-fn an_answer_that_broke_off_is_not_among_its_words_and_a_failed_call_is_unknown() {
+fn broken_answer_is_excluded_and_failed_call_unknown() {
     let mut journal = Journal::new();
     let broken = journal.begin(said("I lo"));
     journal.end(Item { body: said(""), ..broken }, ItemStatus::Cut);
@@ -150,7 +150,7 @@ fn request(session_id: SessionId, text: &str) -> ModelRequest {
 }
 
 #[tokio::test]
-async fn a_request_that_differs_ends_the_play_and_shows_the_nearest() {
+async fn differing_request_ends_replay_and_shows_the_nearest() {
     let session = SessionId::generate();
     let redact: agentd_replay::Redaction = Arc::new(str::to_owned);
     let script = Arc::new(Script::new(capture(&two_answers(), "test"), Play::Learn, Arc::clone(&redact)));

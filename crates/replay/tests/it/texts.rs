@@ -66,13 +66,13 @@ fn recording() -> impl Strategy<Value = Recording> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(recording in recording()) {
+    fn recordings_round_trip(recording in recording()) {
         let text = write(&recording).unwrap();
         prop_assert_eq!(read(&text).unwrap(), recording);
     }
 
     #[test]
-    fn whatever_is_edited_is_read_or_refused(recording in recording(), at in any::<prop::sample::Index>(), with in ".{0,8}") {
+    fn any_edited_recording_is_read_or_rejected(recording in recording(), at in any::<prop::sample::Index>(), with in ".{0,8}") {
         let text = write(&recording).unwrap();
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let line = at.index(lines.len());
@@ -84,7 +84,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_none_is_refused_with_the_line() {
+fn invalid_recording_is_rejected_with_its_line() {
     let first = write(&Recording { head: head(), turns: Vec::new() }).unwrap();
     let line = |text: &str| match read(&format!("{first}{text}\n")).unwrap_err() {
         RecordingError::Line { line, problem } => (line, problem),
@@ -103,7 +103,7 @@ fn what_is_none_is_refused_with_the_line() {
 }
 
 #[test]
-fn requests_that_keep_each_other_for_ever_are_refused() {
+fn oversized_request_expansion_is_rejected() {
     let mut text = write(&Recording { head: head(), turns: Vec::new() }).unwrap();
     text.push_str("{\"fact\":\"turn\",\"at\":\"2026-11-25T10:00:00Z\"}\n");
     let mut request = |keeps: usize, messages: usize| {

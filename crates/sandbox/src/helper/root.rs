@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_front_says_what_git_is_told_and_passes_on_the_rest() {
+    fn git_wrapper_adds_safe_options_and_passes_arguments() {
         let text = text_of_front(Path::new("/tmp/.agentd/git0"));
         assert!(text.contains("exec /tmp/.agentd/git0 --no-optional-locks -c safe.bareRepository=explicit"), "{text}");
         assert!(text.contains(" -c core.fsmonitor=false ") && text.ends_with(" \"$@\"\n"), "{text}");

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn of_bytes_nothing_is_guessed() {
+    fn raw_bytes_are_captured_verbatim() {
         let pairs = "filter.evil.smudge\0filter.evil.clean\0core.bare\0x\0".repeat(9).into_bytes();
         let mut capture = Capture::new(1 << 20, CallProgress::default());
         capture.push(&pairs);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_names_that_a_nul_ends_stay_what_they_are() {
+    fn nul_separated_lists_are_not_taken_for_utf16() {
         for names in ["src/ab.rs\0", "a.rs\0bc.rs\0", "zürich/straße.md\0x\0"] {
             let list = names.repeat(40);
             for skipped in 0..2 {
@@ -261,12 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn no_character_is_cut() {
+    fn captured_text_is_cut_between_characters() {
         assert_eq!(captured(6, &["aäöüäöüz".as_bytes()]).text, "aä\n[… 8 bytes left out …]\nüz");
     }
 
     #[test]
-    fn what_is_no_text_is_known_as_what_it_is() {
+    fn binary_output_is_identified_by_type() {
         let check = |bytes: &[u8], expected: Result<&str, &str>| {
             let found = captured(1 << 20, &[bytes]);
             match expected {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn of_bytes_that_are_too_many_nothing_is_kept() {
+    fn oversized_binary_output_is_dropped() {
         let found = captured(64, &[b"\x89PNG\r\n", &[0; 100]]);
         let binary = found.binary.unwrap();
         assert_eq!((binary.what, binary.ending, binary.content, found.total), ("a PNG image", "png", None, 106));
@@ -300,7 +300,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunking_makes_no_difference(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0..200usize) {
+        fn capture_is_independent_of_chunking(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0..200usize) {
             let cut = cut.min(bytes.len());
             prop_assert_eq!(captured(32, &[&bytes[..cut], &bytes[cut..]]), captured(32, &[&bytes]));
         }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_lines_are_told_at_once_and_then_now_and_then() {
+    async fn live_tail_is_sent_at_once_then_at_intervals() {
         let (mut tail, heard) = heard();
         let said = || std::mem::take(&mut *heard.lock().unwrap());
         tail.push(b"one\ntw");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_that_writes_without_end_is_told_of_five_times_a_second() {
+    async fn endless_output_is_reported_five_times_a_second() {
         let (mut tail, heard) = heard();
         for _ in 0..1000 {
             tail.push(&b"line\n".repeat(1000));

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use agentd_testkit::{memory_store::MemoryStore, store_contract::check_store};
 
 #[tokio::test]
-async fn the_journal_keeps_the_contract() {
+async fn journal_store_fulfils_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     let opened = Cell::new(0);
     let fresh = async || {
@@ -16,6 +16,6 @@ async fn the_journal_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn the_fake_keeps_the_contract() {
+async fn memory_store_fulfils_the_contract() {
     check_store(async || MemoryStore::new()).await;
 }

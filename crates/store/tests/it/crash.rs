@@ -82,7 +82,7 @@ async fn stored(store: &SqliteStore, session: SessionId) -> usize {
 }
 
 #[tokio::test]
-async fn a_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
+async fn torn_log_tail_loses_only_unacknowledged_events() {
     let (copy, (folder, store, mut script)) = (tempfile::tempdir().unwrap(), one_session().await);
     store.append(vec![script.turn_started(), script.input("kept")]).await.unwrap();
     copy_files(folder.path(), copy.path());
@@ -103,7 +103,7 @@ async fn a_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_log_that_another_program_moved_into_the_database_is_not_reported_as_lost() {
+async fn checkpoint_by_another_program_is_not_reported_as_loss() {
     for is_moved in [true, false] {
         let (copy, (folder, store, mut script)) = (tempfile::tempdir().unwrap(), one_session().await);
         store.append(vec![script.turn_started(), script.input("kept")]).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_log_that_another_program_moved_into_the_database_is_not_reported_as_l
 }
 
 #[tokio::test]
-async fn a_clean_close_leaves_one_file_that_stands_alone() {
+async fn clean_close_leaves_one_self_contained_file() {
     let (folder, store, mut script) = one_session().await;
     store.append(vec![script.input("kept")]).await.unwrap();
     assert!(log_of(folder.path()).exists());
@@ -143,7 +143,7 @@ async fn a_clean_close_leaves_one_file_that_stands_alone() {
 }
 
 #[tokio::test]
-async fn a_close_finishes_what_was_asked_before() {
+async fn close_finishes_pending_appends() {
     let (folder, store, mut script) = one_session().await;
     let events: Vec<_> = (0..20).map(|_| script.input("kept")).collect();
     let appends = futures_util::future::join_all(events.into_iter().map(|event| store.append(vec![event])));

@@ -31,7 +31,7 @@ fn failure(config: StoreConfig) -> StoreError {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
+async fn full_disk_rejects_only_what_does_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = StoreConfig::at(journal(folder.path()));
     config.max_pages = Some(60);
@@ -70,7 +70,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
 }
 
 #[test]
-fn a_path_that_cannot_be_is_explained() {
+fn invalid_journal_path_has_a_clear_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -79,7 +79,7 @@ fn a_path_that_cannot_be_is_explained() {
 }
 
 #[test]
-fn a_file_that_is_no_journal_is_left_as_it_is() {
+fn foreign_file_is_rejected_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = journal(folder.path());
     let notes = "my notes, which are no database\n".repeat(200);
@@ -107,7 +107,7 @@ async fn spoiled(folder: &Path) -> StoreConfig {
 
 /// A damaged page of events after an unclean stop loses only the events on it, with and without a full check.
 #[tokio::test]
-async fn a_damaged_page_of_events_costs_what_is_on_it() {
+async fn damaged_event_page_loses_only_its_events() {
     for full_check_up_to in [0, u64::MAX] {
         let folder = tempfile::tempdir().unwrap();
         let config = StoreConfig { full_check_up_to, ..spoiled(folder.path()).await };
@@ -142,7 +142,7 @@ fn spoil_root(folder: &Path, name: &str, unclean: bool) {
 
 /// If the table of sessions is damaged, nothing is certain, and the file is not changed.
 #[tokio::test]
-async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
+async fn damaged_session_table_is_found_after_unclean_stop() {
     let (folder, store) = opened();
     new_session(&store).await;
     store.close().await.unwrap();
@@ -152,7 +152,7 @@ async fn a_damaged_table_of_sessions_is_found_after_an_unclean_stop() {
 
 /// A page that is both free and in use would be overwritten. Such a file is not changed.
 #[tokio::test]
-async fn a_damaged_list_of_free_pages_is_found_after_an_unclean_stop() {
+async fn damaged_free_list_is_found_after_unclean_stop() {
     for full_check_up_to in [0, u64::MAX] {
         let folder = tempfile::tempdir().unwrap();
         let config = StoreConfig { full_check_up_to, ..spoiled(folder.path()).await };
@@ -166,7 +166,7 @@ async fn a_damaged_list_of_free_pages_is_found_after_an_unclean_stop() {
 
 /// A damaged index loses nothing but time: it is rebuilt, and skipped until then.
 #[tokio::test]
-async fn a_damaged_index_of_events_costs_nothing() {
+async fn damaged_event_index_loses_nothing() {
     for index in ["completed_items", "events_by_number"] {
         for unclean in [true, false] {
             let (folder, store, mut script) = one_session().await;
@@ -182,7 +182,7 @@ async fn a_damaged_index_of_events_costs_nothing() {
 
 /// An unreadable question does not hide the others.
 #[tokio::test]
-async fn a_damaged_interrupt_costs_itself() {
+async fn damaged_interrupt_loses_only_itself() {
     let (folder, store, mut script) = one_session().await;
     let (first, second) = (InterruptId::generate(), InterruptId::generate());
     let started = script.turn_started();
@@ -195,7 +195,7 @@ async fn a_damaged_interrupt_costs_itself() {
 }
 
 #[tokio::test]
-async fn a_locked_journal_is_explained() {
+async fn locked_journal_has_a_clear_error() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).close().await.unwrap();
     let other = file(folder.path());
@@ -217,7 +217,7 @@ async fn a_locked_journal_is_explained() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nobody_else_can_read_the_journal() {
+async fn journal_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("new");
@@ -237,7 +237,7 @@ async fn nobody_else_can_read_the_journal() {
 
 /// One unreadable stored value loses only itself.
 #[tokio::test]
-async fn an_unreadable_event_is_left_out_and_quotes_nothing() {
+async fn unreadable_event_is_skipped_without_quoting_it() {
     let (folder, store, mut script) = one_session().await;
     store.append(vec![script.input("a"), script.input("b")]).await.unwrap();
     file(folder.path()).execute("UPDATE events SET payload = '{\"type\":\"secret\"}' WHERE seq = 2", []).unwrap();
@@ -252,7 +252,7 @@ async fn an_unreadable_event_is_left_out_and_quotes_nothing() {
 
 /// A missing number gets a placeholder, even at the end, so that no reader waits for it forever.
 #[tokio::test]
-async fn a_missing_event_is_told_in_its_place() {
+async fn missing_event_is_replaced_by_a_placeholder() {
     let (folder, store, mut script) = one_session().await;
     store.append((0..5).map(|_| script.input("a")).collect()).await.unwrap();
     file(folder.path()).execute("DELETE FROM events WHERE seq IN (2, 5)", []).unwrap();
@@ -267,7 +267,7 @@ async fn a_missing_event_is_told_in_its_place() {
 
 /// With any damage, the session can be removed, and the others are listed and usable.
 #[tokio::test]
-async fn a_damaged_session_can_be_removed() {
+async fn damaged_session_can_be_removed() {
     let spoils = [
         "UPDATE events SET payload = substr(payload, 1, 20)",
         "UPDATE session_state SET settings = '{'",
@@ -293,7 +293,7 @@ async fn a_damaged_session_can_be_removed() {
 }
 
 #[tokio::test]
-async fn nothing_is_acknowledged_that_goes_into_a_removed_file() {
+async fn appends_fail_if_the_journal_file_was_removed() {
     for name in ["journal.db", "journal.db-wal"] {
         let (folder, store, mut script) = one_session().await;
         store.append(vec![script.input("a")]).await.unwrap();

@@ -40,7 +40,7 @@ fn ids(sessions: Vec<agentd_core::session::SessionSummary>) -> Vec<SessionId> {
 }
 
 #[tokio::test]
-async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
+async fn imported_draft_is_invisible_until_published() {
     let (_folder, store) = opened();
     let mut other = new_session(&store).await;
     store.append(vec![other.input("the green door")]).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
 }
 
 #[tokio::test]
-async fn all_drafts_of_an_import_become_sessions_or_none() {
+async fn drafts_of_an_import_are_published_atomically() {
     let (folder, store) = opened();
     let there = new_session(&store).await;
     let script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);

@@ -41,7 +41,7 @@ async fn appends_of_many_sessions_share_commits() {
 
 /// An append whose caller has gone is stored completely or not at all, and the next one gets its number.
 #[tokio::test]
-async fn a_caller_that_goes_away_leaves_no_gap() {
+async fn dropped_append_leaves_no_gap() {
     let (_folder, store, mut script) = one_session().await;
     let first = vec![script.input("a"), script.input("b")];
     // One poll sends it; then its caller is dropped, whether or not there was a reply.
@@ -54,7 +54,7 @@ async fn a_caller_that_goes_away_leaves_no_gap() {
 
 /// A long session is as cheap as a short one because no query reads more rows than it returns.
 #[tokio::test]
-async fn questions_about_a_long_session_walk_an_index() {
+async fn session_queries_use_an_index() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).close().await.unwrap();
     let connection = file(folder.path());

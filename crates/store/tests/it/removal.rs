@@ -29,7 +29,7 @@ async fn log_is_empty(folder: &Path) {
 }
 
 #[tokio::test]
-async fn a_large_session_is_gone_at_once_and_nobody_waits_for_its_rows() {
+async fn large_session_removal_is_immediate_and_non_blocking() {
     let (_folder, store) = opened();
     let (large, mut other) = (large_session(&store).await, new_session(&store).await);
     store.append(vec![other.input("the green door")]).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_large_session_is_gone_at_once_and_nobody_waits_for_its_rows() {
 }
 
 #[tokio::test]
-async fn the_room_goes_back_to_the_disk() {
+async fn removal_returns_space_to_the_disk() {
     let (folder, store) = opened();
     let large = large_session(&store).await;
     let before = store.size().await.unwrap().bytes;
@@ -73,7 +73,7 @@ async fn the_room_goes_back_to_the_disk() {
 }
 
 #[tokio::test]
-async fn the_words_of_a_small_session_leave_the_log() {
+async fn removed_text_leaves_the_log() {
     let (folder, store) = opened();
     let mut small = new_session(&store).await;
     store.append(vec![small.input("the blue door")]).await.unwrap();
@@ -87,7 +87,7 @@ async fn the_words_of_a_small_session_leave_the_log() {
 }
 
 #[tokio::test]
-async fn a_start_after_a_kill_empties_the_log_of_what_was_removed() {
+async fn start_after_a_kill_purges_removed_text_from_the_log() {
     let (copy, (folder, store)) = (tempfile::tempdir().unwrap(), opened());
     // The log cannot be moved while a reader has an old snapshot.
     let reader = file(folder.path());
@@ -109,7 +109,7 @@ async fn a_start_after_a_kill_empties_the_log_of_what_was_removed() {
 }
 
 #[tokio::test]
-async fn a_stop_in_the_middle_is_gone_on_with() {
+async fn interrupted_removal_is_continued() {
     let (folder, store) = opened();
     let large = large_session(&store).await;
     store.delete_session(large.session).await.unwrap();
@@ -157,7 +157,7 @@ async fn said(store: &SqliteStore, words: &str) -> EventScript {
 }
 
 #[tokio::test]
-async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_being_overwritten() {
+async fn damaged_page_does_not_block_removal_or_overwriting() {
     // Damaged in the first piece, and in a later one.
     for damaged in [5, 300] {
         let (folder, store) = opened();
@@ -189,7 +189,7 @@ async fn a_damaged_page_keeps_no_session_from_being_removed_and_no_other_from_be
 }
 
 #[tokio::test]
-async fn a_session_whose_settings_are_on_a_damaged_page_is_removed() {
+async fn session_with_damaged_settings_can_be_removed() {
     let (folder, store) = opened();
     let spoiled = said(&store, "the blue door").await;
     store.close().await.unwrap();
@@ -204,7 +204,7 @@ async fn a_session_whose_settings_are_on_a_damaged_page_is_removed() {
 }
 
 #[tokio::test]
-async fn a_journal_that_could_not_shrink_can_from_then_on() {
+async fn journal_without_auto_vacuum_is_rewritten_on_open() {
     let folder = tempfile::tempdir().unwrap();
     open(folder.path()).close().await.unwrap();
     let auto_vacuum =

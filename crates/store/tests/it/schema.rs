@@ -28,7 +28,7 @@ fn old_journal(change: &str) -> (TempDir, SqliteStore) {
 }
 
 #[tokio::test]
-async fn a_journal_of_the_first_version_opens() {
+async fn journal_of_the_first_version_opens() {
     let (_folder, store) = old_journal("");
     let [waiting, idle] = store.sessions(10).await.unwrap().try_into().unwrap();
     assert_eq!((waiting.title.as_str(), waiting.status), ("Write a note", SessionStatus::Waiting));
@@ -61,7 +61,7 @@ async fn a_journal_of_the_first_version_opens() {
 
 /// Migration 5: history that was reset before windows existed stays hidden, and nothing else is hidden.
 #[tokio::test]
-async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
+async fn history_reset_before_windows_stays_hidden() {
     let (_folder, store) = old_journal("UPDATE sessions SET reset_seq = 2 WHERE last_seq = 5");
     let [waiting, idle] = store.sessions(10).await.unwrap().try_into().unwrap();
     let session = store.session(waiting.id).await.unwrap().unwrap();
@@ -73,7 +73,7 @@ async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
 
 /// Migration 16: sessions that were sorted by time keep that order, and those used later come before them.
 #[tokio::test]
-async fn sessions_keep_the_order_of_their_times_from_before_uses_were_counted() {
+async fn migrated_sessions_keep_their_time_order() {
     for is_waiting_last in [true, false] {
         let later = format!("UPDATE sessions SET updated_at = 1 << 61 WHERE (last_seq = 5) = {is_waiting_last}");
         let (_folder, store) = old_journal(&later);
@@ -90,7 +90,7 @@ async fn sessions_keep_the_order_of_their_times_from_before_uses_were_counted() 
 }
 
 #[tokio::test]
-async fn a_journal_of_a_newer_agentd_is_not_touched() {
+async fn journal_of_a_newer_version_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.db");
     open(folder.path()).close().await.unwrap();
@@ -104,7 +104,7 @@ async fn a_journal_of_a_newer_agentd_is_not_touched() {
 }
 
 #[tokio::test]
-async fn what_this_version_makes_is_what_it_brings_old_ones_to() {
+async fn migrated_and_new_schemas_are_equal() {
     let mut schemas = Vec::new();
     for (folder, store) in [old_journal(""), opened()] {
         store.close().await.unwrap();

@@ -43,7 +43,7 @@ fn with_no_index(folder: &Path) -> Connection {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so() {
+async fn lagging_index_is_built_and_search_reports_it() {
     const EVENTS: u64 = 3000;
     let (folder, store) = opened();
     let mut scripts = Vec::new();
@@ -78,7 +78,7 @@ async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so()
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_read_is_not_found_and_all_others_are() {
+async fn search_skips_only_unreadable_events() {
     let (folder, store) = opened();
     let mut damaged = new_session(&store).await;
     let words = ["needle one", "needle two", "needle three", "needle four"].map(|words| damaged.input(words));
@@ -133,7 +133,7 @@ async fn unsearched(folder: &Path, lines: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_is_damaged_costs_what_is_on_it_and_the_rest_is_found() {
+async fn damaged_page_loses_only_its_search_hits() {
     const LINES: u64 = 1200;
     for table in ["events", "completed_items"] {
         let folder = tempfile::tempdir().unwrap();

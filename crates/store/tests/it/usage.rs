@@ -35,7 +35,7 @@ async fn by(store: &SqliteStore, by: UsageGrouping) -> UsageReport {
 }
 
 #[tokio::test]
-async fn days_are_those_of_the_time_zone_when_the_call_was_made() {
+async fn usage_days_follow_the_time_zone_of_the_call() {
     fn late() -> TimeZone {
         TimeZone::fixed(Offset::constant(-3))
     }
@@ -53,7 +53,7 @@ async fn days_are_those_of_the_time_zone_when_the_call_was_made() {
 }
 
 #[tokio::test]
-async fn nothing_on_the_disk_names_a_session_that_was_deleted() {
+async fn deleted_session_leaves_no_trace_on_disk() {
     let (folder, store) = opened();
     for cost in [1, 2] {
         let mut script = new_session(&store).await;

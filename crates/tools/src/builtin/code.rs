@@ -444,7 +444,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_implement_are_told_from_those_that_use() {
+    fn implementations_are_distinguished_from_uses() {
         for line in [
             "impl Shape for Circle {",
             "impl<T> Shape for Vec<T> {",

@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_those_of_one_session_and_go_with_it() {
+    fn passwords_belong_to_one_session_and_end_with_it() {
         let passwords = Passwords::default();
         let (one, other) = (SessionId::generate(), SessionId::generate());
         for number in 0..40 {

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_tool_has_its_name_in_the_table() {
+    fn builtin_tools_match_the_tool_table() {
         assert!(TOOLS.iter().map(|tool| tool.name).eq(tool_table::TOOLS.iter().map(|row| row.name)));
         assert!(TOOLS.iter().all(|tool| Builtin::named(tool.name).is_some_and(|named| named.name == tool.name)));
     }

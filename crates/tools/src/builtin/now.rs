@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_told_with_day_and_zone() {
+    fn time_includes_weekday_and_zone() {
         assert_eq!(at(None).unwrap(), "Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)");
         assert_eq!(at(Some("Asia/Tokyo")).unwrap(), "Saturday, 2026-11-21T17:31:05+09:00 (Asia/Tokyo)");
         assert_eq!(at(Some(" ")).unwrap(), at(None).unwrap());

@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_name_whole_addresses() {
+    fn relative_links_become_absolute() {
         let base = Url::parse("https://a.org/docs/page.html?x#y").unwrap();
         let check = |markdown: &str, expected: &str| assert_eq!(with_whole_links(markdown, &base), expected);
         check("[x](/y) and [z](w \"t\")", "[x](https://a.org/y) and [z](https://a.org/docs/w \"t\")");
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn links_do_not_make_a_page_many_times_as_long() {
+    fn absolute_links_do_not_inflate_a_page() {
         let base = Url::parse(&format!("https://a.org/{}", "d/".repeat(4000))).unwrap();
         let markdown = "[x](y) ".repeat(2000);
         let whole = with_whole_links(&markdown, &base);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_from_other_texts() {
+    fn html_is_distinguished_from_other_text() {
         for (media_type, text, expected) in [
             ("text/html", "anything", true),
             ("application/xhtml+xml", "", true),
@@ -406,7 +406,7 @@ mod page_tests {
     use super::*;
 
     #[test]
-    fn what_is_around_a_page_is_left_out() {
+    fn page_chrome_is_removed() {
         let text = "Whales are large and live in the sea. ".repeat(10);
         let check = |page: &str, holds: &[&str], lacks: &[&str]| {
             let read = readable(page);
@@ -433,7 +433,7 @@ mod page_tests {
 
     proptest! {
         #[test]
-        fn no_page_does_any_harm(
+        fn any_page_is_converted_without_panic(
             page in "(<|>|/|nav|main|article|script|title|!--|-->|\"|'|a|é| ){0,60}", filler in "[a-zé ]{0,400}",
         ) {
             let page = format!("{page}{filler}{page}");

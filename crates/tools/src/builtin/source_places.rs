@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_edit_gives_a_symbol_its_new_name_and_nothing_else() {
+    fn rename_edit_may_change_only_the_symbol() {
         let names = Names { old: "count".to_owned(), new: "total".to_owned() };
         let check = |replaced: &str, text: &str, expected: bool| {
             assert_eq!(names.are_all_of(replaced, text), expected, "{replaced:?} {text:?}");

@@ -23,14 +23,14 @@ fn call(tool: &str, arguments: &str) -> ToolCall {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_output() {
+async fn panicking_tool_returns_an_error_output() {
     let (toolbox, context) = (toolbox(1), context());
     let failed = toolbox.invocation(&context, &call("now", "{}")).work::<()>(|_| panic!("as a defect would")).await;
     assert_eq!(failed.unwrap_err().code, ToolErrorCode::Tool);
 }
 
 #[tokio::test]
-async fn a_cancelled_call_does_not_wait_for_a_thread() {
+async fn cancelled_call_does_not_wait_for_a_worker() {
     let toolbox = toolbox(1);
     let _busy = Arc::clone(&toolbox.services.workers).acquire_owned().await.unwrap();
     let context = context();
@@ -40,7 +40,7 @@ async fn a_cancelled_call_does_not_wait_for_a_thread() {
 }
 
 #[tokio::test]
-async fn a_rename_that_was_shown_runs_as_it_was_shown_and_only_for_its_call() {
+async fn previewed_rename_runs_unchanged_for_its_call_only() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.py"), "foo = 1\n").unwrap();
     let project = Some(Mount { path: folder.path().canonicalize().unwrap(), writable: true });

@@ -12,7 +12,7 @@ fn tree(bench: &Bench) -> SessionTree {
 }
 
 #[tokio::test]
-async fn a_file_is_read_in_pieces_and_through_links_in_the_tree_only() {
+async fn file_is_read_in_ranges_and_links_stay_inside() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     let secret = bench.secret();
     bench.put("/project/src/a.txt", "0123456789");
@@ -48,7 +48,7 @@ async fn a_file_is_read_in_pieces_and_through_links_in_the_tree_only() {
 }
 
 #[tokio::test]
-async fn what_is_written_to_the_state_is_for_the_session_to_store() {
+async fn state_writes_are_returned_for_the_session_to_store() {
     let bench = Bench::new().await;
     let write = |path: &str, content: &[u8]| {
         bench.folders.write_file(tree(&bench), path.to_owned(), content.to_vec(), bench.context.now)

@@ -73,7 +73,7 @@ async fn bench(editor: &Arc<FakeEditor>) -> Bench {
 }
 
 #[tokio::test]
-async fn only_texts_of_the_project_are_asked_about() {
+async fn client_is_asked_about_project_text_files_only() {
     let editor = FakeEditor::with_text("of the editor");
     let bench = bench(&editor).await;
     bench.put("uploads/a.txt", "own");
@@ -92,7 +92,7 @@ async fn only_texts_of_the_project_are_asked_about() {
 }
 
 #[tokio::test]
-async fn an_answer_does_not_count_while_names_change_their_meaning() {
+async fn client_answer_is_ignored_if_the_path_moved() {
     let folder = Arc::new(Mutex::new(None::<(std::path::PathBuf, std::path::PathBuf)>));
     let known = Arc::clone(&folder);
     // Reads by name while a link replaces the file.
@@ -118,7 +118,7 @@ async fn an_answer_does_not_count_while_names_change_their_meaning() {
 }
 
 #[tokio::test]
-async fn where_the_client_does_not_say_the_disk_is_read_and_nothing_written() {
+async fn without_client_text_the_disk_is_read_and_not_written() {
     let refusals: [(Result<ClientFileAnswer, NoAnswer>, &str); 4] = [
         (Ok(ClientFileAnswer::Refused("private\u{1b}[2J\nmore".to_owned())), "(private"),
         (Ok(ClientFileAnswer::Written), "returned no text"),
@@ -143,7 +143,7 @@ async fn where_the_client_does_not_say_the_disk_is_read_and_nothing_written() {
 }
 
 #[tokio::test]
-async fn a_write_that_did_not_go_well_is_told_and_leaves_the_disk_alone() {
+async fn failed_client_write_is_reported_and_disk_is_untouched() {
     let outcomes: [(Result<ClientFileAnswer, NoAnswer>, ToolErrorCode, &str); 4] = [
         (Ok(ClientFileAnswer::Refused("read-only".to_owned())), ToolErrorCode::Tool, "read-only"),
         (Ok(ClientFileAnswer::Absent), ToolErrorCode::Tool, "unknown"),
@@ -165,7 +165,7 @@ async fn a_write_that_did_not_go_well_is_told_and_leaves_the_disk_alone() {
 }
 
 #[tokio::test]
-async fn a_file_with_unsaved_text_is_not_removed_and_a_patch_leaves_all_as_it_was() {
+async fn patch_cannot_remove_a_file_with_unsaved_text() {
     let editor = FakeEditor::new(|path, action| {
         Ok(match action {
             FileAction::Read if path == "a.txt" => ClientFileAnswer::Text("unsaved".to_owned()),
@@ -185,7 +185,7 @@ async fn a_file_with_unsaved_text_is_not_removed_and_a_patch_leaves_all_as_it_wa
 }
 
 #[tokio::test]
-async fn a_file_that_was_never_saved_is_read_and_written_there() {
+async fn unsaved_new_file_is_read_and_written_in_the_client() {
     let editor = FakeEditor::with_text("never saved");
     let bench = bench(&editor).await;
     assert!(bench.ok("read_file", json!({"path": "new.txt"})).await.contains("never saved"));
@@ -196,7 +196,7 @@ async fn a_file_that_was_never_saved_is_read_and_written_there() {
 }
 
 #[tokio::test]
-async fn undo_gives_back_the_text_that_was_not_saved() {
+async fn undo_restores_unsaved_text() {
     let editor = FakeEditor::with_text("un\nsaved\n");
     let bench = bench(&editor).await;
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());

@@ -21,7 +21,7 @@ fn after_seconds(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn code_and_both_streams_come_back() {
+async fn exit_code_and_both_streams_are_returned() {
     let bench = Bench::with_project(Project::Writable).await;
     bench.put("/project/here.txt", "x");
     for (command, expected) in [
@@ -50,7 +50,7 @@ async fn code_and_both_streams_come_back() {
 }
 
 #[tokio::test]
-async fn the_environment_is_clean() {
+async fn command_environment_is_clean() {
     // The test process has variables too, and none may be visible.
     let own: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
     assert!(own.iter().any(|name| name.starts_with("CARGO")), "there is something to hide");
@@ -69,7 +69,7 @@ async fn the_environment_is_clean() {
 }
 
 #[tokio::test]
-async fn the_limit_ends_children_and_their_children() {
+async fn time_limit_kills_all_descendants() {
     let bench = Bench::new().await;
     let command = "trap '' TERM
         (trap '' TERM; echo $BASHPID > temp/child; while :; do sleep 1; done) &
@@ -84,7 +84,7 @@ async fn the_limit_ends_children_and_their_children() {
 }
 
 #[tokio::test]
-async fn background_children_neither_hang_the_call_nor_survive_it() {
+async fn background_children_do_not_block_or_survive_the_call() {
     for command in [
         "sleep 1000 & echo $! > temp/child; echo done",
         "sleep 1000 > /dev/null 2>&1 & echo $! > temp/child; echo done",
@@ -101,7 +101,7 @@ async fn background_children_neither_hang_the_call_nor_survive_it() {
 }
 
 #[tokio::test]
-async fn any_amount_of_output_is_drained_and_a_bounded_part_is_kept() {
+async fn unlimited_output_is_drained_and_truncated() {
     let bench = Bench::new().await;
     let command = "echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo last; \
                    head -c 1000000 /dev/zero | tr '\\0' e >&2";
@@ -112,7 +112,7 @@ async fn any_amount_of_output_is_drained_and_a_bounded_part_is_kept() {
 }
 
 #[tokio::test]
-async fn neither_a_cancelled_nor_an_abandoned_call_leaves_anything_running() {
+async fn cancelled_or_dropped_call_leaves_no_process() {
     let command = "echo $$ > temp/leader; sleep 1000 & echo $! > temp/child; wait";
     for is_cancelled in [true, false] {
         let bench = Bench::new().await;
@@ -135,7 +135,7 @@ async fn neither_a_cancelled_nor_an_abandoned_call_leaves_anything_running() {
 }
 
 #[tokio::test]
-async fn commands_do_not_stand_in_each_others_way() {
+async fn commands_run_concurrently() {
     let bench = Bench::new().await;
     // Each command waits for a file that the other creates, so they would never end one after the other.
     let meet = |mine: &str, other: &str| json!({"command": format!("touch temp/{mine}; until [ -e temp/{other} ]; do sleep 0.02; done"), "timeout_s": 60});
@@ -145,7 +145,7 @@ async fn commands_do_not_stand_in_each_others_way() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_is_refused_before_anyone_is_asked() {
+async fn invalid_command_is_rejected_before_approval() {
     let bench = Bench::new().await;
     bench.put("uploads/a.txt", "x");
     for (arguments, code) in [

@@ -116,7 +116,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 #[test]
-fn an_edit_changes_its_own_bytes_and_no_others() {
+fn edit_changes_only_its_own_bytes() {
     hold(400, &case(), |runtime, bench, case| {
         let script = &SCRIPTS[case.script];
         let end = |line: usize| ENDS[case.ends[line]];
@@ -153,7 +153,7 @@ fn an_edit_changes_its_own_bytes_and_no_others() {
 }
 
 #[test]
-fn whatever_the_bytes_an_edit_is_exact_or_refused() {
+fn edit_of_any_bytes_is_exact_or_rejected() {
     let bytes = || {
         prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..40),
@@ -181,7 +181,7 @@ fn whatever_the_bytes_an_edit_is_exact_or_refused() {
 
 /// Text in the first half of a file can be edited, and damaged bytes in the second half are preserved.
 #[tokio::test]
-async fn damaged_bytes_elsewhere_stay() {
+async fn edit_preserves_invalid_bytes_elsewhere() {
     let bench = Bench::new().await;
     for (before, old, new, after) in [
         (
@@ -202,7 +202,7 @@ async fn damaged_bytes_elsewhere_stay() {
 }
 
 #[tokio::test]
-async fn an_uncertain_encoding_takes_ascii_only() {
+async fn uncertain_encoding_accepts_ascii_edits_only() {
     let bench = Bench::new().await;
     for (before, old, new, expected) in [
         // A single letter does not identify the encoding.
@@ -223,7 +223,7 @@ async fn an_uncertain_encoding_takes_ascii_only() {
 }
 
 #[tokio::test]
-async fn a_rewritten_file_keeps_its_encoding_mark_and_line_ends() {
+async fn rewrite_keeps_encoding_bom_and_line_endings() {
     let bench = Bench::new().await;
     for script in &SCRIPTS {
         for end in ENDS {
@@ -255,7 +255,7 @@ async fn a_rewritten_file_keeps_its_encoding_mark_and_line_ends() {
 }
 
 #[tokio::test]
-async fn characters_outside_the_common_set_of_chinese_are_written_where_the_file_has_some() {
+async fn gb18030_file_accepts_rare_characters() {
     let bench = Bench::new().await;
     let gb18030 = Encoding::for_label(b"gb18030").unwrap();
     let with = |word: &str| gb18030.encode(&format!("{}\n𠀀 {word}\n", CHINESE.join("\n"))).0.into_owned();

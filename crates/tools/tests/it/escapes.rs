@@ -13,7 +13,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn the_session_can_work_though_the_data_around_it_is_hidden() {
+async fn session_works_while_surrounding_data_is_hidden() {
     for namespaces in STRENGTHS {
         let home = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = home.path().to_owned();
@@ -41,7 +41,7 @@ async fn the_session_can_work_though_the_data_around_it_is_hidden() {
 }
 
 #[tokio::test]
-async fn a_project_that_another_session_made_a_link_is_not_followed() {
+async fn project_replaced_by_a_link_is_not_followed() {
     for mut bench in each_strength(Project::Writable).await {
         bench.put("/project/inner/deep/file", "code");
         let away = bench.outside.path().join("away");
@@ -79,7 +79,7 @@ async fn a_project_that_another_session_made_a_link_is_not_followed() {
 }
 
 #[tokio::test]
-async fn limits_of_processes_outside_cannot_be_set() {
+async fn rlimits_of_outside_processes_cannot_be_set() {
     if !python() {
         return;
     }
@@ -102,7 +102,7 @@ async fn limits_of_processes_outside_cannot_be_set() {
 }
 
 #[tokio::test]
-async fn memory_that_others_share_by_number_is_out_of_reach() {
+async fn system_v_shared_memory_is_inaccessible() {
     if !python() {
         return;
     }
@@ -122,7 +122,7 @@ async fn memory_that_others_share_by_number_is_out_of_reach() {
 }
 
 #[tokio::test]
-async fn mounts_are_changed_by_no_call_however_new_it_is() {
+async fn mount_syscalls_are_blocked_even_new_ones() {
     const OPEN_TREE_ATTR: i64 = 467;
     if !python() {
         return;
@@ -140,7 +140,7 @@ async fn mounts_are_changed_by_no_call_however_new_it_is() {
 }
 
 #[tokio::test]
-async fn no_program_is_made_that_runs_as_the_person() {
+async fn setuid_programs_cannot_be_created() {
     for bench in each_strength(Project::Writable).await {
         for command in [
             "cp /bin/true outputs/t && chmod u+s outputs/t",
@@ -163,7 +163,7 @@ async fn no_program_is_made_that_runs_as_the_person() {
 }
 
 #[tokio::test]
-async fn what_happens_in_folders_that_cannot_be_listed_is_not_told() {
+async fn inotify_watches_are_blocked() {
     if !python() {
         return;
     }
@@ -182,7 +182,7 @@ async fn what_happens_in_folders_that_cannot_be_listed_is_not_told() {
 }
 
 #[tokio::test]
-async fn a_session_that_a_command_closed_is_opened_again() {
+async fn session_with_removed_permissions_is_reopened() {
     for namespaces in STRENGTHS {
         let mut bench = locked(Project::None, |config| config.namespaces = namespaces).await;
         bench.put("uploads/x", "kept");
@@ -206,7 +206,7 @@ async fn a_session_that_a_command_closed_is_opened_again() {
 }
 
 #[tokio::test]
-async fn open_files_of_the_daemon_are_not_inherited() {
+async fn daemon_file_descriptors_are_not_inherited() {
     for bench in each_strength(Project::None).await {
         let secret = fs::File::open(bench.secret()).unwrap();
         // Inherited across `exec`, as left by a supervisor or a careless library.
@@ -220,7 +220,7 @@ async fn open_files_of_the_daemon_are_not_inherited() {
 }
 
 #[tokio::test]
-async fn a_flood_of_processes_is_stopped_and_cleared_away() {
+async fn fork_bomb_is_limited_and_cleaned_up() {
     // Each process spawns two more.
     let number = format!("6000.{}", std::process::id());
     for namespaces in STRENGTHS {
@@ -240,7 +240,7 @@ async fn a_flood_of_processes_is_stopped_and_cleared_away() {
 }
 
 #[tokio::test]
-async fn what_the_helper_is_told_is_no_business_of_commands() {
+async fn helper_policy_is_hidden_from_commands() {
     let bench = locked(Project::None, |_| {}).await;
     for command in [
         // Neither the leash nor the policy is accessible through a descriptor or the environment.
@@ -262,7 +262,7 @@ async fn what_the_helper_is_told_is_no_business_of_commands() {
 }
 
 #[test]
-fn an_ordinary_user_is_kept_in_as_well() {
+fn escapes_are_blocked_for_unprivileged_users() {
     // Run as root, the test repeats itself as the user `nobody`, because the kernel treats the two differently.
     const NOBODY: u32 = 65534;
     if !nix::unistd::geteuid().is_root() {

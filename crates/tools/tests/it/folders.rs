@@ -11,7 +11,7 @@ use agentd_core::{
 use super::*;
 
 #[tokio::test]
-async fn a_workspace_is_private_complete_and_opened_again() {
+async fn workspace_is_private_complete_and_reopens() {
     let bench = Bench::new().await;
     bench.put("outputs/kept.txt", "kept");
     let session = bench.context.session_id;
@@ -28,7 +28,7 @@ async fn a_workspace_is_private_complete_and_opened_again() {
 }
 
 #[tokio::test]
-async fn mounts_are_checked() {
+async fn invalid_mounts_are_rejected() {
     let outside = tempfile::tempdir().unwrap();
     let base = outside.path().join("data/workspaces");
     fs::create_dir(outside.path().join("data")).unwrap();
@@ -67,7 +67,7 @@ async fn mounts_are_checked() {
 }
 
 #[tokio::test]
-async fn temp_is_emptied_whatever_it_holds() {
+async fn temp_is_emptied_whatever_its_content() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     bench.put("temp/a/b/c.txt", "x");
@@ -87,7 +87,7 @@ async fn temp_is_emptied_whatever_it_holds() {
 }
 
 #[tokio::test]
-async fn what_a_session_made_is_copied_and_nothing_that_leads_elsewhere() {
+async fn session_copy_excludes_links_that_lead_outside() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     let from = bench.context.session_id;
@@ -132,7 +132,7 @@ async fn what_a_session_made_is_copied_and_nothing_that_leads_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_session_is_removed_and_nothing_else() {
+async fn removing_a_session_touches_nothing_else() {
     let bench = Bench::with_project(Project::Writable).await;
     let other = bench.folders.open(SessionId::generate(), None.into()).await.unwrap();
     bench.put("/project/mine.txt", "mine");
@@ -147,7 +147,7 @@ async fn a_session_is_removed_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn uploads_get_names_that_are_free_and_an_input_is_kept_once() {
+async fn uploads_get_unique_names_and_inputs_are_stored_once() {
     let bench = Bench::new().await;
     let add = |name: &str, content: &str| {
         bench.folders.add_upload(bench.context.session_id, name.to_owned(), content.as_bytes().to_vec())
@@ -195,7 +195,7 @@ async fn uploads_get_names_that_are_free_and_an_input_is_kept_once() {
 
 /// Files that arrive while a folder is cleaned wait for the end of the cleaning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_handed_over_while_a_session_is_cleaned_stays() {
+async fn files_arriving_during_cleaning_are_kept() {
     const OLD: usize = 2000;
     let bench = Bench::new().await;
     let session = bench.context.session_id;
@@ -231,7 +231,7 @@ async fn what_is_handed_over_while_a_session_is_cleaned_stays() {
 }
 
 #[tokio::test]
-async fn known_paths_are_bounded_with_the_own_newest_first_and_the_project_from_the_top() {
+async fn known_paths_are_bounded_and_ordered() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     let paths = ["/project/src/new.rs", "uploads/old.txt", "/project/old.md", "/project/mid.rs", "outputs/new.txt"];
     for (age, path) in paths.into_iter().enumerate() {

@@ -38,7 +38,7 @@ fn poison(bench: &Bench) {
 }
 
 #[tokio::test]
-async fn no_program_of_a_folder_is_run_though_the_environment_is_emptied() {
+async fn git_runs_no_program_from_the_repository() {
     if !Path::new("/usr/bin/git").exists() {
         return;
     }

@@ -58,7 +58,7 @@ impl Home {
 }
 
 #[tokio::test]
-async fn what_is_no_plain_file_here_is_left_out() {
+async fn guides_that_are_not_plain_files_are_skipped() {
     let home = Home::new();
     home.write("secret.txt", "hunter2");
     // A link in a project can have any target.
@@ -77,7 +77,7 @@ async fn what_is_no_plain_file_here_is_left_out() {
 }
 
 #[tokio::test]
-async fn long_and_foreign_texts_are_read_as_far_as_they_go() {
+async fn long_or_invalid_guides_are_truncated_and_cleaned() {
     let home = Home::new();
     home.write(".config/agentd/AGENTS.md", "é".repeat(100));
     home.write("work/app/AGENTS.md", b"caf\xe9 and \x1b[31mred\x1b[0m, for all who come here\n");
@@ -103,7 +103,7 @@ async fn long_and_foreign_texts_are_read_as_far_as_they_go() {
 }
 
 #[tokio::test]
-async fn claude_files_serve_where_there_is_no_other() {
+async fn claude_md_is_used_if_agents_md_is_missing() {
     let home = Home::new();
     for place in [".config/agentd", "work", "work/app"] {
         home.write(&format!("{place}/CLAUDE.md"), format!("claude of {place}"));
@@ -119,7 +119,7 @@ async fn claude_files_serve_where_there_is_no_other() {
 }
 
 #[tokio::test]
-async fn folders_of_a_project_have_their_own_and_nothing_hostile_is_read() {
+async fn project_folder_guides_are_read_safely() {
     let home = Home::new();
     home.write("secret.txt", "hunter2");
     home.write("work/app/AGENTS.md", "root");
@@ -154,7 +154,7 @@ fn at_once(home: &Home, workspace: &Workspace) -> Option<Guides> {
 }
 
 #[tokio::test]
-async fn what_is_as_it_was_is_told_without_waiting() {
+async fn unchanged_guides_are_served_from_cache() {
     let home = Home::new();
     let workspace = home.workspace();
     let long_ago = SystemTime::now() - Duration::from_secs(3600);

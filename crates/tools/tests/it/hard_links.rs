@@ -33,7 +33,7 @@ fn names(path: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn a_command_changes_no_file_outside_through_a_hard_link() {
+async fn command_cannot_change_outside_files_by_hard_links() {
     let mut benches = vec![Bench::with_project(Project::Writable).await];
     #[cfg(target_os = "linux")]
     benches.push(crate::sandbox::locked(Project::Writable, |_| {}).await);
@@ -50,7 +50,7 @@ async fn a_command_changes_no_file_outside_through_a_hard_link() {
 }
 
 #[tokio::test]
-async fn a_copy_keeps_mode_time_and_the_names_in_the_project() {
+async fn unlinked_copy_keeps_mode_time_and_project_names() {
     let bench = Bench::with_project(Project::Writable).await;
     let (outside, inside) = linked(&bench, "bin/tool", "#!/bin/sh\n");
     let second = bench.put("/project/lib/x", "").with_file_name("tool");
@@ -71,7 +71,7 @@ async fn a_copy_keeps_mode_time_and_the_names_in_the_project() {
 }
 
 #[tokio::test]
-async fn links_are_not_followed_and_commands_that_only_look_change_nothing() {
+async fn read_only_commands_do_not_break_hard_links() {
     let mut bench = Bench::with_project(Project::Writable).await;
     let store = bench.outside.path().join("elsewhere");
     fs::create_dir(&store).unwrap();
@@ -92,7 +92,7 @@ async fn links_are_not_followed_and_commands_that_only_look_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_clone_with_hard_links_works_and_its_origin_stays_whole() {
+async fn hard_linked_git_clone_works_and_keeps_its_origin() {
     if !Path::new("/usr/bin/git").exists() {
         return;
     }
@@ -116,7 +116,7 @@ async fn a_clone_with_hard_links_works_and_its_origin_stays_whole() {
 }
 
 #[tokio::test]
-async fn too_many_links_that_lead_out_refuse_the_command() {
+async fn too_many_outside_hard_links_reject_the_command() {
     let bench = Bench::with_project(Project::Writable).await;
     let (outside, inside) = linked(&bench, "node_modules/.pnpm/large", "");
     fs::File::options().write(true).open(&outside).unwrap().set_len(1100 << 20).unwrap();
@@ -133,7 +133,7 @@ async fn too_many_links_that_lead_out_refuse_the_command() {
 }
 
 #[tokio::test]
-async fn the_setting_refuses_or_allows() {
+async fn hard_link_setting_rejects_or_allows_commands() {
     for how in [HardLinks::Refuse, HardLinks::Allow] {
         let bench = Bench::with(Project::Writable, |config| config.hard_links = how).await;
         let (outside, inside) = linked(&bench, "a/linked", "old");
@@ -158,7 +158,7 @@ proptest! {
     /// Afterwards no file of the project has a link outside. Links within the project still share one file, and files
     /// with links only in the project are unchanged.
     #[test]
-    fn no_file_of_the_project_has_a_name_outside(
+    fn project_files_have_no_outside_links_afterwards(
         links in prop::collection::vec((0..FILES, 0..PLACES.len()), 0..40),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

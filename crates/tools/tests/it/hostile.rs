@@ -102,7 +102,7 @@ fn check_output(text: &str, tool: &str, path: &str) {
 }
 
 #[tokio::test]
-async fn no_path_leads_out() {
+async fn no_path_leaves_the_workspace() {
     let bench = Bench::with_project(Project::Writable).await;
     trap(&bench).lay();
     let before = state(bench.outside.path(), &[]);
@@ -183,7 +183,7 @@ async fn odd_names_stay_inside() {
 }
 
 #[tokio::test]
-async fn every_refusal_says_how_to_do_it_right() {
+async fn path_rejections_have_a_hint() {
     let bench = Bench::with_project(Project::Writable).await;
     trap(&bench).lay();
     for (path, expected) in [
@@ -203,7 +203,7 @@ async fn every_refusal_says_how_to_do_it_right() {
 }
 
 #[tokio::test]
-async fn hard_links_of_a_project_can_be_read_but_not_written() {
+async fn project_hard_links_are_readable_but_not_writable() {
     let bench = Bench::with_project(Project::Writable).await;
     let real = bench.put("/project/store.txt", "shared by a package manager");
     fs::hard_link(&real, bench.real("/project/linked.txt")).unwrap();
@@ -219,7 +219,7 @@ async fn hard_links_of_a_project_can_be_read_but_not_written() {
 }
 
 #[tokio::test]
-async fn an_area_or_root_replaced_by_a_link_is_refused() {
+async fn area_or_root_replaced_by_a_link_is_rejected() {
     let bench = Bench::new().await;
     let away = bench.outside.path().join("away");
     fs::create_dir(&away).unwrap();

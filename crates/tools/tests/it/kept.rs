@@ -8,7 +8,7 @@ use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use super::*;
 
 #[tokio::test]
-async fn folders_and_their_fake_keep_the_contract() {
+async fn workspace_folders_and_fake_fulfil_the_contract() {
     let base = tempfile::tempdir().unwrap();
     let folders = WorkspaceFolders::new(base.path().join("workspace"));
     check_kept_texts(&folders, |session, path| {
@@ -31,7 +31,7 @@ async fn keep(bench: &Bench, area: ArtifactDir, name: &str, content: &str) -> St
 }
 
 #[tokio::test]
-async fn every_reading_tool_sees_it_and_no_other_changes_it() {
+async fn spilled_texts_are_readable_but_not_writable() {
     let bench = Bench::with_project(Project::Writable).await;
     let path = keep(&bench, ArtifactDir::LargeToolResults, "call.txt", "first\nneedle\n").await;
     keep(&bench, ArtifactDir::ConversationHistory, "h.md", "the needle of turn 5\n").await;
@@ -70,7 +70,7 @@ async fn every_reading_tool_sees_it_and_no_other_changes_it() {
 }
 
 #[tokio::test]
-async fn no_link_leads_what_is_kept_elsewhere() {
+async fn links_cannot_redirect_spilled_texts() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     let before = fs::read(&secret).unwrap();
@@ -100,7 +100,7 @@ async fn no_link_leads_what_is_kept_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_is_kept_while_a_call_runs_is_no_change_of_the_call() {
+async fn spilled_text_is_not_attributed_to_a_running_call() {
     let bench = Bench::new().await;
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
     keep(&bench, ArtifactDir::ConversationHistory, "h.md", "one\n").await;
@@ -114,7 +114,7 @@ async fn what_is_kept_while_a_call_runs_is_no_change_of_the_call() {
 }
 
 #[tokio::test]
-async fn nothing_there_leads_out() {
+async fn links_in_memories_cannot_lead_outside() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     symlink(bench.outside.path(), bench.real("/memories/out")).unwrap();
@@ -138,7 +138,7 @@ async fn nothing_there_leads_out() {
 }
 
 #[tokio::test]
-async fn what_a_call_remembered_can_be_taken_back() {
+async fn memory_writes_can_be_undone() {
     let bench = Bench::new().await;
     bench.put("/memories/a.md", "old\n");
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());

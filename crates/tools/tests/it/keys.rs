@@ -88,7 +88,7 @@ async fn reading(home: &Path, namespaces: bool, listed: &[&str], adapt: impl FnO
 }
 
 #[tokio::test]
-async fn no_key_is_read_in_a_home_that_is_listed() {
+async fn keys_in_a_listed_home_are_hidden() {
     for namespaces in STRENGTHS {
         for confinement in [Confinement::Usual, Confinement::ReadOnly] {
             let home = home();
@@ -117,7 +117,7 @@ fn assert_untouched(home: &Path) {
 }
 
 #[tokio::test]
-async fn no_key_is_read_in_what_is_listed_as_it_is_shipped() {
+async fn keys_in_default_listed_paths_are_hidden() {
     let listed = [".cargo/bin", ".cargo/config.toml", ".config/git", ".gitconfig", ".local/share/uv"];
     for namespaces in STRENGTHS {
         let home = home();
@@ -147,7 +147,7 @@ async fn no_key_is_read_in_what_is_listed_as_it_is_shipped() {
 }
 
 #[tokio::test]
-async fn a_key_is_hidden_that_was_written_a_moment_ago_or_lies_behind_a_link() {
+async fn new_and_linked_keys_are_hidden() {
     for namespaces in STRENGTHS {
         let home = home();
         let aside = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -173,7 +173,7 @@ async fn a_key_is_hidden_that_was_written_a_moment_ago_or_lies_behind_a_link() {
 }
 
 #[tokio::test]
-async fn shallow_keys_are_hidden_beside_more_files_than_are_looked_at() {
+async fn shallow_keys_are_hidden_despite_the_scan_limit() {
     let home = tempfile::tempdir_in("/var/tmp").unwrap();
     for folder in ["a/deep/er", "b/deep/er"] {
         fs::create_dir_all(home.path().join(folder)).unwrap();

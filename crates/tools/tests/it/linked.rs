@@ -77,7 +77,7 @@ async fn open(bench: &mut Bench, project: &Path, added: &[&Path]) {
 }
 
 #[tokio::test]
-async fn git_reads_where_a_worktree_or_a_submodule_has_its_repository_and_writes_where_it_may() {
+async fn git_works_in_worktrees_and_submodules() {
     for (kind, namespaces) in KINDS.into_iter().flat_map(|kind| STRENGTHS.map(|namespaces| (kind, namespaces))) {
         let at = tempfile::tempdir_in("/var/tmp").unwrap();
         let at = at.path().canonicalize().unwrap();
@@ -116,7 +116,7 @@ async fn git_reads_where_a_worktree_or_a_submodule_has_its_repository_and_writes
 }
 
 #[tokio::test]
-async fn a_file_that_names_another_folder_mounts_nothing() {
+async fn forged_gitdir_file_mounts_nothing() {
     for namespaces in STRENGTHS {
         let at = tempfile::tempdir_in("/var/tmp").unwrap();
         let at = at.path().canonicalize().unwrap();

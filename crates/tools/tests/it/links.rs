@@ -39,7 +39,7 @@ fn lay(bench: &Bench, place: &str) {
 }
 
 #[tokio::test]
-async fn nothing_is_written_through_a_link_and_the_real_name_is_told() {
+async fn writes_through_links_are_rejected_naming_the_target() {
     for place in ["/project", "outputs"] {
         let bench = Bench::with_project(Project::Writable).await;
         lay(&bench, place);
@@ -77,7 +77,7 @@ async fn nothing_is_written_through_a_link_and_the_real_name_is_told() {
 }
 
 #[tokio::test]
-async fn what_a_read_leads_to_is_told_before_it_is_opened() {
+async fn link_target_is_reported_before_reading() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     lay(&bench, "/project");
     symlink("~draft", bench.real("/project/docs/tilde")).unwrap();
@@ -122,7 +122,7 @@ async fn what_a_read_leads_to_is_told_before_it_is_opened() {
 }
 
 #[tokio::test]
-async fn a_read_goes_on_under_the_name_that_the_link_leads_to() {
+async fn read_follows_a_link_under_its_target_name() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     lay(&bench, "/project");
     bench.put("/project/AGENTS.md", "be kind\n");
@@ -181,7 +181,7 @@ async fn while_exchanging(
 }
 
 #[tokio::test]
-async fn a_link_put_there_during_a_write_leads_nowhere() {
+async fn link_placed_during_a_write_is_not_followed() {
     let bench = Bench::with_project(Project::Writable).await;
     bench.put("/project/.git/hooks/a.md", "the hook\n");
     bench.put("/project/.git/hooks/sub/a.md", "the hook\n");
@@ -209,7 +209,7 @@ async fn a_link_put_there_during_a_write_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn a_link_put_there_during_a_read_leads_nowhere() {
+async fn link_placed_during_a_read_is_not_followed() {
     let bench = Bench::with_project(Project::Writable).await;
     bench.put("/project/private/a.md", "the secret\n");
     bench.put("/project/docs/a.md", "harmless\n");

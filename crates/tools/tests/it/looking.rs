@@ -24,7 +24,7 @@ async fn held(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxCo
 }
 
 #[tokio::test]
-async fn nothing_is_changed_whatever_the_settings_allow() {
+async fn read_only_sandbox_ignores_write_settings() {
     for (namespaces, mode) in
         [(true, SandboxMode::Enforce), (false, SandboxMode::Enforce), (true, SandboxMode::BestEffort)]
     {
@@ -71,7 +71,7 @@ async fn nothing_is_changed_whatever_the_settings_allow() {
 }
 
 #[tokio::test]
-async fn there_is_no_network_though_it_is_allowed() {
+async fn read_only_sandbox_has_no_network() {
     for namespaces in STRENGTHS {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let mut bench = held(namespaces, folder.path(), |_| {}).await;
@@ -88,7 +88,7 @@ async fn there_is_no_network_though_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn its_temporary_files_are_its_own_and_looking_goes_on() {
+async fn read_only_sandbox_has_private_temporary_files() {
     // The session is below `/tmp`, which is fresh for each command.
     for base in ["/tmp", "/var/tmp"] {
         let mut bench = locked_in(base, Project::Writable, |_| {}).await;
@@ -104,7 +104,7 @@ async fn its_temporary_files_are_its_own_and_looking_goes_on() {
 }
 
 #[tokio::test]
-async fn where_nothing_holds_it_it_does_not_run() {
+async fn read_only_command_needs_a_sandbox() {
     for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         // Without a helper no confinement is possible.
@@ -126,7 +126,7 @@ async fn where_nothing_holds_it_it_does_not_run() {
 }
 
 #[tokio::test]
-async fn attributes_of_files_are_neither_read_nor_changed_by_their_paths() {
+async fn extended_attributes_are_inaccessible_by_path() {
     if !python() {
         return;
     }

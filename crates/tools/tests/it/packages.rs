@@ -133,7 +133,7 @@ async fn sandboxes() -> Vec<Option<SandboxConfig>> {
 }
 
 #[tokio::test]
-async fn nothing_is_built_whatever_a_list_says() {
+async fn requirements_never_build_packages() {
     for sandbox in sandboxes().await {
         let world = World::new();
         for package in ["evilpkg==1.0", "evilpkg==1.0 --no-binary=evilpkg", "evilpkg==1.0 --no-binary :all:", "-e ."] {
@@ -146,7 +146,7 @@ async fn nothing_is_built_whatever_a_list_says() {
 }
 
 #[tokio::test]
-async fn an_installer_reaches_nothing_but_the_environment() {
+async fn installer_sees_only_the_environment() {
     let Some(Some(sandbox)) = sandboxes().await.pop() else { return };
     let world = World::new();
     let spy = SPY.replace("SECRET", world.path("home/secret").to_str().unwrap());
@@ -229,7 +229,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn an_index_is_reached_and_so_are_the_hosts_that_are_set() {
+async fn index_and_configured_hosts_are_reachable() {
     for sandbox in sandboxes().await {
         let world = World::new();
         let files = Server::start(vec![world.wheel()]);
@@ -254,7 +254,7 @@ async fn an_index_is_reached_and_so_are_the_hosts_that_are_set() {
 }
 
 #[tokio::test]
-async fn where_no_index_is_named_it_is_the_one_that_pip_knows() {
+async fn default_index_is_that_of_pip() {
     let said = "from pip._internal.models.index import PyPI; print(PyPI.netloc, end='')";
     let said = Command::new("/usr/bin/python3").args(["-I", "-c", said]).output().unwrap();
     let known = String::from_utf8(said.stdout).unwrap();
@@ -270,7 +270,7 @@ async fn where_no_index_is_named_it_is_the_one_that_pip_knows() {
 }
 
 #[tokio::test]
-async fn an_index_that_leads_elsewhere_is_refused() {
+async fn index_redirect_to_another_host_is_rejected() {
     for sandbox in sandboxes().await {
         let world = World::new();
         let other = Server::start(vec![world.wheel(), page("")]);
@@ -311,7 +311,7 @@ exit 0
 "#;
 
 #[tokio::test]
-async fn an_installer_connects_to_nothing_but_the_proxy() {
+async fn installer_connects_only_to_the_proxy() {
     let Some(Some(sandbox)) = sandboxes().await.pop() else { return };
     let world = World::new();
     let index = Server::start(Vec::new());
@@ -334,7 +334,7 @@ async fn an_installer_connects_to_nothing_but_the_proxy() {
 }
 
 #[tokio::test]
-async fn nothing_is_installed_where_nothing_holds_an_installer_to_its_index() {
+async fn installation_needs_network_confinement() {
     let without = SandboxConfig { namespaces: false, ..SandboxConfig::new(helper()) };
     if !Sandbox::new(without.clone()).status().await.runs {
         return;
@@ -349,7 +349,7 @@ async fn nothing_is_installed_where_nothing_holds_an_installer_to_its_index() {
 }
 
 #[tokio::test]
-async fn a_cancel_ends_the_connections_of_an_installer() {
+async fn cancel_closes_installer_connections() {
     for sandbox in sandboxes().await {
         let world = World::new();
         // The server never answers and waits for the end of its connection.

@@ -121,7 +121,7 @@ async fn bench(answers: &[Option<&str>]) -> (Bench, Asked) {
 }
 
 #[tokio::test]
-async fn the_person_is_asked_in_secret_and_only_once_in_a_session() {
+async fn password_is_asked_secretly_once_per_session() {
     let (bench, asked) = bench(&[Some("wrong"), Some("sesame")]).await;
     let told = bench.ok("read_file", json!({"path": "uploads/a.pdf", "row": 7})).await;
     assert!(told.contains("opened  from row 7") && !told.contains("sesame"), "{told}");
@@ -143,7 +143,7 @@ async fn the_person_is_asked_in_secret_and_only_once_in_a_session() {
 }
 
 #[tokio::test]
-async fn three_wrong_passwords_and_a_refusal_end_the_call() {
+async fn three_wrong_passwords_or_a_rejection_end_the_call() {
     let (bench, asked) = bench(&[Some("1"), Some("2"), Some("3"), None]).await;
     let told = bench.fails("search_file", json!({"path": "uploads/a.pdf", "query": "x"}), ToolErrorCode::Tool).await;
     assert!(told.contains("all 3 from the user were wrong"), "{told}");
@@ -153,7 +153,7 @@ async fn three_wrong_passwords_and_a_refusal_end_the_call() {
 }
 
 #[tokio::test]
-async fn a_path_behind_an_archive_names_a_document_in_it() {
+async fn path_after_an_archive_names_its_entry() {
     let (bench, _) = bench(&[]).await;
     bench.put("uploads/all.zip", "archive");
     for path in ["uploads/all.zip!/x/y.pdf", "uploads/all.zip!x/y.pdf"] {

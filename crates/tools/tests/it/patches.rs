@@ -18,7 +18,7 @@ async fn becomes(bench: &Bench, before: &str, text: &str, after: &str) {
 }
 
 #[tokio::test]
-async fn a_unified_diff_of_several_files_is_applied() {
+async fn unified_diff_of_several_files_is_applied() {
     let bench = Bench::new().await;
     bench.put("outputs/moved.txt", "one\ntwo\n");
     bench.put("outputs/same.txt", b"\0binary\xff");
@@ -46,7 +46,7 @@ async fn a_unified_diff_of_several_files_is_applied() {
 }
 
 #[tokio::test]
-async fn what_models_get_wrong_is_forgiven() {
+async fn common_patch_mistakes_are_tolerated() {
     let bench = Bench::new().await;
     // Other names for the tool and its argument, and a code fence.
     bench.put("outputs/n.txt", "one\n2\n");
@@ -115,7 +115,7 @@ async fn what_models_get_wrong_is_forgiven() {
 }
 
 #[tokio::test]
-async fn names_are_read_as_diff_and_git_write_them() {
+async fn patch_names_follow_diff_and_git_conventions() {
     let bench = Bench::with_project(Project::Writable).await;
     for (path, head) in [
         ("outputs/a b.txt", "--- a/outputs/a b.txt\t2026-01-01 10:00:00\n+++ b/outputs/a b.txt\t2026-01-02\n"),
@@ -139,7 +139,7 @@ async fn names_are_read_as_diff_and_git_write_them() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_told_with_what_stands_there() {
+async fn mismatched_hunk_is_reported_with_the_file_text() {
     let bench = Bench::new().await;
     let diff = |hunks: &str| format!("--- a/outputs/f\n+++ b/outputs/f\n{hunks}");
     let code = "fn a() {\n    let x = 1;\n    let y = 2;\n    x + y\n}\n\nfn b() {\n    3\n}\n";
@@ -172,7 +172,7 @@ async fn what_does_not_fit_is_told_with_what_stands_there() {
 }
 
 #[tokio::test]
-async fn patches_that_cannot_be_meant_are_refused() {
+async fn ambiguous_or_invalid_patches_are_rejected() {
     let bench = Bench::with_project(Project::Writable).await;
     bench.put("outputs/a", "one\ntwo\n");
     bench.put("outputs/b", "x\n");
@@ -243,7 +243,7 @@ async fn patches_that_cannot_be_meant_are_refused() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_takes_the_others_back() {
+async fn failed_write_rolls_back_the_others() {
     let bench = Bench::new().await;
     let real = bench.put("outputs/a", "one\r\n");
     chmod(&real, 0o750);
@@ -260,7 +260,7 @@ async fn a_write_that_fails_takes_the_others_back() {
 }
 
 #[tokio::test]
-async fn sizes_are_bounded() {
+async fn patch_sizes_are_limited() {
     let bench = Bench::with(Project::None, limits(|limits| limits.write_bytes = 300)).await;
     bench.put("outputs/a", "x".repeat(400));
     bench.put("outputs/b", format!("{}\n", "y".repeat(250)));
@@ -293,7 +293,7 @@ fn diff(before: &str, after: &str, radius: usize) -> String {
 }
 
 #[test]
-fn a_diff_makes_after_of_before() {
+fn generated_diff_reproduces_the_new_text() {
     hold(500, &(text(), text(), 0..5_usize, any::<bool>()), |runtime, bench, (before, after, radius, crlf)| {
         prop_assume!(before != after);
         let ends = |text: &str| if crlf { text.replace('\n', "\r\n") } else { text.to_owned() };
@@ -309,7 +309,7 @@ fn a_diff_makes_after_of_before() {
 }
 
 #[test]
-fn lines_put_above_do_not_matter() {
+fn hunks_apply_despite_inserted_lines_above() {
     let lines = || proptest::collection::vec(0..4_u8, 1..25);
     hold(200, &(lines(), lines(), 0..40_usize), |runtime, bench, (before, after, above)| {
         // All lines are distinct, so only one position matches.
@@ -328,7 +328,7 @@ fn lines_put_above_do_not_matter() {
 }
 
 #[test]
-fn a_patch_that_fails_changes_nothing() {
+fn failed_patch_changes_nothing() {
     let damage = (any::<prop::sample::Index>(), 0..4_u8, any::<char>());
     hold(
         400,
@@ -364,7 +364,7 @@ fn a_patch_that_fails_changes_nothing() {
 }
 
 #[test]
-fn any_text_at_all_is_taken_or_refused() {
+fn any_text_is_applied_or_rejected() {
     let piece = prop_oneof![
         Just("*** Begin Patch\n".to_owned()),
         Just("*** Update File: outputs/f\n".to_owned()),

@@ -86,7 +86,7 @@ fn age(path: &Path) {
 }
 
 #[tokio::test]
-async fn trust_outlives_the_daemon_and_ends_with_the_content() {
+async fn trust_survives_restart_until_content_changes() {
     let home = Home::new();
     let file = home.write(".agentd/instructions.md", "Be kind.\u{1b}[31m\n");
     home.write(".agentd/agents/cook.md", "---\ndescription: Cooks\n---\nYou cook.");
@@ -125,7 +125,7 @@ async fn trust_outlives_the_daemon_and_ends_with_the_content() {
 }
 
 #[tokio::test]
-async fn nothing_is_read_anew_where_nothing_has_changed() {
+async fn unchanged_project_is_not_reread() {
     let home = Home::new();
     home.write(".agentd/instructions.md", "Be kind.");
     home.write(".agentd/skills/deploy/SKILL.md", SKILL);
@@ -144,7 +144,7 @@ async fn nothing_is_read_anew_where_nothing_has_changed() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_left_out_the_same_way_each_time() {
+async fn oversized_project_is_truncated_deterministically() {
     let home = Home::new();
     home.write(".agentd/instructions.md", "Be kind.");
     for number in 0..90 {
@@ -179,7 +179,7 @@ async fn what_is_too_much_is_left_out_the_same_way_each_time() {
 
 /// The project is changed continuously by another thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_swapped_in_between_the_look_and_the_use() {
+async fn approved_content_cannot_be_swapped_before_use() {
     const EVIL: &str = "---\nname: deploy\ndescription: Evil\n---\n";
     let home = Home::new();
     let (words, skill) =

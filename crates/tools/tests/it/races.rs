@@ -98,7 +98,7 @@ fn check_inside(folder: &Path) {
 }
 
 #[tokio::test]
-async fn a_folder_exchanged_with_a_link_during_the_call_leads_nowhere() {
+async fn folder_exchanged_with_a_link_is_not_followed() {
     // The folder itself, and its parent folder: then the link leads to a folder with a subfolder of the same name.
     for (exchanged, folder) in [
         ("outputs/folder", "outputs/folder"),
@@ -118,7 +118,7 @@ async fn a_folder_exchanged_with_a_link_during_the_call_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn a_file_exchanged_with_a_link_during_the_call_leads_nowhere() {
+async fn file_exchanged_with_a_link_is_not_followed() {
     let bench = Bench::new().await;
     bench.put("outputs/folder/a.txt", "harmless\n");
     let link = bench.real("outputs/folder/link");
@@ -135,7 +135,7 @@ async fn a_file_exchanged_with_a_link_during_the_call_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn a_file_swapped_for_a_link_during_the_call_leads_nowhere() {
+async fn file_replaced_by_a_link_is_not_followed() {
     let bench = Bench::new().await;
     let secret = bench.secret();
     let place = bench.real("outputs/a.txt");

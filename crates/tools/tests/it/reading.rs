@@ -5,7 +5,7 @@ use agentd_core::tool::Effect;
 use super::*;
 
 #[tokio::test]
-async fn text_is_read_as_it_is() {
+async fn text_is_read_verbatim() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain("hé\n".encode_utf16().flat_map(u16::to_le_bytes)).collect();
     bench.put("uploads/plain.txt", "one\ntwo\n");
@@ -37,7 +37,7 @@ async fn text_is_read_as_it_is() {
 }
 
 #[tokio::test]
-async fn pages_tell_where_they_are() {
+async fn pages_state_their_position() {
     let bench = Bench::new().await;
     let lines: String = (1..=10).map(|number| format!("line {number}\n")).collect();
     bench.put("uploads/ten.txt", &lines);
@@ -105,7 +105,7 @@ async fn every_character_of_an_endless_line_can_be_read() {
 }
 
 #[tokio::test]
-async fn no_nul_behind_the_sample_reaches_the_model() {
+async fn nul_after_the_sampled_prefix_is_removed() {
     let bench = Bench::with(Project::None, limits(|limits| limits.page_chars = 1_000_000)).await;
     bench.put("uploads/late.txt", format!("{}\0end", "text\n".repeat(20_000)));
     let text = bench.ok("read_file", json!({"path": "uploads/late.txt"})).await;
@@ -113,7 +113,7 @@ async fn no_nul_behind_the_sample_reaches_the_model() {
 }
 
 #[tokio::test]
-async fn a_missing_file_offers_what_is_near() {
+async fn missing_file_suggests_similar_paths() {
     let bench = Bench::new().await;
     bench.put("uploads/notes.txt", "x");
     for path in ["uploads/note.txt", "notes.txt", "outputs/notes.txt"] {
@@ -156,7 +156,7 @@ async fn specs_are_sorted_closed_and_described() {
 }
 
 #[tokio::test]
-async fn unknown_tools_and_arguments_are_data() {
+async fn unknown_tools_and_arguments_are_error_outputs() {
     let bench = Bench::new().await;
     let output = bench.call_raw("raed_file", "{}").await;
     assert_eq!(output.error, Some(ToolErrorCode::UnknownTool));
@@ -172,7 +172,7 @@ async fn unknown_tools_and_arguments_are_data() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_runs_nothing() {
+async fn cancelled_turn_runs_no_tool() {
     let bench = Bench::new().await;
     bench.put("uploads/a.txt", "A");
     bench.context.cancel.cancel();

@@ -100,7 +100,7 @@ fn program(path: &Path, lines: &str) {
 }
 
 #[tokio::test]
-async fn a_file_has_one_name_for_tools_and_commands() {
+async fn tools_and_commands_use_the_same_paths() {
     for writable in [true, false] {
         let bench = locked(if writable { Project::Writable } else { Project::ReadOnly }, |_| {}).await;
         bench.put("/project/src/greet.py", "import os\nprint(os.getcwd(), __file__)\n");
@@ -138,7 +138,7 @@ async fn a_file_has_one_name_for_tools_and_commands() {
 }
 
 #[tokio::test]
-async fn what_is_hidden_in_a_project_is_hidden_by_its_name_too() {
+async fn hidden_project_paths_are_hidden_by_alias_too() {
     let outside = tempfile::tempdir_in("/var/tmp").unwrap();
     let keys = outside.path().join("code/.ssh");
     let hidden = keys.clone();
@@ -154,7 +154,7 @@ async fn what_is_hidden_in_a_project_is_hidden_by_its_name_too() {
 }
 
 #[tokio::test]
-async fn git_knows_the_project_by_its_name() {
+async fn git_sees_the_project_at_its_alias() {
     let bench = locked(Project::Writable, |_| {}).await;
     let command = "git init -q && git rev-parse --show-toplevel && git status --short";
     let text = bench.call("run_bash_command", json!({ "command": command })).await.text;
@@ -162,7 +162,7 @@ async fn git_knows_the_project_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_command_that_uses_a_skill_starts_where_skills_are() {
+async fn command_using_a_skill_starts_in_the_workspace() {
     let bench = locked(Project::Writable, |_| {}).await;
     bench.put("skills/pdf/scripts/info.py", "import sys\nprint('info of', sys.argv[1])\n");
     bench.put("uploads/a.pdf", "x");
@@ -183,7 +183,7 @@ async fn a_command_that_uses_a_skill_starts_where_skills_are() {
 }
 
 #[tokio::test]
-async fn where_a_command_will_start_is_known_by_each_path_that_leads_there() {
+async fn start_folder_is_known_for_each_path_to_it() {
     for namespaces in STRENGTHS {
         let bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
         bench.put("skills/pdf/SKILL.md", "x");
@@ -222,7 +222,7 @@ async fn where_a_command_will_start_is_known_by_each_path_that_leads_there() {
 }
 
 #[tokio::test]
-async fn where_folders_get_no_names_the_real_path_is_told() {
+async fn real_paths_are_shown_without_namespaces() {
     let bench = locked(Project::Writable, |config| config.namespaces = false).await;
     bench.put("/project/here.txt", "x");
     let text = bench.run("pwd; echo $PROJECT; ls").await;
@@ -269,7 +269,7 @@ async fn secrets_outside_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn nothing_outside_is_changed() {
+async fn commands_change_nothing_outside() {
     for namespaces in STRENGTHS {
         let bench = locked(Project::ReadOnly, |config| config.namespaces = namespaces).await;
         bench.put("/project/main.c", "int main;");
@@ -366,7 +366,7 @@ async fn a_writable_project_and_listed_folders_can_be_used() {
 }
 
 #[tokio::test]
-async fn what_is_hidden_stays_so_in_a_folder_that_may_be_read() {
+async fn hidden_paths_stay_hidden_in_readable_folders() {
     let home = tempfile::tempdir().unwrap();
     fs::create_dir_all(home.path().join(".ssh")).unwrap();
     fs::write(home.path().join(".ssh/id"), SECRET).unwrap();
@@ -390,7 +390,7 @@ async fn what_is_hidden_stays_so_in_a_folder_that_may_be_read() {
 }
 
 #[tokio::test]
-async fn a_link_in_place_of_an_area_opens_nothing() {
+async fn link_in_place_of_an_area_grants_no_access() {
     for bench in each_strength(Project::None).await {
         bench.secret();
         fs::remove_dir(bench.real("outputs")).unwrap();
@@ -401,7 +401,7 @@ async fn a_link_in_place_of_an_area_opens_nothing() {
 }
 
 #[tokio::test]
-async fn there_is_no_network() {
+async fn network_is_blocked_by_default() {
     for namespaces in STRENGTHS {
         if !python() {
             return;
@@ -443,7 +443,7 @@ async fn there_is_no_network() {
 }
 
 #[tokio::test]
-async fn letters_are_read_as_they_were_judged_and_programs_are_nobodys_in_the_session() {
+async fn locale_is_fixed_and_path_excludes_session_programs() {
     for mut bench in each_strength(Project::Writable).await {
         for folder in ["/project/bin", "temp/bin"] {
             program(&bench.real(&format!("{folder}/ls")), "echo planted");
@@ -470,7 +470,7 @@ async fn letters_are_read_as_they_were_judged_and_programs_are_nobodys_in_the_se
 }
 
 #[tokio::test]
-async fn a_program_in_a_closed_folder_stands_before_no_other() {
+async fn path_skips_inaccessible_folders() {
     for namespaces in STRENGTHS {
         let home = tempfile::tempdir_in("/var/tmp").unwrap();
         for folder in ["closed", "listed"] {
@@ -496,7 +496,7 @@ async fn a_program_in_a_closed_folder_stands_before_no_other() {
 }
 
 #[tokio::test]
-async fn other_processes_cannot_be_touched() {
+async fn outside_processes_cannot_be_signalled() {
     for bench in each_strength(Project::None).await {
         let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let (daemon, pid) = (std::process::id(), other.id());
@@ -556,7 +556,7 @@ async fn background_children_do_not_outlive_the_call() {
 }
 
 #[tokio::test]
-async fn a_limit_a_cancel_and_an_abandoned_call_end_everything() {
+async fn limit_cancel_and_drop_kill_all_processes() {
     for bench in each_strength(Project::None).await {
         let number = format!("2000.{}", std::process::id());
         let command = format!(
@@ -592,7 +592,7 @@ async fn a_limit_a_cancel_and_an_abandoned_call_end_everything() {
 }
 
 #[tokio::test]
-async fn a_killed_daemon_takes_its_commands_along() {
+async fn killing_the_daemon_kills_its_commands() {
     // The test runs itself as another process, which is killed like a daemon.
     const MARK: &str = "AGENTD_TEST_KILLED_DAEMON";
     if let Ok(number) = std::env::var(MARK) {
@@ -604,7 +604,7 @@ async fn a_killed_daemon_takes_its_commands_along() {
     for strength in [1, 0] {
         let number = format!("3000.{}{strength}", std::process::id());
         let mut daemon = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "sandbox::a_killed_daemon_takes_its_commands_along"])
+            .args(["--exact", "sandbox::killing_the_daemon_kills_its_commands"])
             .env(MARK, &number)
             .stdout(std::process::Stdio::null())
             .spawn()

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn the_whole_workspace_is_listed() {
+async fn whole_workspace_is_listed() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     bench.put("uploads/notes.txt", "hello");
     bench.put("uploads/.hidden", "x");
@@ -28,7 +28,7 @@ async fn the_whole_workspace_is_listed() {
 }
 
 #[tokio::test]
-async fn lists_and_walks_are_bounded_and_time_ends_a_search() {
+async fn listings_and_searches_are_bounded_in_size_and_time() {
     let limited = limits(|limits| (limits.list_entries, limits.found_files, limits.walk_entries) = (10, 5, 60));
     let bench = Bench::with(Project::None, limited).await;
     for number in 0..50 {
@@ -95,7 +95,7 @@ async fn files_are_found_newest_first() {
 }
 
 #[tokio::test]
-async fn ignore_files_are_heeded_unless_asked_otherwise() {
+async fn ignore_files_apply_unless_overridden() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     bench.put("/project/.gitignore", "target/\n*.log\n!keep.log\n");
     bench.put("/project/sub/.gitignore", "/local.txt\n!x.log\n");
@@ -115,7 +115,7 @@ async fn ignore_files_are_heeded_unless_asked_otherwise() {
 }
 
 #[tokio::test]
-async fn the_project_is_searched_first() {
+async fn project_is_searched_first() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     bench.put("temp/venv/lib.py", "needle\n".repeat(20_000));
     bench.put("/project/src/a.py", "needle");
@@ -124,7 +124,7 @@ async fn the_project_is_searched_first() {
 }
 
 #[tokio::test]
-async fn lines_are_found_with_their_context() {
+async fn grep_returns_lines_with_context() {
     let bench = Bench::new().await;
     bench.put("uploads/a.txt", "one\nTwo words\nthree\r\nfour\nfive\n");
     bench.put("uploads/b.rs", "fn two() {}\n");
@@ -170,7 +170,7 @@ async fn lines_are_found_with_their_context() {
 }
 
 #[tokio::test]
-async fn what_grep_returns_is_bounded_and_of_a_long_line_what_stands_around_the_match() {
+async fn grep_output_is_bounded_and_long_lines_are_cut() {
     let bench = Bench::with(Project::None, limits(|limits| limits.grep_hits = 5)).await;
     bench.put("uploads/a.txt", "needle\n".repeat(100));
     bench.put("uploads/b.txt", format!("needle {}\n", "x".repeat(10_000)));
@@ -199,7 +199,7 @@ async fn what_grep_returns_is_bounded_and_of_a_long_line_what_stands_around_the_
 }
 
 #[tokio::test]
-async fn searches_neither_wait_at_pipes_nor_follow_links_out() {
+async fn searches_skip_pipes_and_outside_links() {
     let bench = Bench::with_project(Project::Writable).await;
     let secret = bench.secret();
     mkfifo(&bench.real("uploads/pipe"));
@@ -222,7 +222,7 @@ async fn searches_neither_wait_at_pipes_nor_follow_links_out() {
 }
 
 #[tokio::test]
-async fn names_are_shown_as_they_are_read_back_and_those_that_are_no_text_are_counted() {
+async fn odd_names_are_escaped_and_non_utf8_names_counted() {
     use std::os::unix::ffi::OsStrExt as _;
     let bench = Bench::new().await;
     for name in [&b"bad\xff.txt"[..], b"line\nbreak.txt", b"esc\x1b[2J.txt", b"back\\slash"] {
@@ -240,7 +240,7 @@ async fn names_are_shown_as_they_are_read_back_and_those_that_are_no_text_are_co
 }
 
 #[tokio::test]
-async fn a_tree_deeper_than_any_path_is_walked_to_a_bound() {
+async fn overdeep_tree_is_walked_to_a_limit() {
     let bench = Bench::new().await;
     deep_tree(&bench.real("temp"), 3000);
     let found = bench.ok("grep", json!({"pattern": "needle"})).await;

@@ -26,7 +26,7 @@ fn written(path: &str, content: &str) -> StateFileChange {
 }
 
 #[tokio::test]
-async fn all_file_tools_work_there() {
+async fn file_tools_work_on_state_files() {
     let mut bench = Bench::new().await;
     let output = bench.step_ok("write_file", json!({"path": "/state/notes/plan.md", "content": "one\ntwo\n"})).await;
     assert_eq!(output.state_files, [written("notes/plan.md", "one\ntwo\n")]);
@@ -63,7 +63,7 @@ async fn all_file_tools_work_there() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_changes_nothing_there() {
+async fn failed_call_changes_no_state_file() {
     let mut bench = Bench::new().await;
     bench.step_ok("write_file", json!({"path": "/state/a.txt", "content": "a\n"})).await;
     let patch = "*** Begin Patch\n*** Update File: /state/a.txt\n@@\n-a\n+b\n*** Add File: skills/x\n+x\n*** End Patch";
@@ -88,7 +88,7 @@ async fn a_call_that_fails_changes_nothing_there() {
 }
 
 #[tokio::test]
-async fn what_is_not_on_the_disk_is_not_looked_at_for_undo() {
+async fn state_paths_are_excluded_from_disk_snapshots() {
     use agentd_core::{ids::CallId, ports::Toolbox as _, tool::ToolCall};
     let bench = Bench::new().await;
     let changes = |tool: &str, arguments: Value| {

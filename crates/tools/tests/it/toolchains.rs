@@ -37,7 +37,7 @@ fn name(bench: &mut Bench, variables: &[(&str, &Path)]) {
 }
 
 #[tokio::test]
-async fn a_toolchain_is_found_where_the_client_has_it_and_keys_in_it_stay_hidden() {
+async fn client_toolchain_is_usable_with_its_keys_hidden() {
     for namespaces in STRENGTHS {
         let at = installed();
         let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
@@ -69,7 +69,7 @@ async fn a_toolchain_is_found_where_the_client_has_it_and_keys_in_it_stay_hidden
 }
 
 #[tokio::test]
-async fn only_a_folder_that_looks_like_a_toolchain_and_holds_nothing_else_is_believed() {
+async fn only_plain_toolchain_folders_are_mounted() {
     for namespaces in STRENGTHS {
         let at = tempfile::tempdir_in("/var/tmp").unwrap();
         let top = at.path().canonicalize().unwrap();

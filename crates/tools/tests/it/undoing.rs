@@ -159,7 +159,7 @@ fn paths(changes: &[FileChange]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn files_changed_since_are_conflicts_and_left_alone() {
+async fn later_changed_files_are_conflicts_and_kept() {
     let camera = Camera::new(Project::None).await;
     let bench = &camera.bench;
     bench.put("outputs/mine.txt", "old\n");
@@ -207,7 +207,7 @@ async fn files_changed_since_are_conflicts_and_left_alone() {
 
 /// Size and times of a file can be equal even if its content has changed.
 #[tokio::test]
-async fn a_change_within_a_tick_of_the_clock_is_seen() {
+async fn change_within_a_clock_tick_is_detected() {
     let camera = Camera::new(Project::None).await;
     let file = camera.bench.put("outputs/a.txt", "aaaa");
     for round in 0..50_u8 {
@@ -229,7 +229,7 @@ async fn a_change_within_a_tick_of_the_clock_is_seen() {
 }
 
 #[tokio::test]
-async fn what_changed_after_a_kill_is_left_alone() {
+async fn changes_after_a_kill_are_kept() {
     use UndoOutcome::{Conflict, Done};
     let mut camera = Camera::new(Project::Writable).await;
     for name in ["a.txt", "b.txt", "c.txt", "dir/x.txt", "other/x.txt", "dir/y.txt"] {
@@ -273,7 +273,7 @@ async fn what_changed_after_a_kill_is_left_alone() {
 
 /// Unchanged entries are not read again, and the smallest change is still detected.
 #[tokio::test]
-async fn a_change_after_looks_that_saw_none_is_seen() {
+async fn change_after_unchanged_scans_is_detected() {
     let mut camera = Camera::new(Project::Writable).await;
     for name in ["a.txt", "dir/b.txt", "dir/c.txt"] {
         camera.bench.put(&format!("/project/{name}"), "old");
@@ -304,7 +304,7 @@ async fn a_change_after_looks_that_saw_none_is_seen() {
 
 /// Several threads scan a large tree, with the same result as one.
 #[tokio::test]
-async fn a_large_tree_is_looked_at_whole() {
+async fn large_tree_is_scanned_whole() {
     let mut camera = Camera::new(Project::Writable).await;
     camera.bench.put("/project/top.txt", "old");
     camera.bench.put("/project/.gitignore", "ignored/\n");
@@ -342,7 +342,7 @@ async fn a_large_tree_is_looked_at_whole() {
 }
 
 #[tokio::test]
-async fn a_tool_that_names_its_paths_is_looked_at_there_only() {
+async fn tool_with_known_paths_is_scanned_there_only() {
     use FileChangeKind::{Created, Modified};
     let camera = Camera::new(Project::Writable).await;
     let bench = &camera.bench;
@@ -370,7 +370,7 @@ async fn a_tool_that_names_its_paths_is_looked_at_there_only() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_recorded_is_said() {
+async fn unrecordable_files_are_reported() {
     let config = SnapshotConfig { max_file_bytes: 1 << 20, ..SnapshotConfig::default() };
     let camera = Camera::with(Project::Writable, config).await;
     let bench = &camera.bench;
@@ -404,7 +404,7 @@ async fn what_cannot_be_recorded_is_said() {
 }
 
 #[tokio::test]
-async fn nothing_is_hidden_from_an_undo_by_ignoring_it() {
+async fn newly_ignored_files_are_still_undone() {
     let mut camera = Camera::new(Project::Writable).await;
     camera.bench.put("/project/src/deep/main.c", "int main;");
     // One command ignores the sources, and another one changes them, perhaps after a restart.
@@ -425,7 +425,7 @@ async fn nothing_is_hidden_from_an_undo_by_ignoring_it() {
 
 /// Files ignored by git are not recorded. If they become visible they are not new: an undo would delete them for good.
 #[tokio::test]
-async fn what_only_comes_into_view_is_not_taken_for_new() {
+async fn formerly_ignored_files_are_not_new() {
     for is_killed in [false, true] {
         let mut camera = Camera::new(Project::Writable).await;
         camera.bench.put("/project/.gitignore", "data/\nbuild/\n");
@@ -460,7 +460,7 @@ async fn what_only_comes_into_view_is_not_taken_for_new() {
 
 /// A guarded name that links to a folder of the user is removed, but no file in that folder.
 #[tokio::test]
-async fn a_planted_link_costs_nothing_that_it_leads_to() {
+async fn planted_link_is_removed_without_its_target() {
     let camera = Camera::guarded(SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
     camera.bench.put("/project/.gitignore", "data/\ntarget/\n");
     camera.bench.put("/project/data/old.csv", "old");
@@ -499,7 +499,7 @@ async fn a_planted_link_costs_nothing_that_it_leads_to() {
 }
 
 #[tokio::test]
-async fn old_turns_make_room_for_new_ones() {
+async fn oldest_snapshots_are_dropped_over_the_limit() {
     let config = SnapshotConfig { max_total_bytes: 100_000, ..SnapshotConfig::default() };
     let camera = Camera::with(Project::None, config).await;
     let write = |round: u8| move |bench: &Bench| drop(bench.put("outputs/a", vec![round; 30_000]));
@@ -520,7 +520,7 @@ async fn old_turns_make_room_for_new_ones() {
 }
 
 #[tokio::test]
-async fn a_lost_content_fails_one_file_and_no_other() {
+async fn lost_content_fails_only_its_file() {
     let camera = Camera::new(Project::None).await;
     camera.bench.put("outputs/a", "first");
     camera.bench.put("outputs/b", "second");
@@ -542,7 +542,7 @@ async fn a_lost_content_fails_one_file_and_no_other() {
 
 /// A link in place of a folder must not lead an undo out of the workspace.
 #[tokio::test]
-async fn no_link_leads_an_undo_elsewhere() {
+async fn undo_follows_no_links() {
     let camera = Camera::new(Project::None).await;
     let bench = &camera.bench;
     let outside = bench.outside.path().join("elsewhere");
@@ -563,7 +563,7 @@ async fn no_link_leads_an_undo_elsewhere() {
 }
 
 #[tokio::test]
-async fn another_project_is_not_touched() {
+async fn undo_does_not_touch_another_project() {
     let camera = Camera::new(Project::Writable).await;
     let bench = &camera.bench;
     bench.put("/project/a.txt", "old");
@@ -590,7 +590,7 @@ async fn another_project_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_file_with_several_names_comes_back_under_all_of_them_in_place_with_its_mode() {
+async fn hard_linked_file_is_restored_in_place_with_its_mode() {
     let camera = Camera::new(Project::Writable).await;
     let (first, outside) = camera.linked();
     fs::hard_link(&first, camera.bench.real("/project/b")).unwrap();
@@ -622,7 +622,7 @@ async fn a_file_with_several_names_comes_back_under_all_of_them_in_place_with_it
 }
 
 #[tokio::test]
-async fn what_is_another_file_by_now_is_never_said_to_be_back_under_all_names_nor_changed() {
+async fn undo_does_not_write_into_replaced_or_foreign_files() {
     let camera = Camera::new(Project::Writable).await;
     let (first, outside) = camera.linked();
     let changes = camera.around(|bench| fs::write(bench.real("/project/a"), "new").unwrap()).await;
@@ -652,7 +652,7 @@ async fn what_is_another_file_by_now_is_never_said_to_be_back_under_all_names_no
 }
 
 #[tokio::test]
-async fn what_a_command_wrote_through_a_hard_link_comes_back_and_was_never_changed_outside() {
+async fn hard_link_writes_are_undone_and_stay_inside() {
     let camera = Camera::new(Project::Writable).await;
     let (_, outside) = camera.linked();
     for (command, changed) in [("true", 0), ("printf new > a; mv a b; cp b a; rm b", 1)] {
@@ -710,7 +710,7 @@ impl Camera {
 }
 
 #[tokio::test]
-async fn a_project_is_kept_once_for_all_sessions_and_a_full_store_makes_room() {
+async fn project_content_is_shared_and_a_full_store_evicts() {
     let mut camera = Camera::new(Project::Writable).await;
     camera.fill(300);
     camera.around(|_| {}).await;
@@ -757,7 +757,7 @@ async fn a_project_is_kept_once_for_all_sessions_and_a_full_store_makes_room() {
 }
 
 #[tokio::test]
-async fn what_another_session_needs_outlives_a_session() {
+async fn shared_content_survives_a_removed_session() {
     let mut camera = Camera::new(Project::Writable).await;
     camera.fill(100);
     let first = camera.around(|bench| drop(bench.put("/project/d1/f1", "by the first"))).await;
@@ -785,7 +785,7 @@ async fn what_another_session_needs_outlives_a_session() {
 }
 
 #[tokio::test]
-async fn guarded_names_and_what_a_person_kept_are_known_after_a_kill() {
+async fn guarded_and_kept_files_are_known_after_a_kill() {
     let mut camera = Camera::new(Project::Writable).await;
     camera.bench.put("/project/.gitignore", "build/\n");
     camera.bench.put("/project/build/Tiltfile", "old");
@@ -818,7 +818,7 @@ async fn guarded_names_and_what_a_person_kept_are_known_after_a_kill() {
 
 /// Files removed by the check of one call stay removed when a concurrent call ends.
 #[tokio::test]
-async fn what_one_call_planted_is_brought_back_by_no_other() {
+async fn removed_planted_files_are_not_restored_by_other_calls() {
     for (is_killed, is_checked) in [(false, true), (false, false), (true, true)] {
         let mut camera = Camera::guarded(SnapshotConfig::default()).await;
         let first = camera.call();
@@ -852,7 +852,7 @@ async fn what_one_call_planted_is_brought_back_by_no_other() {
 /// Hooks in the project that a configuration elsewhere names, partial repositories, and files nested too deeply for a
 /// scan.
 #[tokio::test]
-async fn hooks_and_repositories_are_known_wherever_git_finds_them() {
+async fn hooks_and_repositories_are_found_wherever_git_looks() {
     let config = "[core]\n\thooksPath = tools/hooks ; of all\n";
     for (at, hook) in [(".git/config", "tools/hooks/pre-commit"), ("../.git/config", "hooks/pre-commit")] {
         let camera = Camera::guarded(SnapshotConfig::default()).await;
@@ -914,7 +914,7 @@ async fn hooks_and_repositories_are_known_wherever_git_finds_them() {
 }
 
 #[tokio::test]
-async fn what_a_call_under_way_needs_is_not_collected() {
+async fn content_of_a_running_call_is_not_collected() {
     let camera = Camera::new(Project::Writable).await;
     camera.fill(100);
     let call = camera.call();
@@ -991,7 +991,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_turn_does_is_undone(start in deeds(20), first in deeds(8), second in deeds(8), restart in any::<bool>()) {
+    fn any_turn_can_be_undone(start in deeds(20), first in deeds(8), second in deeds(8), restart in any::<bool>()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut camera = Camera::new(Project::None).await;
@@ -1015,7 +1015,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn what_sessions_change_at_once_is_told_of_one_and_taken_back_with_all() {
+async fn concurrent_changes_are_attributed_and_undone() {
     use UndoOutcome::{Conflict, Done};
     let camera = Camera::new(Project::None).await;
     let before = camera.tree();

@@ -86,7 +86,7 @@ fn life(root: &Path) -> WorktreeFolders {
 }
 
 #[tokio::test]
-async fn no_filter_runs_however_long_the_list_of_settings_is() {
+async fn filters_never_run_with_any_number_of_settings() {
     let field = Field::new();
     let mark = field.root.join("ran");
     for key in ["filter.evil.smudge", "filter.evil.clean"] {
@@ -107,7 +107,7 @@ async fn no_filter_runs_however_long_the_list_of_settings_is() {
 }
 
 #[tokio::test]
-async fn settings_that_could_bring_in_programs_are_refused() {
+async fn git_settings_that_add_programs_are_rejected() {
     let field = Field::new();
     git(&field.project, &["config", "includeIf.onbranch:agentd/**.path", "/nowhere"]);
     field.refused(field.make_of("one", &field.project).await, &["includeif", ".git/config"]);
@@ -117,7 +117,7 @@ async fn settings_that_could_bring_in_programs_are_refused() {
 }
 
 #[tokio::test]
-async fn a_removal_leaves_the_locks_of_a_person_alone() {
+async fn removal_keeps_user_lock_files() {
     let field = Field::new();
     field.make("one").await;
     let locks = ["index.lock", "HEAD.lock", "refs/heads/main.lock"];
@@ -129,7 +129,7 @@ async fn a_removal_leaves_the_locks_of_a_person_alone() {
 }
 
 #[tokio::test]
-async fn work_in_a_repository_inside_is_a_change() {
+async fn changes_in_a_nested_repository_count() {
     let field = Field::new();
     let commit = field.head();
     git(&field.project, &["update-index", "--add", "--cacheinfo", &format!("160000,{commit},lib")]);
@@ -150,7 +150,7 @@ async fn work_in_a_repository_inside_is_a_change() {
 }
 
 #[tokio::test]
-async fn only_branches_of_people_hold_what_is_merged() {
+async fn merged_work_counts_on_user_branches_only() {
     let field = Field::new();
     let folder = field.worked("a.txt", "work\n").await;
     git(&folder, &["commit", "--quiet", "--all", "--message=work"]);
@@ -164,7 +164,7 @@ async fn only_branches_of_people_hold_what_is_merged() {
 }
 
 #[tokio::test]
-async fn nothing_is_merged_into_the_middle_of_something_and_a_merge_is_one_whatever_the_settings_say() {
+async fn merge_is_rejected_mid_operation_and_ignores_settings() {
     let field = Field::new();
     field.worked("b.txt", "new\n").await;
     let state = field.project.join(".git/rebase-merge");
@@ -184,7 +184,7 @@ async fn nothing_is_merged_into_the_middle_of_something_and_a_merge_is_one_whate
 }
 
 #[tokio::test]
-async fn a_worktree_is_removed_though_its_main_tree_is_gone() {
+async fn worktree_is_removed_without_its_main_tree() {
     let field = Field::new();
     let linked = field.root.join("linked");
     git(&field.project, &["worktree", "add", "--quiet", linked.to_str().unwrap(), "-b", "side"]);
@@ -201,7 +201,7 @@ async fn a_worktree_is_removed_though_its_main_tree_is_gone() {
 }
 
 #[tokio::test]
-async fn a_worktree_stays_as_long_as_others_are_made_of_it() {
+async fn worktree_is_kept_while_others_derive_from_it() {
     let field = Field::new();
     let parent = field.make("parent").await;
     let child = field.make_of("child", &parent).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_worktree_stays_as_long_as_others_are_made_of_it() {
 }
 
 #[tokio::test]
-async fn a_look_at_a_worktree_makes_nothing_in_its_repository() {
+async fn inspecting_a_worktree_creates_nothing() {
     let field = Field::new();
     let folder = field.make("one").await;
     let away = field.root.join("away");
@@ -229,7 +229,7 @@ async fn a_look_at_a_worktree_makes_nothing_in_its_repository() {
 }
 
 #[tokio::test]
-async fn a_merge_that_was_cut_off_goes_on_with_files_of_any_kind() {
+async fn interrupted_merge_resumes_with_any_files() {
     let field = Field::new();
     let picture = |last: u8| (0..=last).cycle().take(5000).collect::<Vec<u8>>();
     for name in ["done.bin", "begun.bin", "as-it-was.bin"] {
@@ -263,7 +263,7 @@ async fn a_merge_that_was_cut_off_goes_on_with_files_of_any_kind() {
 }
 
 #[tokio::test]
-async fn a_pipe_in_place_of_a_file_of_gits_is_refused_and_holds_nobody_up() {
+async fn pipe_in_place_of_a_git_file_is_rejected_at_once() {
     let field = Field::new();
     let folder = field.make("one").await;
     fs::create_dir(folder.join("deep")).unwrap();
@@ -275,7 +275,7 @@ async fn a_pipe_in_place_of_a_file_of_gits_is_refused_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn files_that_a_filter_has_to_see_are_not_committed() {
+async fn files_that_need_a_filter_are_not_committed() {
     let field = Field::new();
     git(&field.project, &["config", "filter.secret.clean", "tr a-z b-za"]);
     git(&field.project, &["config", "filter.secret.required", "true"]);
@@ -289,7 +289,7 @@ async fn files_that_a_filter_has_to_see_are_not_committed() {
 }
 
 #[tokio::test]
-async fn a_difference_is_a_patch_for_git_and_what_is_merged_is_none_any_more() {
+async fn worktree_diff_is_a_git_patch_and_empty_after_merge() {
     let field = Field::new();
     let folder = field.worked("b.txt", "new\n").await;
     field.commit("main.txt", b"meanwhile\n");
@@ -321,7 +321,7 @@ async fn a_difference_is_a_patch_for_git_and_what_is_merged_is_none_any_more() {
 }
 
 #[tokio::test]
-async fn a_repository_that_borrows_objects_is_refused_with_what_to_do() {
+async fn repository_with_alternates_is_rejected_with_a_hint() {
     let field = Field::new();
     git(&field.root, &["clone", "--quiet", "--shared", "project", "borrows"]);
     let refused = field.make_of("one", &field.root.join("borrows")).await;
@@ -332,7 +332,7 @@ async fn a_repository_that_borrows_objects_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn an_object_that_was_replaced_is_found() {
+async fn replaced_git_object_is_detected() {
     let field = Field::new();
     let folder = field.worked("b.txt", "new\n").await;
     let object = |name: &str| {
@@ -350,7 +350,7 @@ async fn an_object_that_was_replaced_is_found() {
 }
 
 #[tokio::test]
-async fn worktrees_of_several_repositories_are_settled_in_whatever_order_their_names_are() {
+async fn settling_several_repositories_does_not_deadlock() {
     let field = Field::new();
     let other = field.root.join("other");
     git(&field.root, &["clone", "--quiet", "project", "other"]);

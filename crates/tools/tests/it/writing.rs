@@ -7,7 +7,7 @@ fn change(path: &str, change: FileChangeKind) -> Vec<FileChange> {
 }
 
 #[tokio::test]
-async fn a_file_is_made_replaced_and_left_alone() {
+async fn write_creates_replaces_or_skips_equal_content() {
     let bench = Bench::new().await;
     let write =
         |content: &'static str| bench.call("write_file", json!({"path": "outputs/new/a.md", "content": content}));
@@ -25,7 +25,7 @@ async fn a_file_is_made_replaced_and_left_alone() {
 }
 
 #[tokio::test]
-async fn mode_is_kept_without_what_gives_power() {
+async fn write_keeps_mode_without_setuid() {
     let bench = Bench::new().await;
     let real = bench.put("outputs/run.sh", "#!/bin/sh\n");
     for (before, after) in [(0o750, 0o750), (0o600, 0o600), (0o4755, 0o755)] {
@@ -74,7 +74,7 @@ async fn only_some_folders_are_writable() {
 }
 
 #[tokio::test]
-async fn too_much_content_is_refused_before_anything_happens() {
+async fn oversized_content_is_rejected_before_writing() {
     let bench = Bench::with(Project::None, limits(|limits| limits.write_bytes = 100)).await;
     let write = |size: usize| json!({"path": "outputs/a", "content": "x".repeat(size)});
     bench.fails("write_file", write(101), ToolErrorCode::InvalidArgs).await;
@@ -94,7 +94,7 @@ async fn too_much_content_is_refused_before_anything_happens() {
 
 /// An approval never covers content after a truncated preview.
 #[tokio::test]
-async fn all_that_would_be_written_is_in_the_preview() {
+async fn preview_contains_all_written_content() {
     let bench = Bench::new().await;
     let long: String = (1..=900).map(|number| format!("line {number}\n")).collect::<String>() + "rm -rf ~/hidden\n";
     let wide = "x".repeat(30_000) + "; rm -rf ~/hidden\n";
@@ -129,7 +129,7 @@ async fn all_that_would_be_written_is_in_the_preview() {
 }
 
 #[tokio::test]
-async fn edits_leave_every_other_byte_alone() {
+async fn edits_keep_all_other_bytes() {
     let bench = Bench::new().await;
     for (before, old, new, all, after) in [
         ("a b a", "b", "c", false, "a c a"),
@@ -163,7 +163,7 @@ async fn edits_leave_every_other_byte_alone() {
 }
 
 #[tokio::test]
-async fn edits_that_cannot_be_meant_are_refused_with_a_hint() {
+async fn ambiguous_edits_are_rejected_with_a_hint() {
     let bench = Bench::new().await;
     let content = "fn main() {\n    let x = 1;\n    let y = 1;\n}\n";
     bench.put("outputs/e.rs", content);
@@ -193,7 +193,7 @@ async fn edits_that_cannot_be_meant_are_refused_with_a_hint() {
 }
 
 #[tokio::test]
-async fn relative_paths_mean_the_project_where_there_is_one() {
+async fn relative_paths_resolve_to_the_project_if_any() {
     let bench = Bench::with_project(Project::Writable).await;
     bench.put("/project/src/main.rs", "one\n");
     bench.put("/project/setup.py", "setup\n");
@@ -234,7 +234,7 @@ async fn relative_paths_mean_the_project_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn a_path_that_may_mean_two_files_is_written_to_neither() {
+async fn ambiguous_path_is_not_written() {
     let bench = Bench::with_project(Project::Writable).await;
     bench.put("/project/outputs/of-project.txt", "project");
     bench.put("/project/project/settings.py", "settings");

@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_events_make_a_tree_whose_children_lie_inside_and_whose_sums_agree(
+    fn any_events_give_a_consistent_tree(
         steps in prop::collection::vec(step(), 0..60)
     ) {
         let names = Names {

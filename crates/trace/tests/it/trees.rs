@@ -45,7 +45,7 @@ fn timing(first: u64, whole: u64) -> Option<CallTiming> {
 }
 
 #[test]
-fn a_turn_with_a_tool_that_asks() {
+fn turn_with_an_approval_is_traced() {
     let (call, asked, words) = (CallId::generate(), InterruptId::generate(), ItemId::generate());
     let mut script = Script::new();
     script.start().input("hello").after(500).warn("model_retry");
@@ -77,7 +77,7 @@ fn a_turn_with_a_tool_that_asks() {
 }
 
 #[test]
-fn older_journals_are_estimated() {
+fn timings_of_older_journals_are_estimated() {
     let words = ItemId::generate();
     let mut script = Script::new();
     script.start().input("hello").after(300).item_started(words, message("")).after(200);
@@ -89,7 +89,7 @@ fn older_journals_are_estimated() {
 }
 
 #[test]
-fn what_is_not_over_ends_where_the_journal_ends() {
+fn unfinished_spans_end_with_the_journal() {
     let call = CallId::generate();
     let mut script = Script::new();
     script.start().after(100).paid(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command");
@@ -101,7 +101,7 @@ fn what_is_not_over_ends_where_the_journal_ends() {
 }
 
 #[test]
-fn the_time_after_a_crash_is_no_part_of_a_turn() {
+fn time_after_a_crash_is_excluded_from_the_turn() {
     let (call, running) = (CallId::generate(), ItemId::generate());
     let mut script = Script::new();
     script.start().after(100).paid(1, tokens(1, 1), timing(1, 100), false).called(&call, "run_bash_command").after(50);
@@ -118,7 +118,7 @@ fn the_time_after_a_crash_is_no_part_of_a_turn() {
 }
 
 #[test]
-fn turns_of_subagents_stand_below_the_call_and_are_not_counted_twice() {
+fn subagent_turns_nest_below_their_call_and_count_once() {
     let child = SessionId::generate();
     let (call, running, asked) = (CallId::generate(), ItemId::generate(), InterruptId::generate());
     let mut parent = Script::new();
@@ -157,7 +157,7 @@ fn turns_of_subagents_stand_below_the_call_and_are_not_counted_twice() {
 }
 
 #[test]
-fn later_work_of_a_session_is_no_part_of_an_earlier_turn() {
+fn later_subagent_turns_are_excluded_from_earlier_turns() {
     let child = SessionId::generate();
     let mut parent = Script::new();
     let mut delegate = |after: u64| {
@@ -187,7 +187,7 @@ fn later_work_of_a_session_is_no_part_of_an_earlier_turn() {
 }
 
 #[test]
-fn a_call_that_gave_no_answer_has_failed() {
+fn model_call_without_an_answer_is_failed() {
     let mut script = Script::new();
     script.start().input("hello").after(50).paid(1, tokens(0, 0), timing(10, 50), false).end(StopReason::Failed);
     let turn = &turns(&script.events)[0];

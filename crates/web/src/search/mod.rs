@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_answers_of_engines_are_read_or_known_for_odd() {
+    fn odd_search_answers_are_read_or_rejected() {
         let check = |dialect: Dialect, answer: Value, expected: Option<&[&str]>| {
             let read = read(&dialect, &answer);
             let snippets = read.as_ref().map(|finds| finds.iter().map(|find| &*find.snippet).collect::<Vec<_>>());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_to_look_at() {
+    fn search_engine_errors_have_a_hint() {
         let check = |dialect: Dialect, status: u16, words: &str| {
             let error = refused(&dialect, StatusCode::from_u16(status).unwrap());
             assert!(error.hint().unwrap_or_default().contains(words), "{error:?}");

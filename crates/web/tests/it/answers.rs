@@ -23,7 +23,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn servers_are_told_who_asks_and_nothing_of_the_person() {
+async fn requests_identify_the_agent_but_not_the_user() {
     let server =
         Server::start(|_| answer("200 OK\r\ncontent-type: text/plain\r\netag: \"1\"\r\nx-own: 1", "words")).await;
     let contact = Some("https://example.org/bot".to_owned());
@@ -41,7 +41,7 @@ async fn servers_are_told_who_asks_and_nothing_of_the_person() {
 }
 
 #[tokio::test]
-async fn a_part_is_not_asked_for_packed() {
+async fn range_requests_disable_compression() {
     let server = Server::start(|_| answer("200 OK\r\ncontent-type: text/plain", "words")).await;
     let web = web();
     let range = vec![("Range".to_owned(), "bytes=0-9".to_owned())];
@@ -54,7 +54,7 @@ async fn a_part_is_not_asked_for_packed() {
 }
 
 #[tokio::test]
-async fn an_answer_takes_no_more_room_than_it_may_however_it_is_packed() {
+async fn decompressed_answer_is_bounded() {
     let bomb = gzip(&vec![b'a'; 50 << 20]);
     let twice = gzip(&bomb);
     let server = Server::start(move |request| match request.split(' ').nth(1) {
@@ -91,7 +91,7 @@ async fn an_answer_takes_no_more_room_than_it_may_however_it_is_packed() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_its_time_is_left() {
+async fn slow_server_times_out() {
     let server = Server::start(|request| match request.split(' ').nth(1) {
         Some("/silent") => Reply::Nothing,
         Some("/slow") => Reply::Dripped(b"HTTP/1.1 200 OK\r\ncontent-length: 90000\r\n\r\n".to_vec()),
@@ -108,7 +108,7 @@ async fn a_server_that_takes_its_time_is_left() {
 }
 
 #[tokio::test]
-async fn whoever_no_longer_waits_leaves_nothing_open() {
+async fn dropped_request_closes_its_connection() {
     let server = Server::start(|_| Reply::Nothing).await;
     let (web, url) = (web(), server.url("/"));
     tokio::select! {
@@ -119,7 +119,7 @@ async fn whoever_no_longer_waits_leaves_nothing_open() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_are_said_to_be_so() {
+async fn malformed_answers_are_reported() {
     let server = Server::start(|request| match request.split(' ').nth(1) {
         Some("/short") => Reply::Sent(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly this".to_vec()),
         Some("/chunks") => {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn addresses_that_are_not_public_are_not_asked() {
+async fn private_addresses_are_not_contacted() {
     let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
     let port = inside.address.port();
     let names = Names::of(&[
@@ -45,7 +45,7 @@ async fn addresses_that_are_not_public_are_not_asked() {
 }
 
 #[tokio::test]
-async fn redirects_lead_to_no_other_place_than_a_request_may() {
+async fn redirects_obey_the_same_address_rules() {
     let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
     let port = inside.address.port();
     let outside = Server::start(move |request| match request.split(' ').nth(1) {
@@ -73,7 +73,7 @@ async fn redirects_lead_to_no_other_place_than_a_request_may() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_mind_is_looked_at_again() {
+async fn rebound_name_is_checked_again() {
     let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
     let port = inside.address.port();
     let outside = Server::at(&format!("127.0.0.1:{port}"), |_| answer("200 OK", "public")).await;
@@ -87,7 +87,7 @@ async fn a_name_that_changes_its_mind_is_looked_at_again() {
 }
 
 #[tokio::test]
-async fn what_a_person_names_is_asked_on_that_port_and_no_other() {
+async fn configured_host_is_allowed_on_its_port_only() {
     let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "for the person")).await;
     let port = inside.address.port();
     let names = Names::of(&[("wiki.test", &[&["127.0.0.2"]])]);
@@ -102,7 +102,7 @@ async fn what_a_person_names_is_asked_on_that_port_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_was_meant_for_one_server_does_not_go_to_another() {
+async fn credentials_do_not_follow_redirects_to_other_hosts() {
     let other = Server::start(|_| answer("200 OK", "there")).await;
     let there = other.url("/there");
     let first = Server::start(move |request| match request.split(' ').nth(1) {

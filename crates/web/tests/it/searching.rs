@@ -40,7 +40,7 @@ fn fields() -> JsonFields {
 }
 
 #[tokio::test]
-async fn every_engine_is_asked_and_answers() {
+async fn every_search_engine_is_supported() {
     let server = Server::start(|request| {
         let find = json!({"title": "Rust", "url": "https://rust.test/", "content": "words", "description": "words"});
         let body = match request.split([' ', '?']).nth(1) {
@@ -68,7 +68,7 @@ async fn every_engine_is_asked_and_answers() {
 }
 
 #[tokio::test]
-async fn an_engine_that_fails_is_told_without_its_key() {
+async fn failing_engine_is_reported_without_its_key() {
     let server = Server::start(|request| match request.split([' ', '?']).nth(1) {
         Some("/refused") => answer("401 Unauthorized", format!("bad key {KEY}")),
         Some("/moved") => redirect(302, "https://elsewhere.test/"),
@@ -93,7 +93,7 @@ async fn an_engine_that_fails_is_told_without_its_key() {
 }
 
 #[tokio::test]
-async fn without_an_engine_or_its_key_it_is_said_what_to_configure() {
+async fn missing_engine_or_key_has_a_hint() {
     let web = Fetcher::with_lookup(config(), Arc::new(Names::default()));
     let error = web.search("x".to_owned(), 5).await.unwrap_err();
     assert!(error.to_string().contains("no search engine is configured"), "{error}");

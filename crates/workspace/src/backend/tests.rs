@@ -100,7 +100,7 @@ fn check(backend: &dyn Backend, top: &ToolPath) {
 }
 
 #[test]
-fn the_tree_of_both_keeps_the_contract_and_parts_them_by_their_first_part() {
+fn combined_tree_fulfils_the_contract_and_routes_by_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let files = files(&folder);
     check(&files, &ToolPath::parse("outputs").unwrap());

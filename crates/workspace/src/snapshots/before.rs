@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn long_paths_take_the_room_of_several() {
+    fn long_paths_count_as_several_changes() {
         let path = |number: usize| format!("{}/{number}", "long".repeat(1_000));
         let mut changes: Vec<FileChange> =
             (0..4_000).map(|number| FileChange::new(path(number), FileChangeKind::Created)).collect();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_something_away_comes_first() {
+    fn deletions_and_modifications_are_listed_first() {
         check("cdm", 3, "cdm");
         check("cccdm", 3, "cCdm");
         check("cccddd", 3, "Cddd");

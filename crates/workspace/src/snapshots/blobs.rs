@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_is_kept_once_and_checked() {
+    fn content_is_stored_once_and_verified() {
         let (folder, blobs) = blobs(100);
         let hash = kept(&blobs, b"one").unwrap();
         assert_eq!(kept(&blobs, b"one"), Some(hash));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn many_come_into_one_file_and_are_kept_once() {
+    fn small_contents_are_packed_and_stored_once() {
         let (folder, blobs) = blobs(1000);
         let single = kept(&blobs, b"single").unwrap();
         let mut intake = blobs.intake(true);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_nothing_is_added() {
+    fn full_blob_store_adds_nothing() {
         let (_folder, blobs) = blobs(10);
         kept(&blobs, b"123456789").unwrap();
         assert_eq!(kept(&blobs, b"too much"), None);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn drafts_of_an_earlier_life_are_removed() {
+    fn stale_blob_drafts_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("draft-x"), "half").unwrap();
         let blobs = Blobs::open(folder.path().to_path_buf(), 5).unwrap();

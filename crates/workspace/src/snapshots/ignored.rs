@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_names_no_program_is_plain() {
+    fn git_config_that_names_programs_is_not_plain() {
         check(None, NEW, true);
         check(None, &format!("{NEW}[user]\n\tname = A B\n\temail = a@b.c\n[commit]\n\tgpgsign = false\n"), true);
         check(Some(NEW), &format!("{NEW}[branch \"topic\"]\n\tremote = .\n\tmerge = refs/heads/main\n"), true);

@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_within_a_tick_is_looked_at_again() {
+    fn entries_changed_within_a_tick_are_reread() {
         let stamp = |changed| Stamp { changed, ..Stamp::default() };
         let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
         assert!(!is_fresh(&stamp((100, 1)), at(100_021)));

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_pack_is_none() {
+    fn truncated_pack_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let mut whole = PackDraft::new(folder.path()).unwrap();
         whole.append(hash(b"one"), b"one").unwrap();

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn records_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
         write(&path, true, [&tree(), &Tree::new(PathPlace::Own, "/".into())]).unwrap();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_damaged_is_no_record() {
+    fn truncated_or_damaged_record_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
         assert!(read(&path).unwrap().is_none());
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_read_also_behind_half_a_record() {
+    fn manifest_is_read_past_a_partial_entry() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read_manifest(folder.path()).unwrap(), []);
         add_to_manifest(folder.path(), &[([1; 32], 7)]).unwrap();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn in_doubt_something_was_changed_later() {
+    fn changes_within_a_tick_count_as_later() {
         let sign = LastSign(Some((100, 50)));
         assert!(sign.is_after((100, 49)));
         assert!(!sign.is_after((100, 50)), "within one tick of the clock nothing is certain");
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_given_until_the_end() {
+    fn heartbeats_are_written_until_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("alive");
         assert!(LastSign::read(&path).0.is_none());

@@ -284,7 +284,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn plain_paths_stay_plain() {
+    fn plain_paths_are_shown_unescaped() {
         for (place, below, shown) in [
             (PathPlace::Own, &b"outputs/a.txt"[..], "outputs/a.txt"),
             (PathPlace::Own, b"project/a", "project/a"),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_written_is_refused() {
+    fn malformed_shown_paths_are_rejected() {
         for shown in [
             "",
             "/",
@@ -328,7 +328,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_survives(parts in proptest::collection::vec(proptest::collection::vec(1_u8.., 1..8), 1..4)) {
+        fn every_path_round_trips(parts in proptest::collection::vec(proptest::collection::vec(1_u8.., 1..8), 1..4)) {
             let sound = |part: &Vec<u8>| !part.contains(&b'/') && part != b"." && part != b"..";
             prop_assume!(parts.iter().all(sound));
             let spot = SafePath { place: PathPlace::Own, below: parts.join(&b'/') };

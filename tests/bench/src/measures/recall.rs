@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_stands_beside_that_of_the_other() {
+    fn runs_are_compared_side_by_side() {
         let run = |usually: f64| json!({"facts": 30, "usually": usually, "in_view": 20, "found": 1, "window": 8192, "turns": 30});
         let [ours, theirs] = [0.5, 0.25].map(|usually| serde_json::from_value::<Run>(run(usually)).unwrap());
         let row = compared(&ours, Some(&theirs));

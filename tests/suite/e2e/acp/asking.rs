@@ -14,7 +14,7 @@ fn id_of(interrupt: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_rejection_is_told_to_the_model_and_an_always_asks_no_more() {
+async fn rejection_fails_the_call_and_always_skips_later_questions() {
     let (world, mut editor, session, _) = opened().await;
     asks(&world, "Then not.");
     let id = editor.begin_prompt(&session, "Make it").await;
@@ -31,7 +31,7 @@ async fn a_rejection_is_told_to_the_model_and_an_always_asks_no_more() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_put_off_is_answered_elsewhere() {
+async fn deferred_question_can_be_answered_by_agentctl() {
     let (world, mut editor, session, _) = opened().await;
     asks(&world, "Made.");
     let id = editor.begin_prompt(&session, "Make it").await;
@@ -45,7 +45,7 @@ async fn a_question_that_is_put_off_is_answered_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_question_that_somebody_else_answers_leaves_the_screen() {
+async fn question_answered_elsewhere_is_withdrawn_from_the_editor() {
     let (world, mut editor, session, _) = opened().await;
     asks(&world, "Made.");
     let id = editor.begin_prompt(&session, "Make it").await;
@@ -60,7 +60,7 @@ async fn a_question_that_somebody_else_answers_leaves_the_screen() {
 }
 
 #[tokio::test]
-async fn an_editor_that_vanishes_leaves_its_question_open() {
+async fn editor_disconnect_leaves_its_question_open() {
     let (world, mut editor, session, _) = opened().await;
     asks(&world, "Made.");
     editor.begin_prompt(&session, "Make it").await;
@@ -87,7 +87,7 @@ fn asks_human(world: &World) {
 }
 
 #[tokio::test]
-async fn a_question_is_a_form_where_the_editor_has_forms() {
+async fn ask_human_uses_a_form_if_the_editor_supports_forms() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"elicitation": {"form": {}}})).await;
     let (session, _) = editor.session(&world).await;
@@ -102,7 +102,7 @@ async fn a_question_is_a_form_where_the_editor_has_forms() {
 }
 
 #[tokio::test]
-async fn elsewhere_the_next_message_is_the_answer() {
+async fn without_forms_the_next_message_answers_the_question() {
     let (world, mut editor, session, _) = opened().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
@@ -117,7 +117,7 @@ async fn elsewhere_the_next_message_is_the_answer() {
 }
 
 #[tokio::test]
-async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_next_message() {
+async fn turn_resumed_elsewhere_is_shown_once_with_the_next_prompt() {
     let (world, mut editor, session, _) = opened().await;
     asks_human(&world);
     assert_eq!(editor.prompt(&session, "Paint it").await, "end_turn");
@@ -134,7 +134,7 @@ async fn what_comes_of_a_question_that_is_answered_elsewhere_is_told_with_the_ne
 }
 
 #[tokio::test]
-async fn a_question_that_came_while_nobody_was_told_is_put_once() {
+async fn question_raised_between_prompts_is_shown_once() {
     let (world, mut editor, session, _) = opened().await;
     for question in ["Which door?", "Which colour?"] {
         world.model.reply(Reply::tool_call("ask_human", json!({"question": question})));
@@ -157,7 +157,7 @@ async fn a_question_that_came_while_nobody_was_told_is_put_once() {
 }
 
 #[tokio::test]
-async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
+async fn subagent_approval_is_asked_in_the_parent_session() {
     let (world, mut editor, session, _) = opened().await;
     let call = Reply::tool_call("run_bash_command", json!({"command": COMMAND}));
     world.delegates(json!({"task": "Make the file"}), call);
@@ -173,7 +173,7 @@ async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
 }
 
 #[tokio::test]
-async fn an_edit_with_hidden_characters_is_asked_about_as_escaped_text() {
+async fn edit_with_hidden_characters_is_shown_escaped_for_approval() {
     let (world, mut editor, session, folder) = opened().await;
     fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\u{2066}\n*** End Patch\n";

@@ -28,7 +28,7 @@ fn on_disk(file: &Path) -> String {
 }
 
 #[tokio::test]
-async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
+async fn edit_is_diffed_against_the_buffer_and_written_to_it() {
     let (world, mut editor, session, file) = dirty().await;
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"})));
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("Done."));
@@ -47,7 +47,7 @@ async fn an_edit_is_approved_against_the_buffer_and_lands_in_it() {
 }
 
 #[tokio::test]
-async fn a_patch_changes_files_in_the_editor_and_on_the_disk() {
+async fn patch_writes_open_files_to_the_editor_and_others_to_disk() {
     let (world, mut editor, session, file) = dirty().await;
     let closed = file.with_file_name("b.txt");
     fs::write(&closed, "closed\n").unwrap();
@@ -61,7 +61,7 @@ async fn a_patch_changes_files_in_the_editor_and_on_the_disk() {
 }
 
 #[tokio::test]
-async fn a_buffer_that_changes_while_the_question_waits_is_not_overwritten() {
+async fn buffer_changed_during_the_question_is_not_overwritten() {
     let (world, mut editor, session, file) = dirty().await;
     world.model.reply(edit("one", "1")).reply(Reply::text("I look again."));
     let id = editor.begin_prompt(&session, "Edit it").await;
@@ -74,7 +74,7 @@ async fn a_buffer_that_changes_while_the_question_waits_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn an_editor_that_does_not_save_is_told_of_to_the_model() {
+async fn model_is_informed_if_the_editor_does_not_save() {
     let (world, mut editor, session, file) = dirty().await;
     editor.files.saves = false;
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("Done."));
@@ -84,7 +84,7 @@ async fn an_editor_that_does_not_save_is_told_of_to_the_model() {
 }
 
 #[tokio::test]
-async fn an_editor_that_gives_and_takes_nothing_keeps_what_is_not_saved() {
+async fn read_only_editor_keeps_its_unsaved_text() {
     let (world, mut editor, session, file) = dirty_in(json!({"fs": {"readTextFile": true}})).await;
     world.model.reply(edit("unsaved", "edited")).reply(Reply::text("It is not saved."));
     assert_eq!(editor.prompt(&session, "Edit it").await, "end_turn");
@@ -98,7 +98,7 @@ async fn an_editor_that_gives_and_takes_nothing_keeps_what_is_not_saved() {
 }
 
 #[tokio::test]
-async fn an_editor_that_dies_leaves_the_files_to_the_disk() {
+async fn editor_exit_during_a_read_falls_back_to_the_disk() {
     let (world, mut editor, session, file) = dirty().await;
     editor.files.is_silent = true;
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));
@@ -111,7 +111,7 @@ async fn an_editor_that_dies_leaves_the_files_to_the_disk() {
 }
 
 #[tokio::test]
-async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
+async fn cancel_does_not_wait_for_an_unresponsive_editor() {
     let (world, mut editor, session, _) = dirty().await;
     editor.files.is_silent = true;
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"})));
@@ -127,7 +127,7 @@ async fn a_cancel_does_not_wait_for_an_editor_that_says_nothing() {
 }
 
 #[tokio::test]
-async fn nothing_outside_of_the_project_is_asked_about() {
+async fn paths_outside_the_project_are_not_requested_from_the_editor() {
     let (world, mut editor, session, file) = dirty().await;
     let outside = world.write("secret.txt", "outside");
     symlink(&outside, file.with_file_name("link.txt")).unwrap();
@@ -139,7 +139,7 @@ async fn nothing_outside_of_the_project_is_asked_about() {
 }
 
 #[tokio::test]
-async fn what_an_editor_answers_is_not_trusted() {
+async fn invalid_buffer_text_from_the_editor_is_rejected() {
     let (world, mut editor, session, file) = dirty().await;
     for text in ["zero \0 byte".to_owned(), "x".repeat(11 << 20)] {
         editor.files.texts.insert(file.clone(), text);
@@ -151,7 +151,7 @@ async fn what_an_editor_answers_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn subagents_work_on_the_files_of_the_editor() {
+async fn subagents_edit_the_editors_buffers() {
     let (world, mut editor, session, file) = dirty().await;
     world.delegates(json!({"task": "Edit the file"}), edit("unsaved", "edited"));
     editor.decided(&session, "Have it edited", "approve").await;
@@ -159,7 +159,7 @@ async fn subagents_work_on_the_files_of_the_editor() {
 }
 
 #[tokio::test]
-async fn a_turn_that_the_editor_joins_uses_its_files_too() {
+async fn turn_joined_by_an_editor_uses_its_buffers() {
     let (world, mut editor, session, _) = dirty().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     world.model.reply(Reply::tool_call("read_file", json!({"path": "a.txt"}))).reply(Reply::text("Read."));

@@ -40,7 +40,7 @@ async fn a_cancelled_prompt_is_answered_as_cancelled() {
 }
 
 #[tokio::test]
-async fn a_cancel_takes_questions_off_the_screen() {
+async fn cancel_closes_open_questions() {
     let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/x"})));
     let id = editor.begin_prompt(&session, "Go").await;
@@ -53,7 +53,7 @@ async fn a_cancel_takes_questions_off_the_screen() {
 }
 
 #[tokio::test]
-async fn words_to_a_turn_of_somebody_else_are_added_to_it() {
+async fn prompt_is_added_to_a_running_turn_of_another_client() {
     let (world, mut editor, session, folder) = opened().await;
     world
         .model
@@ -74,7 +74,7 @@ async fn words_to_a_turn_of_somebody_else_are_added_to_it() {
 }
 
 #[tokio::test]
-async fn the_turn_of_another_process_is_seen_from_its_loading_on_and_cancelled() {
+async fn loaded_session_streams_a_running_turn_and_can_cancel_it() {
     let world = World::start().await;
     for (method, is_closed) in [("session/load", false), ("session/resume", true)] {
         let mut first = Editor::start(&world).await;
@@ -105,7 +105,7 @@ async fn the_turn_of_another_process_is_seen_from_its_loading_on_and_cancelled()
 }
 
 #[tokio::test]
-async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here() {
+async fn cancel_reaches_a_turn_started_by_another_client() {
     let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::never()).default_reply(Reply::text("Here."));
     let other = world.spawn_agentctl(["run", "--session", &session, "Go"]);
@@ -118,7 +118,7 @@ async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here(
 }
 
 #[tokio::test]
-async fn what_the_model_has_read_is_shown_though_a_later_message_was_taken_back() {
+async fn load_shows_messages_the_model_read_and_omits_the_withdrawn() {
     let (world, mut editor, session, folder) = opened().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": WAIT}))).reply(Reply::never());
     let other = world.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
@@ -142,7 +142,7 @@ async fn what_the_model_has_read_is_shown_though_a_later_message_was_taken_back(
 }
 
 #[tokio::test]
-async fn a_message_takes_over_the_turn_that_was_running_when_the_session_was_loaded() {
+async fn prompt_after_load_follows_the_running_turn_without_repeats() {
     let (world, mut first, session, folder) = opened().await;
     world.model.reply(Reply::deltas(["I begin", " and end. "]).hold_behind("begin")).reply(Reply::text("Heard you."));
     first.begin_prompt(&session, "Go").await;
@@ -163,7 +163,7 @@ async fn a_message_takes_over_the_turn_that_was_running_when_the_session_was_loa
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
+async fn turn_continues_after_the_daemon_is_killed() {
     let (mut world, mut editor, session, _) = opened().await;
     world
         .model
@@ -178,7 +178,7 @@ async fn a_daemon_that_is_killed_is_found_again_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn between_prompts_a_daemon_may_come_and_go() {
+async fn next_prompt_restarts_a_stopped_daemon() {
     let (world, mut editor, session, _) = opened().await;
     world.model.default_reply(Reply::text("Here."));
     editor.prompt(&session, "One").await;

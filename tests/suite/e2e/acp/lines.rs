@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_greeting_needs_no_daemon_and_advertises_what_works() {
+async fn initialize_starts_no_daemon_and_lists_capabilities() {
     let home = TempHome::new();
     let mut editor = Editor::silent(&home);
     let greeting = editor.gives("initialize", json!({"protocolVersion": 7, "clientCapabilities": {}})).await;
@@ -20,7 +20,7 @@ async fn a_greeting_needs_no_daemon_and_advertises_what_works() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_has_the_code_for_it() {
+async fn invalid_requests_get_the_matching_error_code() {
     let (_world, mut editor, session, folder) = opened().await;
     let id = "0193a5b2-7c1d-7000-8000-000000000001";
     let there = json!({"sessionId": id, "cwd": folder, "mcpServers": []});
@@ -52,7 +52,7 @@ async fn what_makes_no_sense_has_the_code_for_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_ends_what_waits_for_it_and_is_no_answer_to_the_editor() {
+async fn unparsable_response_defers_its_question() {
     let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /project/made"})));
     let id = editor.begin_prompt(&session, "Make it").await;
@@ -66,7 +66,7 @@ async fn an_answer_that_cannot_be_read_ends_what_waits_for_it_and_is_no_answer_t
 }
 
 #[tokio::test]
-async fn lines_that_are_no_messages_are_answered_and_the_next_one_is_read() {
+async fn invalid_lines_get_errors_and_reading_continues() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
     let mut check = async |line: &[u8], id: Value, code: i64| {
@@ -91,7 +91,7 @@ async fn lines_that_are_no_messages_are_answered_and_the_next_one_is_read() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_and_a_line_that_is_cut_are_answered() {
+async fn invalid_utf8_and_truncated_lines_get_errors() {
     let home = TempHome::new();
     let mut input = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#.to_vec();
     input.extend_from_slice(b"\n{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"\xff\"}\n");
@@ -105,7 +105,7 @@ async fn bytes_that_are_no_text_and_a_line_that_is_cut_are_answered() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_cannot_start_is_told_in_the_answer() {
+async fn daemon_start_failure_is_returned_as_an_error() {
     let home = TempHome::new();
     home.write("config/agentd.yaml", "no: such: yaml");
     let mut editor = Editor::silent(&home);

@@ -33,7 +33,7 @@ fn calls(world: &World, tool: String) {
 }
 
 #[tokio::test]
-async fn a_server_of_the_editor_is_used_and_ends_with_the_session() {
+async fn editor_server_is_used_and_stops_with_the_session() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;
     let broken = json!({"type": "http", "name": "web", "url": "http://127.0.0.1:9/mcp", "headers": []});
@@ -60,7 +60,7 @@ async fn a_server_of_the_editor_is_used_and_ends_with_the_session() {
 }
 
 #[tokio::test]
-async fn without_notices_a_broken_server_is_told_of_with_the_first_turn() {
+async fn broken_server_is_reported_in_the_first_turn_without_notices() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
     let session = editor.session_with(&world, &[fake("tools", "broken")]).await;
@@ -71,7 +71,7 @@ async fn without_notices_a_broken_server_is_told_of_with_the_first_turn() {
 }
 
 #[tokio::test]
-async fn servers_are_brought_again_when_the_daemon_was_killed() {
+async fn session_servers_are_restored_after_a_daemon_kill() {
     let mut world = World::start().await;
     let mut editor = Editor::start(&world).await;
     let session = editor.session_with(&world, &[fake("tools", "ok")]).await;
@@ -93,7 +93,7 @@ async fn servers_are_brought_again_when_the_daemon_was_killed() {
 }
 
 #[tokio::test]
-async fn an_editor_that_loads_a_session_brings_its_own_and_one_without_any_leaves_them() {
+async fn loading_replaces_session_servers_unless_the_list_is_empty() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
     let session = editor.session_with(&world, &[fake("first", "ok")]).await;

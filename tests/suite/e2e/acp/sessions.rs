@@ -33,7 +33,7 @@ async fn sessions_are_listed_by_folder_and_by_page() {
 }
 
 #[tokio::test]
-async fn further_folders_of_the_editor_are_added_and_none_later() {
+async fn additional_directories_are_added_only_at_session_creation() {
     let world = World::start().await;
     let at = |name: &str| world.path().join(name).canonicalize().unwrap();
     world.write("shop/a.txt", "a");
@@ -115,7 +115,7 @@ async fn a_session_is_loaded_with_its_history_and_resumed_without_it() {
 }
 
 #[tokio::test]
-async fn modes_and_models_are_set_from_either_side() {
+async fn mode_and_model_changes_sync_in_both_directions() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
     let folder = world.path().join("shop");
@@ -160,7 +160,7 @@ async fn modes_and_models_are_set_from_either_side() {
 }
 
 #[tokio::test]
-async fn options_that_are_set_quickly_one_after_the_other_are_never_told_as_they_were() {
+async fn rapid_option_changes_send_no_outdated_updates() {
     let (world, mut editor, session, _) = opened().await;
     for value in ["base", "default"].iter().cycle().take(40) {
         let set = json!({"sessionId": session, "configId": "model", "value": value});
@@ -195,7 +195,7 @@ async fn a_closed_session_can_be_resumed_and_a_deleted_one_is_gone() {
 }
 
 #[tokio::test]
-async fn a_home_is_no_project() {
+async fn home_folder_is_not_used_as_project() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"session": {"notices": {}}})).await;
     let new = editor.gives("session/new", json!({"cwd": world.path(), "mcpServers": []})).await;

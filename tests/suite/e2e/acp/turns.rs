@@ -5,7 +5,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::*;
 
 #[tokio::test]
-async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
+async fn text_reasoning_title_and_usage_are_streamed() {
     let (world, mut editor, session, folder) = opened().await;
     let commands = editor.update("available_commands_update").await;
     assert_eq!(commands["availableCommands"][0]["name"], "compact", "{commands:#}");
@@ -27,7 +27,7 @@ async fn words_thoughts_and_the_title_come_while_the_turn_runs() {
 }
 
 #[tokio::test]
-async fn files_that_a_message_names_go_along_as_in_a_chat() {
+async fn mentioned_files_are_attached_to_the_prompt() {
     let (world, mut editor, session, folder) = opened().await;
     fs::write(folder.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     world.write("notes.txt", "remember the milk\n");
@@ -43,7 +43,7 @@ async fn files_that_a_message_names_go_along_as_in_a_chat() {
 }
 
 #[tokio::test]
-async fn labels_of_links_and_texts_of_resources_mention_nothing() {
+async fn link_labels_and_resource_texts_are_not_mentions() {
     let world = World::start().await;
     world.write("config/commands/review.md", "Review $1 well.\n");
     world.write("notes.txt", "remember the milk\n");
@@ -79,7 +79,7 @@ async fn labels_of_links_and_texts_of_resources_mention_nothing() {
 }
 
 #[tokio::test]
-async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
+async fn edit_approval_shows_the_diff() {
     let (world, mut editor, session, folder) = opened().await;
     fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
     let args = json!({"path": "/project/a.txt", "old_string": "two", "new_string": "2"});
@@ -112,7 +112,7 @@ async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
 }
 
 #[tokio::test]
-async fn a_command_is_a_live_terminal_where_the_editor_has_them() {
+async fn command_output_streams_to_a_terminal_if_supported() {
     let world = World::start().await;
     let mut editor = Editor::with(&world, json!({"_meta": {"terminal_output": true}})).await;
     let (session, folder) = editor.session(&world).await;
@@ -143,7 +143,7 @@ async fn a_command_is_a_live_terminal_where_the_editor_has_them() {
 }
 
 #[tokio::test]
-async fn todos_are_a_plan() {
+async fn todos_are_sent_as_a_plan() {
     let (world, mut editor, session, _) = opened().await;
     let todos = json!([{"id": "1", "content": "Look", "status": "in_progress"}, {"id": "2", "content": "Mend", "status": "pending"}]);
     world
@@ -159,7 +159,7 @@ async fn todos_are_a_plan() {
 }
 
 #[tokio::test]
-async fn pictures_resources_and_links_come_with_the_words() {
+async fn pictures_resources_and_links_are_part_of_the_prompt() {
     let (world, mut editor, session, folder) = opened().await;
     fs::write(folder.join("main.rs"), "fn main() {}\n").unwrap();
     let outside = world.write("notes/plan.txt", "the plan");
@@ -188,7 +188,7 @@ async fn pictures_resources_and_links_come_with_the_words() {
 }
 
 #[tokio::test]
-async fn commands_of_the_person_stand_for_their_prompts() {
+async fn user_commands_expand_to_their_prompts() {
     let world = World::start().await;
     world.write(
         "config/commands/review.md",
@@ -214,7 +214,7 @@ async fn commands_of_the_person_stand_for_their_prompts() {
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_says_why() {
+async fn failed_turn_returns_the_error_with_a_hint() {
     let (world, mut editor, session, _) = opened().await;
     world.model.reply(Reply::status(401, "{\"error\": {\"message\": \"bad key\"}}"));
     let prompt = json!([{"type": "text", "text": "Hi"}]);

@@ -20,7 +20,7 @@ type Way = fn(&Path);
 
 /// A session without tool use has no folder that could reveal it, and all of it may still be in the log.
 #[tokio::test]
-async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it() {
+async fn lost_wal_after_a_kill_is_reported_until_acknowledged() {
     let ways: [(&str, Way); 3] = [
         ("was missing", |log| fs::remove_file(log).unwrap()),
         ("empty", |log| set_length(log, 0)),
@@ -51,7 +51,7 @@ async fn a_log_that_was_lost_after_a_kill_is_missed_until_somebody_has_seen_it()
 }
 
 #[tokio::test]
-async fn a_kill_alone_loses_nothing_and_nothing_is_told() {
+async fn kill_alone_reports_no_loss() {
     let mut world = World::start().await;
     // Long enough that deleting it takes a while.
     let words: String = (0..100_000).map(|number| format!("{number} ")).collect();
@@ -75,7 +75,7 @@ async fn a_kill_alone_loses_nothing_and_nothing_is_told() {
 
 /// A young journal is completely in its log, which would be discarded along with an empty database.
 #[tokio::test]
-async fn a_log_without_its_database_is_not_thrown_away() {
+async fn wal_without_its_database_is_kept() {
     let mut world = World::start().await;
     let (session, _) = worked(&world).await;
     world.daemon.kill9().await;
@@ -97,7 +97,7 @@ async fn a_log_without_its_database_is_not_thrown_away() {
 }
 
 #[tokio::test]
-async fn nothing_is_acknowledged_while_the_data_folder_is_elsewhere() {
+async fn missing_data_folder_refuses_all_changes() {
     let mut world = World::start().await;
     let (session, last_seq) = worked(&world).await;
     world.model.default_reply(Reply::text("I am still here."));

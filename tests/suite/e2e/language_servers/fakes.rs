@@ -44,7 +44,7 @@ pub(super) fn count(request: &Recorded) -> usize {
 }
 
 #[tokio::test]
-async fn errors_are_told_once_whichever_way_a_server_tells_them() {
+async fn errors_are_reported_once_pushed_or_pulled() {
     for how in ["works", "pulled", "unversioned", "slow"] {
         let world = with(how, patient()).await;
         world.write("project/a.fk", "one\ntwo\nBROKEN before\nODD\n");
@@ -59,7 +59,7 @@ async fn errors_are_told_once_whichever_way_a_server_tells_them() {
 }
 
 #[tokio::test]
-async fn a_server_reads_no_files_of_secrets_however_late_they_come() {
+async fn server_cannot_read_secret_files_even_if_created_later() {
     let world = with("reads", patient()).await;
     let write = |path: &str, text: &str| world.write(&format!("project/{path}"), text);
     write("plain.txt", "plain words");
@@ -79,7 +79,7 @@ async fn a_server_reads_no_files_of_secrets_however_late_they_come() {
 }
 
 #[tokio::test]
-async fn a_new_file_and_one_that_a_command_changes_are_looked_at_and_others_are_not() {
+async fn new_and_command_changed_files_are_checked() {
     let world = with("works", patient()).await;
     let made = Reply::tool_call("write_file", json!({"path": "/project/new.fk", "content": "BROKEN new\n"}));
     let other = Reply::tool_call("write_file", json!({"path": "/project/new.txt", "content": "BROKEN text\n"}));
@@ -92,7 +92,7 @@ async fn a_new_file_and_one_that_a_command_changes_are_looked_at_and_others_are_
 }
 
 #[tokio::test]
-async fn what_a_cold_server_finds_is_told_before_the_turn_ends() {
+async fn findings_of_a_cold_server_arrive_before_the_turn_ends() {
     let world = with("slow", json!({"wait": "60s", "cold_wait": "1ms"})).await;
     let requests = world.works(vec![breaks(), Reply::text("Done."), Reply::text("I saw it.")]).await;
     assert_eq!(count(&requests[1]), 0, "nobody waits for it");
@@ -101,7 +101,7 @@ async fn what_a_cold_server_finds_is_told_before_the_turn_ends() {
 }
 
 #[tokio::test]
-async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
+async fn misbehaving_server_costs_only_a_bounded_wait() {
     let cases = [
         ("hangs", ""),
         ("mute", "it was not ready in time"),
@@ -149,7 +149,7 @@ async fn a_server_that_misbehaves_costs_a_bounded_wait_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it_again() {
+async fn crashing_server_is_given_up_until_a_reload() {
     let global = json!({"wait": "30s", "cold_wait": "30s"});
     let world = with("crashes", global.clone()).await;
     let log_says = |words: &str| world.log().matches(words).count();
@@ -171,7 +171,7 @@ async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it
 }
 
 #[tokio::test]
-async fn all_sessions_share_a_server_which_stops_when_it_is_idle_and_outlives_no_daemon() {
+async fn shared_server_stops_when_idle_and_with_the_daemon() {
     let mut global = patient();
     global["idle_stop"] = json!("15s");
     let mut world = with("works", global).await;
@@ -192,7 +192,7 @@ async fn all_sessions_share_a_server_which_stops_when_it_is_idle_and_outlives_no
 }
 
 #[tokio::test]
-async fn a_server_reaches_no_network_and_writes_only_what_is_its_own() {
+async fn server_has_no_network_and_writes_only_its_own_files() {
     // Even if commands may use the network.
     let agentd = json!({"sandbox": {"read": [folder()], "network": true}}).to_string();
     let languages = languages(patient(), behaving("network"));
@@ -228,7 +228,7 @@ pub(super) async fn ask(world: &World, calls: Vec<(&'static str, Value)>) -> Vec
 }
 
 #[tokio::test]
-async fn tools_ask_servers_and_a_rename_is_shown_asked_and_undone() {
+async fn code_tools_query_servers_and_a_rename_can_be_undone() {
     let world = with("works", patient()).await;
     world.write("project/a.fk", "foo = 1\nsay foo\n");
     world.write("project/other.fk", "foo?\nBROKEN\n");
@@ -261,7 +261,7 @@ async fn tools_ask_servers_and_a_rename_is_shown_asked_and_undone() {
 }
 
 #[tokio::test]
-async fn what_another_program_broke_elsewhere_is_told_by_the_next_question() {
+async fn diagnostics_reflect_changes_by_other_programs() {
     let world = with("imports", patient()).await;
     world.write("project/b.fk", "fine\n");
     let diagnostics = async || ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await.remove(0);
@@ -273,7 +273,7 @@ async fn what_another_program_broke_elsewhere_is_told_by_the_next_question() {
 }
 
 #[tokio::test]
-async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothing() {
+async fn rename_outside_the_project_or_the_rules_changes_nothing() {
     // Hooks are run by git, so changing one needs more than permission to edit source code.
     for (how, expected) in [
         ("escapes", "outside the project"),
@@ -295,7 +295,7 @@ async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothi
 }
 
 #[tokio::test]
-async fn errors_that_a_renamed_file_had_before_are_not_told() {
+async fn rename_does_not_report_earlier_errors() {
     let world = with("slow", patient()).await;
     world.write("project/a.fk", "foo\nBROKEN before\n");
     world.write("project/other.fk", "foo\nBROKEN before\n");
@@ -306,7 +306,7 @@ async fn errors_that_a_renamed_file_had_before_are_not_told() {
 }
 
 #[tokio::test]
-async fn tools_are_not_there_without_a_server() {
+async fn code_tools_are_off_without_a_server() {
     let mut servers = behaving("works");
     servers["fake"]["command"] = json!("no-such-language-server");
     let world = world(patient(), servers.clone(), &folder()).await;

@@ -15,7 +15,7 @@ async fn with_pyright() -> World {
 }
 
 #[tokio::test]
-async fn an_edit_that_breaks_types_is_told_and_one_that_mends_it_is_silent() {
+async fn type_error_of_an_edit_is_reported_and_its_fix_is_silent() {
     let world = with_pyright().await;
     world.write("project/pyproject.toml", "");
     world.write("project/app.py", PROGRAM);

@@ -16,7 +16,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_a_server_says_while_it_loads_is_not_believed_and_a_question_waits_until_then() {
+async fn answers_of_a_loading_server_are_ignored_until_it_is_ready() {
     for how in ["loads", "progresses"] {
         // It loads for longer than the request timeout.
         let mut global = patient();
@@ -37,7 +37,7 @@ async fn what_a_server_says_while_it_loads_is_not_believed_and_a_question_waits_
 }
 
 #[tokio::test]
-async fn sessions_that_edit_at_once_hear_of_their_own_errors() {
+async fn concurrent_sessions_get_their_own_errors() {
     let world = with("slow", patient()).await;
     world.write("project/b.fk", "one\ntwo\n");
     let turn = |file: &'static str| vec![edit(file, "two", "BROKEN two"), Reply::text("Done.")].into_iter();
@@ -56,7 +56,7 @@ async fn sessions_that_edit_at_once_hear_of_their_own_errors() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_turn_has_not_heard_is_looked_at_anew() {
+async fn late_diagnostics_are_rechecked_in_the_next_turn() {
     let world = with("slow", json!({"wait": "100ms", "cold_wait": "100ms"})).await;
     world.write("project/b.fk", "one\ntwo\n");
     let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
@@ -75,7 +75,7 @@ async fn what_an_earlier_turn_has_not_heard_is_looked_at_anew() {
 }
 
 #[tokio::test]
-async fn many_files_at_once_are_all_looked_at() {
+async fn many_files_changed_at_once_are_all_checked() {
     let world = with("works", patient()).await;
     let command = "for i in $(seq 40); do echo BROKEN $i > /project/f$i.fk; done";
     let command = Reply::tool_call("run_bash_command", json!({"command": command}));
@@ -96,7 +96,7 @@ async fn only_the_step_after_an_edit_and_the_last_one_wait() {
 }
 
 #[tokio::test]
-async fn a_server_is_told_of_files_that_change_without_it() {
+async fn server_is_notified_of_external_file_changes() {
     let world = with("works", patient()).await;
     world.write("project/a.fk", "foo\n");
     world.write("project/known.fk", "");

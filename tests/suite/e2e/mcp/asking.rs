@@ -11,7 +11,7 @@ async fn trusted(how: &str) -> World {
 }
 
 #[tokio::test]
-async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it() {
+async fn form_answer_is_validated_before_the_server_gets_it() {
     let world = trusted("asks_once").await;
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
@@ -34,7 +34,7 @@ async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it()
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_ever_is_told_to_give_up() {
+async fn server_that_asks_endlessly_is_stopped_after_eight_questions() {
     // There is no user, or the question remains unanswered.
     for (how, on_interrupt) in [("asks", "deny"), ("asks_at_once", "wait")] {
         let world = trusted(how).await;
@@ -48,7 +48,7 @@ async fn a_server_that_asks_for_ever_is_told_to_give_up() {
 }
 
 #[tokio::test]
-async fn a_question_goes_with_its_call() {
+async fn question_is_withdrawn_when_its_call_is_lost() {
     let mut world = trusted("asks_once").await;
     world.model_calls("mcp_fake_act", json!({}));
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
@@ -64,7 +64,7 @@ async fn a_question_goes_with_its_call() {
 
 /// It has the same name, but is another program.
 #[tokio::test]
-async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
+async fn approved_call_does_not_run_on_a_reconfigured_server() {
     let mut world = world(json!({"fake": behaving("ok")})).await;
     world.model_calls("mcp_fake_act", json!({}));
     let mut running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
@@ -90,7 +90,7 @@ async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_call_that_is_over_is_asked_no_more() {
+async fn question_of_a_finished_call_is_withdrawn() {
     let mut world = trusted("asks_and_goes").await;
     world.model.respond_with(|request| {
         if request.last_user() == "are you there?" {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn servers_are_listed_started_stopped_and_heard() {
+async fn servers_can_be_listed_started_stopped_and_logged() {
     let world = world(json!({"fake": behaving("flood"), "off": {"command": "x", "enabled": false}})).await;
     let state = async || {
         let listed = world.json(["mcp", "list"]).await;
@@ -24,7 +24,7 @@ async fn servers_are_listed_started_stopped_and_heard() {
 }
 
 #[tokio::test]
-async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_stand() {
+async fn import_takes_valid_servers_and_locates_invalid_ones() {
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", "# mine\n");
     let theirs = "{\n  // mine\n  \"mcpServers\": {\n    \"bad\": {\n      \"url\": \"ftp://example.org\"\n    },\n    \
@@ -50,7 +50,7 @@ async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_st
 }
 
 #[tokio::test]
-async fn one_that_cannot_start_says_why_and_is_never_given_up() {
+async fn failing_server_reports_why_and_is_always_retried() {
     let world = world(json!({"fake": behaving("broken"), "gone": {"command": "no-such-program"}})).await;
     for _ in 0..4 {
         let output = world.agentctl(["mcp", "start", "fake"]).await.exits(1);
@@ -65,7 +65,7 @@ async fn one_that_cannot_start_says_why_and_is_never_given_up() {
 }
 
 #[tokio::test]
-async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote() {
+async fn add_and_import_keep_the_users_file_content() {
     let world = world(json!({})).await;
     let path = world.config().join("mcp_servers.yaml");
     let mine = "# mine\nservers: # all of them\n  # the first\n  old: {command: cat, enabled: false} # why\n";

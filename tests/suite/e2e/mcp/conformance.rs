@@ -61,7 +61,7 @@ fn required(of: &str, revision: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn our_client_keeps_to_the_protocol() {
+async fn client_passes_the_conformance_suite() {
     let older = OLDER.map(|name| ("2025-03-26", name.to_owned()));
     let all =
         REVISIONS.iter().flat_map(|revision| required("client", revision).into_iter().map(|name| (*revision, name)));
@@ -82,7 +82,7 @@ async fn our_client_keeps_to_the_protocol() {
 }
 
 #[tokio::test]
-async fn our_server_keeps_to_the_protocol() {
+async fn server_passes_the_conformance_suite() {
     let home = TempHome::with_model("http://127.0.0.1:9");
     let served = Served::start(&home).await;
     let expected = home.write("expected.yaml", expected());

@@ -29,7 +29,7 @@ fn started(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_era_of_a_server_is_found_out_once() {
+async fn server_era_is_detected_once() {
     let mut world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
     assert_eq!(started(&world), ["new", "new"], "it was started again to be asked in its way");
@@ -46,7 +46,7 @@ async fn the_era_of_a_server_is_found_out_once() {
 }
 
 #[tokio::test]
-async fn a_wrong_memory_heals() {
+async fn wrong_cached_era_is_corrected() {
     let world = daemon("ok").await;
     assert!(world.act("now").await.contains("acted: "));
     world.servers_are_gone().await;
@@ -59,7 +59,7 @@ async fn a_wrong_memory_heals() {
 }
 
 #[tokio::test]
-async fn a_wrong_memory_of_a_silent_server_costs_a_start() {
+async fn wrong_cached_era_of_a_silent_server_costs_one_start() {
     let mut fake = newer("silent");
     fake["start_timeout"] = json!("8s");
     let world = world(json!({"fake": fake})).await;
@@ -72,7 +72,7 @@ async fn a_wrong_memory_of_a_silent_server_costs_a_start() {
 }
 
 #[tokio::test]
-async fn a_servers_own_reason_is_told_and_not_that_it_knows_no_initialize() {
+async fn servers_own_refusal_reason_is_reported() {
     let world = daemon("refuses").await;
     let told = world.act("now").await;
     assert!(told.contains("the key is missing") && !told.contains("no such version"), "{told}");
@@ -80,7 +80,7 @@ async fn a_servers_own_reason_is_told_and_not_that_it_knows_no_initialize() {
 }
 
 #[tokio::test]
-async fn a_question_is_answered_by_a_person_before_the_call_is_done() {
+async fn question_during_a_call_is_answered_by_the_user() {
     let world = calls_once("asks").await;
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
     let asked = world.asked().await;
@@ -94,7 +94,7 @@ async fn a_question_is_answered_by_a_person_before_the_call_is_done() {
 }
 
 #[tokio::test]
-async fn questions_without_end_cost_a_call_and_nothing_else() {
+async fn endless_questions_cost_only_their_call() {
     for (how, expected) in [
         ("asks_for_ever", "asked the user more than 8 times"),
         ("asks_at_once", "500 questions at once"),
@@ -112,7 +112,7 @@ async fn questions_without_end_cost_a_call_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn changes_are_heard_of_and_asked_for_once_in_a_while() {
+async fn change_notices_are_followed_at_a_limited_rate() {
     let world = daemon("changes").await;
     world.act("now").await;
     until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;

@@ -38,7 +38,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names_one_that_is_late() {
+async fn first_turn_uses_new_servers_and_names_late_ones() {
     let (model, home) = TempHome::with_server().await;
     let servers = json!({"fast": offering(1), "slow": held_back(), "broken": behaving("dies_listing")});
     home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
@@ -73,7 +73,7 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
 
 /// A failure in one folder does not affect another: the next session does not wait a minute for a second attempt.
 #[tokio::test]
-async fn a_server_that_failed_without_a_project_is_listed_in_a_session_with_one() {
+async fn server_failed_without_a_project_is_retried_with_one() {
     let mut server = offering(0);
     server["cwd"] = json!("${PROJECT:-/nowhere}");
     let world = waiting("5s", json!({"here": server})).await;
@@ -87,7 +87,7 @@ async fn a_server_that_failed_without_a_project_is_listed_in_a_session_with_one(
 }
 
 #[tokio::test]
-async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
+async fn tools_of_a_late_server_appear_in_later_steps() {
     let mut quiet = held_back();
     quiet["always_available"] = json!(false);
     let world = waiting("0s", json!({"quiet": quiet, "late": held_back()})).await;
@@ -117,7 +117,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
 }
 
 #[tokio::test]
-async fn nobody_waits_who_need_not_and_a_cancel_ends_the_wait() {
+async fn only_affected_turns_wait_for_servers_and_cancel_ends_it() {
     // No turn waits this long.
     let mut world = waiting("1h", json!({"late": held_back(), "broken": behaving("broken")})).await;
     world.model.respond_with(|_| Reply::text("over"));

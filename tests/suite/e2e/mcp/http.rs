@@ -49,7 +49,7 @@ async fn behind(url: &str) -> World {
 }
 
 #[tokio::test]
-async fn a_call_is_sent_once_also_where_the_server_has_forgotten_who_asks() {
+async fn call_is_sent_once_even_if_the_server_lost_the_session() {
     let server = Server::start("forgets").await;
     let world = behind(&server.url).await;
     has_all(&world.act("").await, &["E_UNKNOWN_OUTCOME"]);
@@ -62,7 +62,7 @@ async fn a_call_is_sent_once_also_where_the_server_has_forgotten_who_asks() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_to_the_newer_way_is_asked_in_the_older_one() {
+async fn server_silent_to_the_newer_protocol_gets_the_older_one() {
     let server = Server::start("hangs").await;
     let world = behind(&server.url).await;
     has_all(&world.act("").await, &["acted at last"]);
@@ -72,7 +72,7 @@ async fn a_server_that_is_silent_to_the_newer_way_is_asked_in_the_older_one() {
 }
 
 #[tokio::test]
-async fn a_reason_of_a_server_of_the_newer_era_is_told() {
+async fn refusal_reason_of_a_newer_server_is_reported() {
     let server = Server::start("refuses").await;
     let world = behind(&server.url).await;
     let told = world.act("").await;
@@ -81,7 +81,7 @@ async fn a_reason_of_a_server_of_the_newer_era_is_told() {
 }
 
 #[tokio::test]
-async fn nobody_else_is_sent_the_keys_or_asked_at_all() {
+async fn redirect_to_another_server_is_not_followed() {
     let other = Server::start("ok").await;
     let server = Server::start(&format!("sends_to:{}", other.url)).await;
     let world = behind(&format!("{}?key=sup3rsecretvalue", server.url)).await;
@@ -93,7 +93,7 @@ async fn nobody_else_is_sent_the_keys_or_asked_at_all() {
 }
 
 #[tokio::test]
-async fn a_key_in_an_address_is_told_to_nobody() {
+async fn key_in_an_address_is_never_shown() {
     let world = behind("http://127.0.0.1:9/mcp?key=sup3rsecretvalue").await;
     let told = world.act("").await;
     assert!(told.contains("The call did not run") && !told.contains("sup3rsecret"), "{told}");

@@ -42,7 +42,7 @@ fn left(imported: &Value) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere() {
+async fn import_asks_once_per_value_and_never_shows_a_password() {
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", "# mine\n");
     let file = world.write("my project/.vscode/mcp.json", of_vs_code());
@@ -89,7 +89,7 @@ async fn a_person_is_asked_once_for_each_value_and_a_password_is_shown_nowhere()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_the_questions_has_changed_nothing() {
+async fn aborted_import_changes_nothing() {
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", "# mine\n");
     let file = world.write("project/.vscode/mcp.json", of_vs_code());
@@ -107,7 +107,7 @@ async fn who_leaves_the_questions_has_changed_nothing() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_be_asked_the_other_servers_are_taken() {
+async fn import_without_a_terminal_takes_servers_without_questions() {
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", "# mine\n");
     let file = world.write("project/.vscode/mcp.json", of_vs_code());

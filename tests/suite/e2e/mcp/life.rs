@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn nothing_is_left_when_the_daemon_is_killed() {
+async fn daemon_kill_leaves_no_server_processes() {
     for how in ["forks", "stubborn"] {
         let world = world(json!({"fake": behaving(how)})).await;
         assert!(world.act("now").await.contains("acted: now"));
@@ -31,7 +31,7 @@ async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
 }
 
 #[tokio::test]
-async fn what_a_server_offers_shows_before_it_is_started_again() {
+async fn cached_tools_are_listed_without_starting_the_server() {
     let mut world = world(json!({"fake": behaving("ok")})).await;
     world.act("once").await;
     world.daemon.restart().await;
@@ -46,7 +46,7 @@ async fn what_a_server_offers_shows_before_it_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_cancels_the_call_and_the_server_is_told() {
+async fn cancelled_turn_sends_a_cancel_to_the_server() {
     let mut fake = behaving("mute");
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
@@ -60,7 +60,7 @@ async fn a_cancelled_turn_cancels_the_call_and_the_server_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_changes_all_the_time_is_asked_once_in_a_while() {
+async fn constantly_changing_server_is_queried_at_a_limited_rate() {
     let world = world(json!({"fake": behaving("changes")})).await;
     world.act("now").await;
     until_true("it was asked again", || world.read("listed").lines().count() >= 3).await;
@@ -71,7 +71,7 @@ async fn a_server_that_changes_all_the_time_is_asked_once_in_a_while() {
 }
 
 #[tokio::test]
-async fn tools_named_like_ours_take_no_place() {
+async fn server_tools_cannot_replace_builtin_names() {
     let mut fake = behaving("impostor");
     fake["tools"] = json!({"read_file": {"alias": "read_file", "always_available": true}, "act": {"alias": "grep"}});
     let world = world(json!({"fake": fake})).await;
@@ -86,7 +86,7 @@ async fn tools_named_like_ours_take_no_place() {
 }
 
 #[tokio::test]
-async fn a_server_sees_little_of_the_environment() {
+async fn server_gets_only_a_minimal_environment() {
     let (model, mut home) = TempHome::with_server().await;
     home.set("SECRET_KEY", "hunter2");
     let mut fake = behaving("environment");
@@ -101,7 +101,7 @@ async fn a_server_sees_little_of_the_environment() {
 }
 
 #[tokio::test]
-async fn a_server_hears_that_it_has_to_end() {
+async fn stop_sends_sigterm_to_the_server() {
     let world = world(json!({"fake": behaving("listens")})).await;
     assert!(world.act("now").await.contains("acted: now"));
     world.ok(["mcp", "stop", "fake"]).await;
@@ -111,7 +111,7 @@ async fn a_server_hears_that_it_has_to_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_call() {
+async fn idle_server_is_stopped_and_restarted_by_the_next_call() {
     let mut fake = behaving("ok");
     fake["idle_stop"] = json!("1s");
     let world = world(json!({"fake": fake})).await;
@@ -123,7 +123,7 @@ async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_cal
 }
 
 #[tokio::test]
-async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
+async fn server_started_only_to_list_tools_is_stopped() {
     // Its tools have no settings, so that they are unknown until it is queried.
     let mut fake = behaving("ok");
     fake.as_object_mut().unwrap().remove("tools");
@@ -150,7 +150,7 @@ async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
+async fn stop_during_start_returns_when_the_server_is_gone() {
     let world = world(json!({"fake": behaving("silent")})).await;
     let starting = world.spawn_agentctl(["mcp", "start", "fake"]);
     until_true("it is started", || world.processes().len() > 3).await;
@@ -161,7 +161,7 @@ async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up_at_the_end_of_the_turns_time() {
+async fn turn_time_limit_ends_a_call_to_a_silent_server() {
     let mut fake = behaving("mute");
     fake["tools"]["act"]["effect"] = json!("read");
     // The limit of the server itself would also end the call.
@@ -178,7 +178,7 @@ async fn a_server_that_never_answers_is_given_up_at_the_end_of_the_turns_time() 
 }
 
 #[tokio::test]
-async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_the_next() {
+async fn reconfiguration_ends_the_call_and_serves_the_next_one() {
     let mut fake = behaving("mute");
     fake["tools"]["act"]["effect"] = json!("read");
     let world = world(json!({"fake": fake})).await;
@@ -195,7 +195,7 @@ async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_t
 }
 
 #[tokio::test]
-async fn each_environment_has_a_process_and_those_that_nobody_needs_make_room() {
+async fn each_environment_has_its_process_and_idle_ones_are_evicted() {
     let world = world(json!({"fake": behaving("environment")})).await;
     world.ok(["mcp", "start", "fake"]).await;
     world.model_calls("mcp_fake_act", json!({}));

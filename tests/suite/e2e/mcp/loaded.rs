@@ -23,7 +23,7 @@ fn tools(request: &Recorded) -> Vec<Value> {
 const QUIET: [&str; 2] = ["mcp_quiet_thing_00", "mcp_quiet_weather"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_mentioned_or_found_stays_in_its_place() {
+async fn mentioned_and_found_tools_stay_loaded_in_order() {
     let mut world = world_of_two().await;
     let allow = ["--on-interrupt", "approve"];
     let first = world.does(Vec::new(), &["Go", allow[0], allow[1]]).await;
@@ -74,7 +74,7 @@ fn weather_of(server: &str, city: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_subagent_has_what_was_mentioned_to_its_parent() {
+async fn subagent_has_the_tools_mentioned_to_its_parent() {
     let world = world_of_two().await;
     let is_child =
         |request: &Recorded| request.messages().iter().any(|message| message["content"] == "Look at the sky.");

@@ -60,7 +60,7 @@ fn is_kept_well(world: &World) {
 }
 
 #[tokio::test]
-async fn whoever_logged_in_stays_known() {
+async fn login_survives_a_restart_and_renews_tokens() {
     // Its tokens expire at once, so each request renews them.
     let (server, mut world) = behind("brief", json!({})).await;
     has_all(&world.act("").await, &["it requires a login; `agentctl mcp login fake` logs in"]);
@@ -100,7 +100,7 @@ async fn whoever_logged_in_stays_known() {
 }
 
 #[tokio::test]
-async fn a_login_that_is_not_good_enough_is_made_again_for_more() {
+async fn insufficient_scope_asks_for_a_login_with_more_scopes() {
     let (server, mut world) = behind("more", json!({})).await;
     log_in(&world).await;
     let told = world.act("").await;
@@ -118,7 +118,7 @@ async fn a_login_that_is_not_good_enough_is_made_again_for_more() {
 }
 
 #[tokio::test]
-async fn nobody_is_sent_to_log_in_without_end() {
+async fn repeated_scope_refusal_does_not_ask_for_another_login() {
     let (server, world) = behind("never", json!({})).await;
     log_in(&world).await;
     assert!(world.act("").await.contains("log in again with `agentctl mcp login fake`"));
@@ -130,7 +130,7 @@ async fn nobody_is_sent_to_log_in_without_end() {
 }
 
 #[tokio::test]
-async fn a_client_that_was_registered_by_hand_is_known() {
+async fn manually_registered_client_can_log_in() {
     let (server, mut world) = behind("by_hand,brief", json!({})).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
     output.says(&["could not log in", "put a manually registered client into `oauth` of mcp_servers.yaml"]);
@@ -160,7 +160,7 @@ async fn a_client_that_was_registered_by_hand_is_known() {
 }
 
 #[tokio::test]
-async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
+async fn token_is_not_sent_to_another_login_server() {
     let (server, world) = behind("moves,brief", json!({})).await;
     log_in(&world).await;
     // Without metadata about the authorization server, paths of the server itself are requested.
@@ -172,7 +172,7 @@ async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
 }
 
 #[tokio::test]
-async fn nobody_logs_in_with_one_who_says_that_he_is_another() {
+async fn login_with_a_forged_issuer_is_refused() {
     let (server, world) = behind("forged", json!({})).await;
     let output = world.agentctl(["mcp", "login", "fake"]).await.exits(1);
     output.says(&["its issuer does not confirm the token endpoint: http://localhost:9/honest"]);
@@ -181,7 +181,7 @@ async fn nobody_logs_in_with_one_who_says_that_he_is_another() {
 }
 
 #[tokio::test]
-async fn a_login_that_cannot_be_renewed_is_made_anew() {
+async fn failed_renewal_asks_for_a_new_login() {
     let (server, world) = behind("rotates,brief", json!({})).await;
     log_in(&world).await;
     let told = world.act("").await;

@@ -55,7 +55,7 @@ fn weather(city: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn what_is_added_is_offered_and_told_of_from_the_next_turn_on() {
+async fn added_server_is_offered_from_the_next_turn() {
     let world = world(json!({})).await;
     world.write("config/mcp_servers.yaml", "");
     let fake = fake();
@@ -75,7 +75,7 @@ async fn what_is_added_is_offered_and_told_of_from_the_next_turn_on() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_to_be_offered_is_found_and_called() {
+async fn tools_beyond_the_limit_are_found_by_search_or_mention() {
     let mut quiet = offering(1);
     quiet["always_available"] = json!(false);
     let world = world(json!({"lab": offering(40), "few": offering(3), "quiet": quiet})).await;
@@ -115,7 +115,7 @@ async fn what_is_too_much_to_be_offered_is_found_and_called() {
 }
 
 #[tokio::test]
-async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
+async fn approval_names_the_server_and_the_possible_rules() {
     let world = world(json!({"lab": offering(1)})).await;
     world.still_serves().await;
     world.knows(&["lab"]).await;
@@ -156,7 +156,7 @@ async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
 }
 
 #[tokio::test]
-async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
+async fn grants_can_allow_one_tool_or_a_whole_server() {
     let mut lab = offering(1);
     lab["tools"] = json!({"thing_00": {"alias": "screw"}});
     let world = world(json!({"lab": lab.clone()})).await;
@@ -207,7 +207,7 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
 }
 
 #[tokio::test]
-async fn an_odd_definition_costs_no_other_tool_and_empty_lists_no_place() {
+async fn invalid_tool_definition_affects_no_other_tool() {
     let told = |how: &str| json!({"command": "python3", "args": [fake(), how]});
     let servers = json!({"odd": told("odd_tools"), "some": told("has_some"), "none": told("has_none")});
     let world = world(servers).await;
@@ -241,7 +241,7 @@ async fn an_odd_definition_costs_no_other_tool_and_empty_lists_no_place() {
 }
 
 #[tokio::test]
-async fn a_model_that_calls_what_is_not_there_is_told_what_it_may_mean() {
+async fn call_of_an_unknown_tool_suggests_similar_names() {
     let world = world(json!({"lab": offering(1)})).await;
     world.still_serves().await;
     world.knows(&["lab"]).await;

@@ -28,7 +28,7 @@ pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn everything_answers_with_text_pictures_resources_and_progress() {
+async fn server_everything_returns_text_pictures_and_progress() {
     let tools = ["echo", "get-sum", "get-tiny-image", "trigger-long-running-operation", "get-structured-content"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
     let tested = world.json(["mcp", "test", "everything"]).await;
@@ -53,7 +53,7 @@ async fn everything_answers_with_text_pictures_resources_and_progress() {
 }
 
 #[tokio::test]
-async fn a_resource_that_only_a_template_names_is_read() {
+async fn resource_from_a_template_can_be_read() {
     let tools = ["list_resources", "read_resource"];
     let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
     world.ok(["mcp", "test", "everything"]).await;
@@ -72,7 +72,7 @@ async fn a_resource_that_only_a_template_names_is_read() {
 }
 
 #[tokio::test]
-async fn files_git_and_time_work() {
+async fn filesystem_git_and_time_servers_work() {
     let home = agentd_testkit::daemon::TempHome::new();
     let folder = home.write("papers/a.txt", "the first paper\n").parent().unwrap().to_owned();
     let git = |args: &[&str]| {
@@ -126,7 +126,7 @@ async fn behind_an_address(how: &str) -> (Running, u16) {
 }
 
 #[tokio::test]
-async fn servers_behind_an_address_are_spoken_to_in_both_ways() {
+async fn remote_servers_work_over_http_and_sse() {
     for (how, path, mode) in [("streamableHttp", "mcp", "http"), ("sse", "sse", "sse")] {
         let (server, port) = behind_an_address(how).await;
         let url = format!("http://127.0.0.1:{port}/{path}");

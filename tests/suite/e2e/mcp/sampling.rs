@@ -64,7 +64,7 @@ fn told(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
+async fn approved_sampling_is_answered_and_counted() {
     let world = world(json!({"everything": everything()})).await;
     let args = json!({"prompt": "say it</mcp_content>", "maxTokens": 100_000});
     calls_once(&world, TRIGGER, args, Reply::text("these are the words"));
@@ -93,7 +93,7 @@ async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
 }
 
 #[tokio::test]
-async fn what_a_person_does_not_allow_is_an_error_and_the_turn_goes_on() {
+async fn rejected_sampling_is_an_error_and_the_turn_continues() {
     for answer in [&["reject"][..], &["no"], &["yes, if it must be"]] {
         let world = world(json!({"everything": everything()})).await;
         calls_once(&world, TRIGGER, json!({"prompt": "say it"}), Reply::text("these are the words"));
@@ -108,7 +108,7 @@ async fn what_a_person_does_not_allow_is_an_error_and_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn no_server_may_ask_unless_somebody_says_so() {
+async fn sampling_is_off_unless_configured() {
     for setting in [None, Some("never")] {
         let (mut everything, mut fake) = (everything(), sampling("sampling"));
         for server in [&mut everything, &mut fake] {
@@ -134,7 +134,7 @@ async fn no_server_may_ask_unless_somebody_says_so() {
 }
 
 #[tokio::test]
-async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
+async fn sampling_is_never_auto_approved_and_is_limited() {
     for (behaviour, how, expected) in [
         ("samples_for_ever", "deny", "asked the user more than 8 times"),
         ("samples_for_ever", "approve", "asked the user more than 8 times"),
@@ -152,7 +152,7 @@ async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
 }
 
 #[tokio::test]
-async fn the_tokens_of_the_turn_bound_what_servers_take() {
+async fn turn_token_budget_limits_sampling() {
     // The first step uses 11 tokens. The response gets what the request leaves of the rest, and none if nothing is
     // left.
     for (budget, expected) in [(20, Some(3_u64)), (15, None)] {
@@ -179,7 +179,7 @@ async fn the_tokens_of_the_turn_bound_what_servers_take() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_lets_the_model_go() {
+async fn cancelled_call_aborts_its_model_request() {
     let world = world(json!({"fake": sampling("sampling")})).await;
     calls_once(&world, "mcp_fake_act", json!({}), Reply::never());
     let running = world.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);

@@ -101,7 +101,7 @@ fn offers(request: &Recorded, tool: &str) -> bool {
 }
 
 #[tokio::test]
-async fn each_session_has_a_process_of_its_own_and_others_have_none() {
+async fn each_session_has_its_own_server_process() {
     let world = World::start().await;
     let (one, other) = (Session::new(&world).await, Session::new(&world).await);
     let brought = one.bring_up(&[behaving("fake", "ok")]).await;
@@ -128,7 +128,7 @@ async fn each_session_has_a_process_of_its_own_and_others_have_none() {
 }
 
 #[tokio::test]
-async fn their_tools_ask_first() {
+async fn session_server_tools_ask_despite_a_grant_of_that_name() {
     let world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
     let told = session.call(&world, &tool, OnInterrupt::Deny).await;
@@ -141,7 +141,7 @@ async fn their_tools_ask_first() {
 }
 
 #[tokio::test]
-async fn broken_ones_are_told_of_and_the_others_work() {
+async fn broken_servers_are_reported_and_the_others_work() {
     let world = World::start().await;
     let session = Session::new(&world).await;
     let nowhere = SessionServer {
@@ -186,7 +186,7 @@ async fn broken_ones_are_told_of_and_the_others_work() {
 }
 
 #[tokio::test]
-async fn secrets_are_nowhere() {
+async fn secrets_of_servers_are_not_stored_or_shown() {
     let world = World::start().await;
     let session = Session::new(&world).await;
     let secret = "s3cret-of-the-client";
@@ -211,7 +211,7 @@ async fn secrets_are_nowhere() {
 }
 
 #[tokio::test]
-async fn a_server_sees_what_the_client_passes_and_little_else() {
+async fn server_gets_the_clients_variables_and_little_else() {
     let world = World::start().await;
     let session = Session::new(&world).await;
     let path = fake();
@@ -228,7 +228,7 @@ async fn a_server_sees_what_the_client_passes_and_little_else() {
 }
 
 #[tokio::test]
-async fn it_ends_with_its_session() {
+async fn server_stops_with_its_session() {
     let world = World::start().await;
     let session = Session::new(&world).await;
     session.bring_up(&[behaving("fake", "stubborn")]).await;
@@ -242,7 +242,7 @@ async fn it_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn others_take_their_place_and_nothing_of_the_old_is_left() {
+async fn replaced_servers_stop_and_the_others_keep_running() {
     let world = World::start().await;
     let session = Session::new(&world).await;
     session.bring_up(&[behaving("fake", "ok"), behaving("stays", "ok")]).await;
@@ -263,7 +263,7 @@ async fn others_take_their_place_and_nothing_of_the_old_is_left() {
 }
 
 #[tokio::test]
-async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gone() {
+async fn approved_call_after_restart_fails_if_its_server_is_missing() {
     let mut world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
     world.will(Reply::tool_call(&tool, json!({"text": "now"})));
@@ -293,7 +293,7 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
 }
 
 #[tokio::test]
-async fn subagents_have_the_servers_of_the_session_that_they_work_for() {
+async fn subagents_use_the_servers_of_the_parent_session() {
     let world = World::start().await;
     let (session, tool) = Session::with_tool(&world).await;
     world.delegates(json!({"task": "Do it"}), Reply::tool_call(&tool, json!({"text": "of the child"})));

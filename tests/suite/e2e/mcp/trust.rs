@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_name_means_what_it_meant_when_it_was_offered() {
+async fn reassigned_alias_does_not_run_on_another_server() {
     let servers = |owner: &str| {
         let mut servers = json!({"one": behaving("ok"), "two": behaving("ok")});
         servers[owner]["tools"]["act"]["alias"] = json!("it");
@@ -29,7 +29,7 @@ async fn a_name_means_what_it_meant_when_it_was_offered() {
 }
 
 #[tokio::test]
-async fn keys_are_shown_to_nobody() {
+async fn keys_are_redacted_in_all_output() {
     let (model, mut home) = TempHome::with_server().await;
     home.set("THING", "sup3rsecretvalue");
     let mut talks = behaving("talks");

@@ -19,7 +19,7 @@ async fn act(world: &World, variables: &[(&str, &str)], args: &[&str]) -> (Strin
 }
 
 #[tokio::test]
-async fn clients_lend_what_only_they_have_and_others_are_not_given_it() {
+async fn client_variables_reach_only_that_clients_server() {
     let mut fake = behaving("environment");
     fake["env"] = json!({"KEY": "${GITHUB_TOKEN}"});
     let world = world(json!({"fake": fake})).await;
@@ -36,7 +36,7 @@ async fn clients_lend_what_only_they_have_and_others_are_not_given_it() {
 }
 
 #[tokio::test]
-async fn a_server_is_offered_whose_arguments_hold_what_a_client_lends() {
+async fn server_with_a_client_variable_is_offered_if_it_is_set() {
     let mut fake = behaving("environment");
     fake.as_object_mut().unwrap().remove("tools");
     fake["args"].as_array_mut().unwrap().push(json!("--key=${GITHUB_TOKEN}"));
@@ -51,7 +51,7 @@ async fn a_server_is_offered_whose_arguments_hold_what_a_client_lends() {
 }
 
 #[tokio::test]
-async fn a_default_is_for_those_who_have_no_value() {
+async fn default_is_used_if_the_variable_has_no_value() {
     let mut fake = behaving("environment");
     fake["env"] =
         json!({"KEY": "${GITHUB_TOKEN:-of-the-file}", "OTHER": "${GITHUB_TOKEN:-another}", "HERE": "${HOME:-none}"});
@@ -67,7 +67,7 @@ async fn a_default_is_for_those_who_have_no_value() {
 }
 
 #[tokio::test]
-async fn what_is_lent_is_written_down_nowhere() {
+async fn client_variables_are_not_written_to_disk() {
     let secret = "ghp_NobodyMayReadThis0123456789";
     let mut fake = behaving("talks");
     fake["env"] = json!({"KEY": "${GITHUB_TOKEN}"});
@@ -83,7 +83,7 @@ async fn what_is_lent_is_written_down_nowhere() {
 }
 
 #[tokio::test]
-async fn one_bad_server_stops_nothing() {
+async fn invalid_server_entry_affects_no_other_server() {
     let mut fake = behaving("environment");
     fake["env"] = json!({"COLOUR": "blue"});
     let (model, home) = TempHome::with_server().await;
@@ -109,7 +109,7 @@ async fn one_bad_server_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
+async fn server_using_the_project_is_offered_only_with_a_project() {
     let server = |env: &str| {
         let mut server = behaving("tells_folder");
         server.as_object_mut().unwrap().remove("tools");
@@ -158,7 +158,7 @@ async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
 }
 
 #[tokio::test]
-async fn a_test_of_a_server_has_the_folder_where_it_is_run() {
+async fn mcp_test_uses_the_current_folder_as_project() {
     let mut here = behaving("tells_folder");
     (here["cwd"], here["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${CLAUDE_PROJECT_DIR}/x"}));
     let world = world(json!({"here": here})).await;
@@ -183,7 +183,7 @@ async fn a_test_of_a_server_has_the_folder_where_it_is_run() {
 }
 
 #[tokio::test]
-async fn a_server_runs_where_its_session_works() {
+async fn server_runs_in_the_folder_of_its_session() {
     let mut here = behaving("tells_folder");
     (here["cwd"], here["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${PWD}"}));
     let world = world(json!({"fake": here})).await;

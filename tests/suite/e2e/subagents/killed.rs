@@ -28,7 +28,7 @@ fn careful(request: &Recorded) -> Reply {
 }
 
 #[tokio::test]
-async fn killed_at_any_event_nothing_is_lost_and_nothing_finished_runs_twice() {
+async fn kill_at_each_event_loses_and_repeats_nothing() {
     let model = ModelServer::start().await;
     model.respond_with(|request| Reply { delay_ms: 2, ..careful(request) });
     let whole = killed_at(&TempDaemon::start(&model.base_url()).await, usize::MAX).await;

@@ -69,7 +69,7 @@ fn free() -> SessionChoice {
 }
 
 #[tokio::test]
-async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() {
+async fn parallel_subagents_share_files_and_return_their_answers() {
     let world = World::start().await;
     // Each waits for the file of the other: run one after the other, they would reach their step limit.
     delegates(&world, &["Be left", "Be right"], |task, request| {
@@ -144,7 +144,7 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
 }
 
 #[tokio::test]
-async fn what_a_subagent_asks_reaches_the_person_at_the_parent_and_is_answered_once() {
+async fn subagent_question_is_answered_once_at_the_parent() {
     let world = World::start().await;
     delegates(&world, &["Write it"], |_, request| {
         let told = tool_texts(request);
@@ -182,7 +182,7 @@ async fn what_a_subagent_asks_reaches_the_person_at_the_parent_and_is_answered_o
 }
 
 #[tokio::test]
-async fn a_cancel_goes_down_and_one_from_below_is_told() {
+async fn cancel_reaches_subagents_and_a_subagents_cancel_is_reported() {
     let world = World::start().await;
     delegates(&world, &["One", "Two", "Three"], |_, _| Reply::never());
     let client = world.client().await;
@@ -236,7 +236,7 @@ fn is_result(event: &Event) -> bool {
 }
 
 #[tokio::test]
-async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_on_when_it_is_called() {
+async fn after_a_crash_only_the_unfinished_subagent_continues() {
     let mut world = World::start().await;
     world.model.respond_with(|request| match (task_of(request), tool_texts(request)) {
         (Some(task), _) => of_its_kind(&task, request),
@@ -276,7 +276,7 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
 }
 
 #[tokio::test]
-async fn a_question_of_a_subagent_outlives_a_crash_and_a_stop_and_the_parent_goes_on_with_the_answer() {
+async fn subagent_question_survives_a_crash_and_a_stop() {
     for killed in [true, false] {
         let mut world = World::start().await;
         delegates(&world, &["Be quick", "Ask first"], of_its_kind);
@@ -312,7 +312,7 @@ async fn a_question_of_a_subagent_outlives_a_crash_and_a_stop_and_the_parent_goe
 }
 
 #[tokio::test]
-async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_told() {
+async fn short_answers_are_expanded_once_and_failures_reported() {
     let world = World::start().await;
     delegates(&world, &["Be short", "Never end", "Fail", " ", "Delegate"], |task, request| match task {
         "Be short" if request.last_user().contains("repeat it unchanged") => {
@@ -336,7 +336,7 @@ async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_tol
 }
 
 #[tokio::test]
-async fn where_nobody_is_asked_a_subagent_asks_nobody_either() {
+async fn subagent_inherits_the_interrupt_policy() {
     let world = World::start().await;
     delegates(&world, &["Write it"], |_, request| match tool_texts(request).contains("E_DENIED") {
         true => report("a refusal"),
@@ -360,7 +360,7 @@ fn paid(events: &[Value]) -> usize {
 }
 
 #[tokio::test]
-async fn a_question_of_a_subagent_goes_with_the_turn() {
+async fn subagent_question_is_withdrawn_with_its_turn() {
     // By a cancellation, or by a crash and a missing project.
     for crashes in [false, true] {
         let mut world = World::start().await;
@@ -399,7 +399,7 @@ async fn stored(world: &World, session: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_a_person_allows_in_the_session_holds_for_it_and_all_that_work_for_it() {
+async fn session_grant_applies_to_all_its_subagents() {
     let world = World::start().await;
     // The second one writes on command.
     delegates(&world, &["First", "Second"], |task, request| {
@@ -446,7 +446,7 @@ async fn what_a_person_allows_in_the_session_holds_for_it_and_all_that_work_for_
 }
 
 #[tokio::test]
-async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
+async fn continued_subagent_has_the_sessions_current_permissions() {
     let world = World::start().await;
     // For any agent, the last text names the file.
     world.model.respond_with(|request| {
@@ -501,7 +501,7 @@ async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
 }
 
 #[tokio::test]
-async fn the_tokens_of_subagents_count_to_the_limit_of_the_turn() {
+async fn subagent_tokens_count_towards_the_turn_budget() {
     let world = World::configured("turns: {token_budget: 5000}\n").await;
     delegates(&world, &["Spend"], |_, _| {
         let usage = json!({"prompt_tokens": 2000, "completion_tokens": 1, "total_tokens": 2001});
@@ -517,7 +517,7 @@ async fn the_tokens_of_subagents_count_to_the_limit_of_the_turn() {
 }
 
 #[tokio::test]
-async fn what_a_session_has_told_does_not_wait_for_a_subagent_that_is_busy_again() {
+async fn attach_replays_history_without_waiting_for_a_busy_subagent() {
     let world = World::start().await;
     delegates(&world, &["Report"], |task, request| {
         if request.last_user().contains("yourself") { Reply::never() } else { report(task) }

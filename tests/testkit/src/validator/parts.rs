@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_texts_and_pictures_as_data_are_taken() {
+    fn only_text_and_data_url_pictures_are_accepted() {
         let picture = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
         let png = format!("data:image/png;base64,{}", BASE64_STANDARD.encode(b"\x89PNG..."));
         let fine = |content: &Value| check("content", content).is_ok();

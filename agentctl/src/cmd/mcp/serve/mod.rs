@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_told_by_its_end_now_and_then() {
+    fn progress_shows_the_end_of_the_text_at_intervals() {
         let (mut progress, mut told) = Progress::of(TurnId::generate(), 0);
         progress.text("one\u{1b}[2J ");
         progress.text("two");

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_shows_all_of_it_or_is_not_shown() {
+    fn approval_form_shows_the_whole_preview_or_nothing() {
         let Some(ElicitRequestParams::FormElicitationParams { message, requested_schema, .. }) =
             form(&approval("rm -r \u{1b}[2Jbuild"))
         else {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_form_where_the_preview_was_cut() {
+    fn truncated_preview_has_no_form() {
         let check = |tool: &str, args: Value, preview: &str, expected: bool| {
             let mut interrupt = approval(preview);
             if let Ask::Approval { tool: of, args: with, .. } = &mut interrupt.ask {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_with_choices_is_a_form_with_a_list() {
+    fn question_with_choices_becomes_a_list_form() {
         assert!(form(&samples::interrupt(samples::question("Which?", &[]))).is_none());
         let of = |question: &str, choices: [&str; 2]| {
             choice_form(&samples::interrupt(samples::question(question, &choices)))

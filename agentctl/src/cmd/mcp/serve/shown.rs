@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_bounded_and_clean() {
+    fn answers_are_bounded_and_sanitised() {
         let long = "é\u{1b}]0;x\u{7}".repeat(LONGEST_ANSWER + 1);
         let shown = content(ended(SessionId::generate(), &result(&long, StopReason::Completed)));
         assert_eq!(shown["text"].as_str().unwrap(), "é".repeat(LONGEST_ANSWER));
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_shown_without_teeth() {
+    fn pending_interrupt_is_shown_sanitised() {
         let args = json!({"command": "ls\u{1b}[2J \u{202e}x", "deep": [[{"a\u{7}": 1}]], "none": null});
         let mut ask = samples::approval("run_bash_command", args, None, &[]);
         if let Ask::Approval { reason, .. } = &mut ask {
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten() {
+    fn oldest_waiting_turns_are_dropped() {
         let told = WaitingTurns::default();
         let waiting = WaitingTurn { session: SessionId::generate(), turn: TurnId::generate(), seen: 1 };
         let ids: Vec<InterruptId> = (0..=REMEMBERED).map(|_| InterruptId::generate()).collect();

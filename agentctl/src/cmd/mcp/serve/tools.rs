@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_says_what_it_takes_and_gives_and_how_careful_to_be() {
+    fn every_tool_has_schemas_and_annotations() {
         let tools = all();
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
         assert_eq!(names, ["ask", "answer", "search_documents", "list_sessions"]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_as_careful_as_can_be() {
+    fn omitted_arguments_have_the_safest_defaults() {
         let ask: Ask = read("ask", object(json!({"prompt": "Hi"}))).unwrap();
         assert_eq!((ask.on_interrupt, ask.if_busy), (AtInterrupt::Wait, WhenBusy::Refuse));
         assert_eq!((ask.session_id, ask.model, ask.folder, ask.max_steps), (None, None, None, None));

@@ -402,7 +402,7 @@ mod tests {
     use crate::{exit::Exit, flags::Global};
 
     #[test]
-    fn callers_name_folders_below_the_one_that_was_given() {
+    fn folder_must_be_below_the_configured_root() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let given = home.join("given");

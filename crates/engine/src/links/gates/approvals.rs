@@ -451,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_strictest_decides() {
+    fn strictest_verdict_wins() {
         let deny = Verdict::Deny { reason: "no".to_owned() };
         let ask = Verdict::Ask { risk: Risk::High, reason: "why".to_owned() };
         let answered = ResolvedInterrupt::new(None, &Answer::Approve, &AnsweredBy::Daemon);

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_no_provider_takes_are_replaced_on_both_sides() {
+    fn invalid_call_ids_are_replaced_in_calls_and_results() {
         let asks = |calls: Vec<ToolCall>| Message::answer(String::new(), calls);
         let result = |n: u8| Message::Tool { call_id: id(n), name: "now".to_owned(), text: n.to_string() };
         let repaired = repair(vec![asks(vec![call(3), call(4), call(6)]), result(6), result(4), result(3)]);
@@ -356,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_history_holds_it_is_in_order(messages in proptest::collection::vec(any_message(), 0..20)) {
+        fn any_history_is_repaired_to_a_valid_order(messages in proptest::collection::vec(any_message(), 0..20)) {
             let repaired = repair(messages);
             prop_assert!(pairs(&repaired), "{repaired:?}");
             prop_assert!(repaired.iter().all(says_something), "{repaired:?}");
@@ -366,7 +366,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_person_said_is_never_lost(messages in proptest::collection::vec(any_message(), 0..20)) {
+        fn repair_keeps_all_user_messages(messages in proptest::collection::vec(any_message(), 0..20)) {
             let said = |messages: &[Message]| {
                 let spoken = messages.iter().filter(|m| matches!(m, Message::User { text } if !is_blank(text)));
                 spoken.cloned().collect::<Vec<_>>()

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_are_the_items_of_the_outermost_list() {
+    fn plan_steps_are_items_of_the_outermost_list() {
         check(
             "# Plan\n\n1. Read `a.rs`\n2. **Change** it\n   - the first part\n   1. and more\n3) Test",
             &["Read `a.rs`", "Change it", "Test"],
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_end_is_cut() {
+    fn long_plans_are_truncated() {
         let plan: String = (1..=200).map(|at| format!("{at}. {}\n", "long ".repeat(200))).collect();
         let todos = todos(&plan);
         assert_eq!(todos.len(), MAX_STEPS);
@@ -214,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_plan(text in "([0-9]{0,3}[.) -]{0,2}|\n| {0,3}|```|[a-zä]{1,3}){0,60}") {
+        fn any_text_parses_as_a_plan(text in "([0-9]{0,3}[.) -]{0,2}|\n| {0,3}|```|[a-zä]{1,3}){0,60}") {
             for todo in todos(&text) {
                 prop_assert!(!todo.content.trim().is_empty());
             }

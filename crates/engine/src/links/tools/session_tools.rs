@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_checked() {
+    fn todo_lists_are_validated() {
         check(r#"{"todos": []}"#, Ok("The todo list is empty."));
         check(
             r#"{"todos": [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress", "priority": "high"}]}"#,

@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_slips_in_as_the_actor_leaves_is_answered() {
+    async fn command_sent_while_the_actor_exits_is_answered() {
         let (handle, receiver) = handle();
         // A message sent with a reserved permit may arrive after the receiver's last check.
         let slot = handle.commands.reserve().await.unwrap();

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_closed_as_long_as_somebody_keeps_it_so() {
+    fn folder_stays_closed_until_the_last_guard_drops() {
         let closed = ClosedFolders::default();
         let mount = |path: &str, writable| Mount { path: path.into(), writable };
         let concern = |path: &str, writable| closed.concern(Some(&mount(path, writable)), &[]);

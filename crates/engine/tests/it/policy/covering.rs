@@ -169,7 +169,7 @@ fn may_change(path: &str) -> bool {
 }
 
 #[test]
-fn a_rule_lets_nothing_else_run_and_changes_nothing_but_output() {
+fn grant_allows_only_its_command_to_change_files() {
     if is_bare() {
         return;
     }

@@ -16,7 +16,7 @@ fn tools() -> Vec<ToolSpec> {
 }
 
 #[test]
-fn rules_that_can_hold_are_taken() {
+fn valid_grants_are_accepted() {
     let policy = shipped();
     let check = |rule: &str| assert_eq!(check_grant(&policy, rule, &tools()), Ok(()), "{rule}");
     check("write_file");
@@ -35,7 +35,7 @@ fn rules_that_can_hold_are_taken() {
 }
 
 #[test]
-fn rules_that_can_never_hold_are_refused_with_what_to_write_instead() {
+fn ineffective_grants_are_rejected_with_a_suggestion() {
     let policy = shipped();
     let check = |rule: &str, problem: &str, hint: &str| {
         let unfit = check_grant(&policy, rule, &tools()).expect_err(rule);
@@ -78,7 +78,7 @@ fn rules_that_can_never_hold_are_refused_with_what_to_write_instead() {
 }
 
 #[test]
-fn what_a_question_proposes_can_be_kept_by_hand() {
+fn proposed_grants_can_be_added_by_hand() {
     let policy = shipped();
     let none = granting(&[]);
     for command in [

@@ -450,7 +450,7 @@ pub(super) fn tried(
 }
 
 #[test]
-fn what_runs_without_asking_changes_nothing() {
+fn commands_allowed_as_read_only_change_nothing() {
     if is_bare() {
         return;
     }
@@ -476,7 +476,7 @@ fn what_runs_without_asking_changes_nothing() {
 }
 
 #[test]
-fn the_canaries_tell_what_changes_something() {
+fn canaries_detect_changes() {
     if is_bare() {
         return;
     }

@@ -17,11 +17,11 @@ const LIMIT: u64 = 16 * 1024;
 const UNFINISHED: [&str; 10] = ["<<", "<<-", "<< \\\n", "$(", "$((", "${x:-", "`", "'", "\"", "case x in "];
 
 #[test]
-fn no_command_takes_much_memory_to_judge() {
+fn judging_any_command_uses_bounded_memory() {
     if std::env::var_os(LIMITED).is_some() {
         return judge_all();
     }
-    let test = "policy::memory::no_command_takes_much_memory_to_judge";
+    let test = "policy::memory::judging_any_command_uses_bounded_memory";
     let limited = format!("ulimit -v {SPACE}; exec \"$@\"");
     let judged = Command::new("sh")
         .args(["-c", &limited, "sh"])

@@ -158,7 +158,7 @@ fn agree(corpus: &[(String, String)], settings: &SessionSettings, fits: impl Fn(
 }
 
 #[test]
-fn everyday_commands_get_the_verdict_that_people_expect() {
+fn everyday_commands_get_the_expected_verdict() {
     let corpus = hostile::commands(include_str!("../../corpus/everyday_commands.txt"));
     assert!(corpus.len() >= 100, "{}", corpus.len());
     agree(&corpus, &SessionSettings::default(), |expected, found| expected == found);
@@ -174,7 +174,7 @@ fn is_held(expected: &str, found: &str) -> bool {
 }
 
 #[test]
-fn hostile_commands_are_held_whatever_was_granted() {
+fn hostile_commands_ask_or_are_denied_despite_grants() {
     let corpus = hostile::hostile_commands();
     assert!(corpus.len() >= 900, "{}", corpus.len());
     let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..lived_in() };
@@ -184,7 +184,7 @@ fn hostile_commands_are_held_whatever_was_granted() {
 }
 
 #[test]
-fn whatever_does_more_than_look_asks_where_asking_is_on() {
+fn commands_that_are_not_read_only_ask() {
     let corpus = hostile::commands(include_str!("../../corpus/asking_commands.txt"));
     assert!(corpus.len() >= 150, "{}", corpus.len());
     agree(&corpus, &SessionSettings::default(), |_, found| found != "allow");

@@ -24,7 +24,7 @@ fn marks(tool: &ToolSpec, args: &Value) -> String {
 }
 
 #[test]
-fn each_mode_lets_its_own_run() {
+fn each_mode_allows_its_own_kinds_of_calls() {
     let shell = tool(SHELL_TOOL, Effect::Execute);
     let command = |command: &str| marks(&shell, &json!({ "command": command }));
     assert_eq!(command("ls -l"), "allow allow allow allow");
@@ -50,7 +50,7 @@ fn each_mode_lets_its_own_run() {
 }
 
 #[test]
-fn tools_of_others_ask_in_every_mode_but_plan() {
+fn foreign_tools_ask_in_every_mode_except_plan() {
     let lab = others::weather("lab", true);
     for effect in [Effect::Write, Effect::Execute] {
         for granted in [false, true] {
@@ -66,7 +66,7 @@ fn tools_of_others_ask_in_every_mode_but_plan() {
 }
 
 #[test]
-fn auto_runs_only_what_the_sandbox_holds() {
+fn auto_mode_runs_only_sandboxed_calls() {
     let (shell, args) = (tool(SHELL_TOOL, Effect::Execute), json!({"command": "make"}));
     for (held, contained, expected) in [(true, true, "allow"), (false, true, "ask"), (true, false, "ask")] {
         let settings = in_mode(SessionMode::Auto);
@@ -78,7 +78,7 @@ fn auto_runs_only_what_the_sandbox_holds() {
 }
 
 #[test]
-fn what_nobody_looked_at_runs_guarded_and_says_why_it_runs() {
+fn unreviewed_commands_run_guarded_with_a_reason() {
     let auto = in_mode(SessionMode::Auto);
     let check = |command: &str, settings: &SessionSettings, confinement: Confinement, rule: &str| {
         let said = run(&shipped(), command, settings);
@@ -101,7 +101,7 @@ fn what_nobody_looked_at_runs_guarded_and_says_why_it_runs() {
 
 /// The repository is closed to unreviewed commands, so git could not write to it at the same time.
 #[test]
-fn what_nobody_looked_at_asks_beside_git_that_records() {
+fn unreviewed_command_next_to_git_commit_asks() {
     let kept = ["run_bash_command: cargo test *", "run_bash_command: git commit *", "run_bash_command: git status *"];
     let (prefix, auto) = (granting(&kept), SessionSettings { mode: SessionMode::Auto, ..granting(&kept) });
     for (command, settings, asked) in [
@@ -125,7 +125,7 @@ fn what_nobody_looked_at_asks_beside_git_that_records() {
 }
 
 #[test]
-fn git_asks_in_auto_for_its_folder_is_kept_from_commands_that_nobody_looked_at() {
+fn git_writes_ask_in_auto_mode() {
     for command in ["git commit -m x", "git add . && git commit -m x", "make && /usr/bin/git push"] {
         let said = run(&shipped(), command, &in_mode(SessionMode::Auto));
         assert!(matches!(said.verdict, Verdict::Ask { .. }), "{command} {said:?}");
@@ -134,7 +134,7 @@ fn git_asks_in_auto_for_its_folder_is_kept_from_commands_that_nobody_looked_at()
 }
 
 #[test]
-fn no_mode_writes_instructions_for_agents_or_continuous_integration() {
+fn no_mode_writes_agent_or_ci_instructions_unasked() {
     for path in
         ["AGENTS.md", "sub/CLAUDE.md", ".claude/skills/x/SKILL.md", ".mcp.json", "Jenkinsfile", ".agentd/x.yaml"]
     {
@@ -144,7 +144,7 @@ fn no_mode_writes_instructions_for_agents_or_continuous_integration() {
 }
 
 #[test]
-fn plan_mode_denies_what_was_granted_or_allowed_by_a_rule() {
+fn plan_mode_denies_despite_grants_and_rules() {
     let granted = ["run_bash_command: make", "run_bash_command: cargo *", "write_file"];
     let settings =
         SessionSettings { mode: SessionMode::Plan, confirm_exec: false, confirm_write: false, ..granting(&granted) };
@@ -201,7 +201,7 @@ fn no_mode_weakens_a_rule() {
 
 proptest! {
     #[test]
-    fn no_mode_weakens_a_denial_however_it_is_written(command in wrapped()) {
+    fn no_mode_weakens_a_denial_in_any_spelling(command in wrapped()) {
         is_fair_everywhere(&command);
         let auto = in_mode(SessionMode::Auto);
         prop_assert_ne!(run(&shipped(), &command, &auto).verdict, Verdict::Allow);

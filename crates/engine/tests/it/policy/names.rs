@@ -28,7 +28,7 @@ fn judged(policy: &Policy, name: &str, effect: Effect, arguments: &Value, has_pr
 }
 
 #[test]
-fn the_project_is_a_folder_of_the_session_by_its_name_too() {
+fn project_is_also_a_session_folder_by_name() {
     assert_eq!(
         roots(&workspace(true)),
         ["/data/workspace/1", "/home/me/code", "/project"].map(Path::new),
@@ -48,7 +48,7 @@ fn the_project_is_a_folder_of_the_session_by_its_name_too() {
 }
 
 #[test]
-fn a_relative_path_is_judged_as_the_file_of_the_project_that_it_means() {
+fn relative_paths_are_judged_as_project_files() {
     let policy =
         compiled("tools: {write_file: {patterns: {critical: ['^/project/locked/']}, actions: {critical: deny}}}");
     let write = |path: &str, has_project: bool| {

@@ -37,7 +37,7 @@ fn judge(policy: &Policy, foreign: &Foreign, name: &str, args: &Value, settings:
 }
 
 #[test]
-fn a_call_asks_at_medium_risk_and_says_whose_tool_it_is() {
+fn foreign_tool_asks_at_medium_risk_and_names_its_server() {
     let (lab, none) = (weather("lab", false), SessionSettings::default());
     let said = judge(&shipped(), &lab, "wx", &json!({"city": "Bern"}), &none);
     let Verdict::Ask { reason, .. } = &said.verdict else { panic!("{said:?}") };
@@ -59,7 +59,7 @@ fn a_call_asks_at_medium_risk_and_says_whose_tool_it_is() {
 }
 
 #[test]
-fn what_is_kept_holds_for_the_tool_of_that_server_whatever_it_is_called() {
+fn grant_follows_the_servers_tool_under_any_alias() {
     let policy = shipped();
     let check = |rule: &str, foreign: &Foreign, name: &str, args: Value, expected: &str| {
         let said = judge(&policy, foreign, name, &args, &granting(&[rule]));
@@ -81,7 +81,7 @@ fn what_is_kept_holds_for_the_tool_of_that_server_whatever_it_is_called() {
 }
 
 #[test]
-fn no_wide_rule_and_no_configuration_reaches_what_the_rules_find() {
+fn risk_patterns_override_wide_grants_and_server_trust() {
     let rules = "global: {risk_patterns: {high: {patterns: [secret]}, critical: {patterns: [doom], action: deny}}}";
     let policy = compiled(rules);
     let check = |granted: bool, rules: &[&str], args: Value, expected: &str| {
@@ -99,7 +99,7 @@ fn no_wide_rule_and_no_configuration_reaches_what_the_rules_find() {
 }
 
 #[test]
-fn rules_that_people_write_name_the_tool_as_its_servers() {
+fn rule_files_name_foreign_tools_by_server() {
     let policy = compiled("tools: {blocked: {patterns: {high_risk: ['.*']}, actions: {high_risk: deny}}}");
     let tools = [called("wx", Effect::Execute), called("blocked", Effect::Execute)];
     let blocked = Foreign { rule: "mcp_lab_blocked".to_owned(), ..weather("sea", false) };

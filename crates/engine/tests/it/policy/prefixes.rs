@@ -19,7 +19,7 @@ fn offered(command: &str) -> Vec<String> {
 }
 
 #[test]
-fn programs_that_build_and_test_are_offered_by_prefix() {
+fn build_and_test_programs_get_a_prefix_offer() {
     #[track_caller]
     fn check(command: &str, prefix: &str) {
         let rule = format!("run_bash_command: {prefix} *");
@@ -52,7 +52,7 @@ fn programs_that_build_and_test_are_offered_by_prefix() {
 }
 
 #[test]
-fn what_a_launcher_runs_is_judged_as_if_it_stood_alone() {
+fn launched_commands_are_judged_like_direct_ones() {
     let allows = |prefix: &str, command: &str| mark(&run(&shipped(), command, &keeping(&[prefix]))) == "allow";
     for (prefix, command) in [
         ("tox", "tox -q -e py311"),
@@ -82,7 +82,7 @@ fn what_a_launcher_runs_is_judged_as_if_it_stood_alone() {
 }
 
 #[test]
-fn nothing_else_is_offered_by_prefix() {
+fn other_commands_get_no_prefix_offer() {
     for command in [
         // Read-only, so no approval is needed.
         "git status",
@@ -131,7 +131,7 @@ fn nothing_else_is_offered_by_prefix() {
 }
 
 #[test]
-fn the_question_names_the_part_that_no_rule_covers() {
+fn question_names_the_uncovered_part() {
     let check = |command: &str, part: &str| {
         let said = run(&shipped(), command, &keeping(&RULED));
         let Verdict::Ask { reason, .. } = &said.verdict else { panic!("{command} {said:?}") };
@@ -150,7 +150,7 @@ fn the_question_names_the_part_that_no_rule_covers() {
 }
 
 #[test]
-fn rules_by_prefix_fit_how_people_call_things() {
+fn prefix_grants_cover_everyday_spellings() {
     let corpus = hostile::commands(include_str!("../../corpus/ruled_commands.txt"));
     let fits = |expected: &str, found: &str| (expected == "allow") == (found == "allow");
     agree(&corpus, &keeping(&RULED), fits);
@@ -159,7 +159,7 @@ fn rules_by_prefix_fit_how_people_call_things() {
 }
 
 #[test]
-fn no_hostile_command_is_offered_one_or_let_run_by_one() {
+fn hostile_commands_get_no_prefix_offer_and_ignore_prefixes() {
     let rules = ["cargo test", "git add", "git commit", "go test", "mkdir", "npm test", "pytest", "tsc", "ninja"];
     let rules = rules.map(|prefix| format!("run_bash_command: {prefix} *"));
     let kept = granting(&rules.each_ref().map(String::as_str));
@@ -170,14 +170,14 @@ fn no_hostile_command_is_offered_one_or_let_run_by_one() {
 }
 
 #[test]
-fn a_prefix_is_kept_for_a_session_and_never_for_good() {
+fn prefix_grants_are_never_permanent() {
     assert!(!Ask::is_for_good(&offered("cargo test")[0]));
     assert!(Ask::is_for_good("mcp_lab_*"));
 }
 
 proptest! {
     #[test]
-    fn what_is_denied_is_offered_nothing_however_it_is_written(command in wrapped()) {
+    fn denied_commands_get_no_offer_in_any_spelling(command in wrapped()) {
         for settings in [SessionSettings::default(), lived_in()] {
             prop_assert_eq!(run(&shipped(), &command, &settings).wider, Vec::<String>::new());
         }

@@ -172,7 +172,7 @@ proptest! {
     /// However a denied command is written and wherever it occurs, it is denied, or asked at high risk if it could not
     /// be parsed. No grant overrides that.
     #[test]
-    fn no_way_to_write_a_denied_command_lets_it_run(command in wrapped()) {
+    fn denied_command_never_runs_in_any_spelling(command in wrapped()) {
         let open = SessionSettings {
             confirm_exec: false,
             ..granting(&["run_bash_command: shutdown", "run_bash_command: shutdown *", "run_bash_command: sh *", "run_bash_command: ls"])
@@ -184,7 +184,7 @@ proptest! {
 
     /// Same for an entry of several words.
     #[test]
-    fn no_way_to_write_a_denied_argument_lets_it_run(command in inside(denied_argument())) {
+    fn denied_argument_never_runs_in_any_spelling(command in inside(denied_argument())) {
         let policy = &*DEPLOY;
         let open = SessionSettings { confirm_exec: false, ..granting(&["run_bash_command: make *", "run_bash_command: sh *"]) };
         let said = run(policy, &command, &open);
@@ -193,19 +193,19 @@ proptest! {
     }
 
     #[test]
-    fn pieces_of_shell_in_any_order_are_judged(command in soup()) {
+    fn shell_fragments_in_any_order_are_judged(command in soup()) {
         let said = run(&POLICY, &command, &SessionSettings::default());
         prop_assert!(said.grants.iter().all(|grant| grant.starts_with(SHELL_TOOL)));
     }
 
     #[test]
-    fn any_text_is_judged(command in "\\PC{0,200}") {
+    fn any_text_gets_a_verdict(command in "\\PC{0,200}") {
         run(&POLICY, &command, &SessionSettings::default());
     }
 
     /// A grant for one part does not cover another one.
     #[test]
-    fn a_grant_for_one_part_lets_no_other_run(
+    fn grant_for_one_part_does_not_cover_another(
         one in select(vec!["make", "git commit -m x", "cargo build", "npm test"]),
         other in select(vec!["make x", "git commit", "cargo", "npm", "touch x", "rm x", "python3 x"]),
         joint in select(vec!["; ", " && ", " || ", " | ", " & ", "\n"]),
@@ -225,7 +225,7 @@ proptest! {
 
     /// The offered rules are sufficient: once granted, the same command runs.
     #[test]
-    fn what_is_shown_is_enough(
+    fn offered_grants_are_sufficient(
         words in vec("make".chars().map(quoted).collect::<Vec<_>>().prop_map(|letters| letters.concat()), 1..4),
         joint in select(vec![";", "&&", "|"]),
     ) {
@@ -239,7 +239,7 @@ proptest! {
 
 /// Shows that the property above can fail: without the list of denied programs, the same commands ask.
 #[test]
-fn without_the_list_nothing_is_denied() {
+fn denial_properties_fail_without_the_deny_list() {
     let policy = super::compiled("tools: {run_bash_command: {deny: [something-else]}}");
     let open = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -253,7 +253,7 @@ fn without_the_list_nothing_is_denied() {
 
 /// Judging hostile sizes and depths ends with a question, within the stack of a task.
 #[test]
-fn no_size_and_no_depth_is_too_much() {
+fn huge_and_deep_commands_are_judged() {
     let deep = |open: &str, middle: &str, close: &str, times: usize| {
         format!("{}{middle}{}", open.repeat(times), close.repeat(times))
     };
@@ -317,7 +317,7 @@ fn no_size_and_no_depth_is_too_much() {
 
 /// An unparsable command is shown in part, but searched to its end.
 #[test]
-fn a_denied_name_at_the_end_of_what_cannot_be_read_is_found() {
+fn denied_name_is_found_at_the_end_of_unparsable_text() {
     let many = |text: &str| text.repeat(600);
     for command in [
         format!(": {}; shutdown", many("${a}")),

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{compiled, granting, judge, mark, run, shipped, tool};
 
 #[test]
-fn a_denied_word_behind_a_program_cannot_hide_in_what_the_shell_puts_in() {
+fn denied_argument_cannot_hide_in_shell_expansions() {
     let policy = compiled("tools: {run_bash_command: {deny: [make deploy, 'git push*', 'task delete ns']}}");
     let trusting = SessionSettings {
         confirm_exec: false,
@@ -55,7 +55,7 @@ fn a_denied_word_behind_a_program_cannot_hide_in_what_the_shell_puts_in() {
 }
 
 #[test]
-fn a_pattern_about_the_whole_command_stands_behind_parts_that_were_granted() {
+fn whole_command_pattern_applies_despite_granted_parts() {
     let rules = r"tools: {run_bash_command: {patterns: {high_risk: ['\bgit push\b', 'make.*&&.*push']}}}";
     let policy = compiled(rules);
     let grants = granting(&["run_bash_command: make", "run_bash_command: git push"]);
@@ -66,7 +66,7 @@ fn a_pattern_about_the_whole_command_stands_behind_parts_that_were_granted() {
 }
 
 #[test]
-fn a_grant_covers_what_it_names_and_nothing_else() {
+fn grant_covers_only_its_command() {
     let policy = shipped();
     let check = |grant: &str, command: &str, expected: &str| {
         let said = run(&policy, command, &granting(&[grant]));
@@ -120,7 +120,7 @@ fn a_grant_covers_what_it_names_and_nothing_else() {
 }
 
 #[test]
-fn a_grant_names_all_of_a_pipeline_and_the_descriptor_of_a_redirection() {
+fn grant_names_whole_pipelines_and_redirected_descriptors() {
     let policy = shipped();
     let check = |grant: &str, command: &str, expected: &str| {
         let said = run(&policy, command, &granting(&[&format!("{SHELL_TOOL}: {grant}")]));
@@ -154,7 +154,7 @@ fn a_grant_names_all_of_a_pipeline_and_the_descriptor_of_a_redirection() {
 }
 
 #[test]
-fn a_grant_names_the_folder_where_a_command_starts() {
+fn grant_names_the_start_folder() {
     let policy = shipped();
     let shell = tool(SHELL_TOOL, Effect::Execute);
     let there = json!({"command": "make", "directory": "/project", "timeout_s": 5});
@@ -165,7 +165,7 @@ fn a_grant_names_the_folder_where_a_command_starts() {
 }
 
 #[test]
-fn no_kept_rule_counts_where_a_command_has_gone_elsewhere() {
+fn grants_do_not_apply_after_a_change_of_directory() {
     let policy = shipped();
     let grants = granting(&["run_bash_command: make", "run_bash_command: cargo test *", "run_bash_command: cd /tmp"]);
     let check = |command: &str, expected: &str, proposed: &[&str]| {
@@ -202,7 +202,7 @@ fn no_kept_rule_counts_where_a_command_has_gone_elsewhere() {
 }
 
 #[test]
-fn a_verdict_tells_what_only_looks_from_what_was_allowed_otherwise() {
+fn verdict_marks_read_only_commands() {
     let only_looks = |yaml: &str, command: &str, settings: &SessionSettings| {
         let said = run(&compiled(yaml), command, settings);
         assert_eq!(mark(&said), "allow", "{yaml} {command} {said:?}");

@@ -53,7 +53,7 @@ tools:
 "#;
 
 #[test]
-fn a_rule_file_of_the_documented_form_holds_for_every_tool_that_it_names() {
+fn documented_rule_file_applies_to_each_named_tool() {
     let policy = compiled(EXAMPLE);
     let check = |name: &str, effect, args, expected: &str, rule: &str| {
         let said = judge(&policy, &tool(name, effect), &args, &SessionSettings::default());
@@ -77,7 +77,7 @@ fn a_rule_file_of_the_documented_form_holds_for_every_tool_that_it_names() {
 }
 
 #[test]
-fn the_letters_of_json_hide_nothing() {
+fn json_escapes_hide_nothing_from_rules() {
     let policy = shipped();
     let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
     let facts_of = |arguments: &str| {
@@ -95,7 +95,7 @@ fn the_letters_of_json_hide_nothing() {
 }
 
 #[test]
-fn a_pattern_that_is_none_is_named_with_its_key() {
+fn invalid_pattern_is_reported_with_its_key() {
     let check = |yaml: &str, key: &str, part: &str| {
         let file: RuleFile = serde_saphyr::from_str(yaml).unwrap();
         let error = Rules::compile(&file).unwrap_err();
@@ -112,7 +112,7 @@ fn a_pattern_that_is_none_is_named_with_its_key() {
 }
 
 #[test]
-fn the_switches_do_what_they_say() {
+fn rule_file_switches_take_effect() {
     let settings = SessionSettings::default();
     let check = |yaml: &str, command: &str, expected: &str| {
         let said = run(&compiled(yaml), command, &settings);
@@ -149,7 +149,7 @@ fn the_switches_do_what_they_say() {
 }
 
 #[test]
-fn settings_decide_where_no_rule_speaks() {
+fn settings_decide_if_no_rule_matches() {
     let check = |effect, cautious: &str, trusting: &str| {
         let tool = tool("t", effect);
         let args = json!({"path": "a"});
@@ -166,7 +166,7 @@ fn settings_decide_where_no_rule_speaks() {
 }
 
 #[test]
-fn files_that_others_run_ask_even_where_changes_do_not() {
+fn files_run_by_other_programs_ask_despite_grants() {
     let settings =
         SessionSettings { confirm_write: false, grants: vec!["write_file".into()], ..SessionSettings::default() };
     let policy = shipped();
@@ -224,7 +224,7 @@ fn files_that_others_run_ask_even_where_changes_do_not() {
 }
 
 #[test]
-fn reading_a_secret_asks() {
+fn reading_secret_files_asks() {
     let check = |args, expected: &str| {
         let said = judge(&shipped(), &tool("read_file", Effect::Read), &args, &SessionSettings::default());
         assert_eq!(mark(&said), expected, "{args} {said:?}");
@@ -237,7 +237,7 @@ fn reading_a_secret_asks() {
 }
 
 #[test]
-fn each_key_of_a_rule_file_is_honoured() {
+fn each_rule_file_key_is_applied() {
     let check = |yaml: &str, command: &str, expected: &str, rule: &str| {
         let said = run(&compiled(yaml), command, &SessionSettings::default());
         assert_eq!(mark(&said), expected, "{yaml} {command} {said:?}");
@@ -270,7 +270,7 @@ fn each_key_of_a_rule_file_is_honoured() {
 }
 
 #[test]
-fn each_part_that_asks_names_the_rule_that_would_be_kept() {
+fn each_asking_part_proposes_its_grant() {
     let policy = shipped();
     let check = |command: &str, grants: &[&str]| {
         let said = run(&policy, command, &SessionSettings::default());
@@ -303,7 +303,7 @@ fn each_part_that_asks_names_the_rule_that_would_be_kept() {
 }
 
 #[test]
-fn other_tools_are_granted_by_name_or_by_call() {
+fn other_tools_are_granted_by_name_or_call() {
     let policy = shipped();
     let (write, deploy) = (tool("write_file", Effect::Write), tool("deploy", Effect::Execute));
     let (file, call) = (json!({"path": "a", "content": "b"}), json!({"to": "test"}));
@@ -320,7 +320,7 @@ fn other_tools_are_granted_by_name_or_by_call() {
 }
 
 #[test]
-fn upper_layers_replace_key_by_key() {
+fn upper_layers_override_individual_keys() {
     let read = |yaml: &str| serde_saphyr::from_str::<RuleFile>(yaml).unwrap();
     let mut rules = read(
         "{global: {default_action: deny, risk_patterns: {high: {patterns: [a], reason: r}}}, tools: {t: {patterns: {high_risk: [x], low_risk: [y]}, deny: [d]}}}",
@@ -338,7 +338,7 @@ fn upper_layers_replace_key_by_key() {
 }
 
 #[test]
-fn what_is_remembered_is_read_freely_and_written_only_with_a_word_each_time() {
+fn memory_reads_are_free_and_each_write_asks() {
     let policy = shipped();
     let trusting =
         SessionSettings { confirm_write: false, confirm_exec: false, ..granting(&["write_file", "apply_patch"]) };
@@ -386,7 +386,7 @@ impl Check for Own {
 }
 
 #[test]
-fn a_check_that_objects_or_fails_denies_whatever_was_granted() {
+fn objecting_or_failing_check_denies_despite_grants() {
     let settings = granting(&["write_file", "run_bash_command: touch broken", "run_bash_command: touch forbidden"]);
     let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..settings };
     let policy = Policy::new(Rules::default()).with_check(Arc::new(Own));
@@ -417,7 +417,7 @@ fn a_check_that_objects_or_fails_denies_whatever_was_granted() {
 }
 
 #[test]
-fn the_sessions_own_state_is_written_without_a_word() {
+fn session_state_is_written_without_asking() {
     let policy = shipped();
     let judged = |tool_name: &str, args: serde_json::Value| {
         mark(&judge(&policy, &tool(tool_name, Effect::Write), &args, &SessionSettings::default()))
@@ -453,7 +453,7 @@ fn the_sessions_own_state_is_written_without_a_word() {
 }
 
 #[test]
-fn what_a_call_may_show_of_files_is_what_reading_them_and_the_call_itself_may() {
+fn file_preview_needs_both_read_and_call_permission() {
     let policies = [
         ("shipped", shipped()),
         ("none", Policy::new(Rules::default())),

@@ -24,7 +24,7 @@ fn started(policy: &Policy, args: &Value, start: Option<&StartFolder>, settings:
 }
 
 #[test]
-fn a_rule_that_was_kept_for_the_project_covers_nothing_in_another_folder_of_the_session() {
+fn project_grant_does_not_apply_in_other_session_folders() {
     let policy = shipped();
     let kept = granting(&["run_bash_command: make", "run_bash_command: cargo test *"]);
     let check = |command: &str, start: Option<&StartFolder>, expected: &str| {
@@ -56,7 +56,7 @@ fn a_rule_that_was_kept_for_the_project_covers_nothing_in_another_folder_of_the_
 
 /// A relative path may refer to different folders.
 #[test]
-fn a_rule_with_a_folder_means_the_folder_and_not_how_it_was_written() {
+fn folder_grant_applies_to_the_real_folder() {
     let policy = shipped();
     let args = json!({"command": "make", "directory": "outputs/x"});
     let in_project = folder("/project/outputs/x", &format!("{PROJECT}/outputs/x"));
@@ -71,7 +71,7 @@ fn a_rule_with_a_folder_means_the_folder_and_not_how_it_was_written() {
 }
 
 #[test]
-fn a_rule_with_a_folder_holds_where_the_command_stays_there() {
+fn folder_grant_applies_while_the_command_stays_there() {
     let policy = shipped();
     let kept = granting(&["run_bash_command: [in /outputs] make"]);
     let outputs = folder("/outputs", &format!("{ROOT}/outputs"));
@@ -89,7 +89,7 @@ fn a_rule_with_a_folder_holds_where_the_command_stays_there() {
 }
 
 #[test]
-fn a_rule_that_was_kept_for_the_project_covers_no_command_that_a_skill_has_start_in_the_workspace() {
+fn project_grant_excludes_skill_commands_in_the_workspace() {
     let policy = shipped();
     let args = json!({"command": "make; ls skills/pdf"});
     let kept = granting(&["run_bash_command: make", "run_bash_command: make *"]);
@@ -116,7 +116,7 @@ fn a_rule_that_was_kept_for_the_project_covers_no_command_that_a_skill_has_start
 
 /// A permanent grant names a folder of this machine, whatever name it has in a session.
 #[test]
-fn a_rule_about_a_folder_of_this_machine_holds_there_and_nowhere_else() {
+fn machine_folder_grant_applies_only_there() {
     let policy = shipped();
     let kept = granting(&[&format!("run_bash_command: [at {PROJECT}] make")]);
     let check = |args: Value, start: Option<&StartFolder>, expected: &str| {
@@ -142,7 +142,7 @@ fn a_rule_about_a_folder_of_this_machine_holds_there_and_nowhere_else() {
 
 /// A model may choose any folder name.
 #[test]
-fn no_rule_counts_in_a_folder_whose_name_could_be_the_end_of_one() {
+fn grants_do_not_apply_in_folders_named_like_rule_text() {
     let policy = shipped();
     let kept = granting(&["run_bash_command: [in /project/a] b] make", "run_bash_command: [in /project/a] 'b]' make"]);
     let start = folder("/project/a] b", &format!("{PROJECT}/a] b"));
@@ -151,7 +151,7 @@ fn no_rule_counts_in_a_folder_whose_name_could_be_the_end_of_one() {
 }
 
 #[test]
-fn git_asks_beside_what_nothing_holds() {
+fn git_asks_next_to_unsandboxed_commands() {
     let policy = shipped();
     let kept = granting(&["run_bash_command: touch x", "run_bash_command: cargo test", "run_bash_command: git log"]);
     let check = |command: &str, expected: &str, offered: &[&str]| {
@@ -179,7 +179,7 @@ fn git_asks_beside_what_nothing_holds() {
 }
 
 #[test]
-fn nothing_looks_unasked_in_a_folder_that_no_tool_would_read_unasked() {
+fn read_only_commands_obey_read_rules_of_their_folder() {
     let rules = "tools: {read_file: {patterns: {medium_risk: ['^/project/drafts'], critical: ['^/project/locked']}, \
                  actions: {critical: deny}}}";
     let (policy, none) = (compiled(rules), SessionSettings::default());
@@ -213,7 +213,7 @@ fn nothing_looks_unasked_in_a_folder_that_no_tool_would_read_unasked() {
 }
 
 #[test]
-fn a_denied_program_cannot_hide_in_an_option_of_what_runs_it() {
+fn denied_program_cannot_hide_in_launcher_options() {
     let policy = compiled("tools: {run_bash_command: {deny: [rm, 'git push']}}");
     for command in [
         "env '-Srm x'",

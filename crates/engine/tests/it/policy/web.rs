@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{compiled, granting, judge, mark, shipped, tool};
 
 #[test]
-fn what_sends_anything_asks_whatever_the_switches_say() {
+fn requests_that_send_data_always_ask() {
     let policy = shipped();
     let fetch = tool("http_fetch", Effect::Network);
     let trusting = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
@@ -28,7 +28,7 @@ fn what_sends_anything_asks_whatever_the_switches_say() {
 }
 
 #[test]
-fn rules_decide_over_addresses() {
+fn rules_match_request_urls() {
     let rules = "
         tools:
           http_fetch:
@@ -52,7 +52,7 @@ fn rules_decide_over_addresses() {
 }
 
 #[test]
-fn a_request_is_granted_to_the_letter() {
+fn request_grant_covers_the_exact_request_only() {
     let policy = shipped();
     let fetch = tool("http_fetch", Effect::Network);
     let post = |body: &str| json!({"url": "https://example.org/", "method": "POST", "body": body});

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_from_the_left_each_for_itself() {
+    fn numbers_in_rtl_text_read_left_to_right() {
         assert_eq!(logical("سنة 4202 و 05.3".to_owned(), true), "سنة 2024 و 3.50");
         assert_eq!(logical("١٢".chars().rev().collect(), true), "١٢");
         assert_eq!(logical("4202 3202".to_owned(), true), "2024 2023");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_for_printing_are_told_as_typed() {
+    fn presentation_forms_map_to_typed_letters() {
         assert_eq!(typed('\u{fefb}', true).as_deref(), Some("لا"));
         assert_eq!(typed('\u{fe91}', false).as_deref(), Some("ب"));
         assert_eq!(typed('a', true), None);

@@ -460,7 +460,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn letters_make_words_and_pieces() {
+    fn letters_are_grouped_into_words_and_pieces() {
         check(set("one two", 0.0, 0.0, 10.0), &["one two"]);
         // Without a space, but with a gap.
         check([set("one", 0.0, 0.0, 10.0), set("two", 18.0, 0.0, 10.0)].concat(), &["one two"]);
@@ -489,7 +489,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn strings_are_read_in_all_their_encodings() {
+    fn pdf_strings_decode_in_all_encodings() {
         assert_eq!(string(b"\xfe\xff\x5f\x20\x4f\x1f"), "张伟");
         assert_eq!(string(b"\xff\xfeM\0\xfc\0"), "Mü");
         assert_eq!(string(b"M\xfcller \xa0 12 \x80"), "Müller € 12 •");

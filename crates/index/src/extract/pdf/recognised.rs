@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_close_to_each_other_are_read_one_after_the_other() {
+    fn close_columns_are_read_in_order() {
         let of = |side: &'static str, left: f32| {
             (0..6).map(move |number| {
                 line(&format!("{side} words of the column {number}"), left, 26.0 * number as f32, 20.0)

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_around_a_text_is_no_table() {
+    fn box_around_text_is_not_a_table() {
         let strokes = [level(0.0), level(60.0), upright(0.0), upright(200.0)];
         let mut letters = set("just a box", 5.0, 30.0, 10.0);
         assert_eq!((tables(&mut letters, &strokes).len(), letters.len()), (0, 10));

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn items_and_rows_keep_their_lines() {
+    fn list_items_and_rows_keep_their_lines() {
         check(
             &[
                 ("Two things:", 0.0, 60.0),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_column_beside_longer_ones_is_read_first() {
+    fn short_first_column_is_read_first() {
         let mut page = Vec::new();
         for number in 0..20 {
             let base = 780.0 - 12.0 * number as f32;

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_taken_as_it_is_or_as_the_mean_of_what_a_pixel_covers() {
+    fn picture_is_copied_or_downscaled_by_mean() {
         let board = |x: u32, y: u32| (if (x + y).is_multiple_of(2) { 10 } else { 200 }, 255);
         let expected: Vec<u8> = (0..16).map(|at| if (at / 4 + at % 4) % 2 == 0 { 10 } else { 200 }).collect();
         assert_eq!(drawn(4, board), expected);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_weigh_as_eyes_weigh_them() {
+    fn grey_values_use_luminance_weights() {
         assert_eq!(greys(&[0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 255, 0, 0, 0, 255]), [0, 255, 76, 150, 29]);
     }
 }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_and_no_page_comes_twice() {
+    fn tiff_pages_are_in_order_without_repeats() {
         assert_eq!(pages(&file(&[14, 20, 0])), [8, 14, 20]);
         assert_eq!(pages(&file(&[14, 8])), [8, 14]);
         assert_eq!(pages(&file(&[4000])), [8]);
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_bytes_say_is_read_or_refused(bytes in vec(any::<u8>(), 0..400), is_small in any::<bool>()) {
+        fn any_tiff_header_is_read_or_rejected(bytes in vec(any::<u8>(), 0..400), is_small in any::<bool>()) {
             let start: &[u8] = if is_small { b"II*\0\x08\0\0\0" } else { b"MM\0*\0\0\0\x08" };
             let bytes = [start, &bytes].concat();
             let _ = pages(&bytes);

@@ -10,7 +10,7 @@ use super::support::{START, Shelf, begin, cited, config, id_of, page};
 const HOUR: u64 = 3600;
 
 #[tokio::test]
-async fn what_is_indexed_stays_and_what_was_cut_off_was_never_there() {
+async fn committed_document_stays_and_partial_one_is_dropped() {
     let shelf = Shelf::new().await;
     let whole = shelf.add("whole.pdf", &["kept text"]).await;
     let id = id_of("half", &[]);
@@ -35,7 +35,7 @@ async fn what_is_indexed_stays_and_what_was_cut_off_was_never_there() {
 }
 
 #[tokio::test]
-async fn what_nobody_used_for_thirty_days_goes_and_what_was_used_stays() {
+async fn documents_unused_for_thirty_days_are_removed() {
     let shelf = Shelf::new().await;
     let used = shelf.add("used.pdf", &["text"]).await;
     let unused = shelf.add("unused.pdf", &["text too"]).await;
@@ -54,7 +54,7 @@ async fn what_nobody_used_for_thirty_days_goes_and_what_was_used_stays() {
 }
 
 #[tokio::test]
-async fn stale_documents_make_room() {
+async fn stale_documents_are_removed_over_the_size_limit() {
     let shelf = Shelf::with(|config| config.most_bytes = 1).await;
     let stale = shelf.add("stale.pdf", &["text"]).await;
     shelf.clock.store(START + 25 * HOUR, Ordering::Relaxed);
@@ -64,7 +64,7 @@ async fn stale_documents_make_room() {
 }
 
 #[tokio::test]
-async fn another_version_is_removed_and_foreign_files_are_left() {
+async fn other_index_version_is_removed_but_not_foreign_files() {
     let shelf = Shelf::new().await;
     shelf.add("a.pdf", &["text"]).await;
     shelf.index.close().await.unwrap();
@@ -77,7 +77,7 @@ async fn another_version_is_removed_and_foreign_files_are_left() {
 }
 
 #[tokio::test]
-async fn a_second_writer_is_told_so() {
+async fn second_writer_gets_busy_error() {
     let shelf = Shelf::new().await;
     shelf.add("a.pdf", &["text"]).await;
     let second = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
@@ -110,7 +110,7 @@ async fn rested(folder: &std::path::Path, few: usize, chunks: u64) {
 
 /// Every document added on its own is a segment, and a search looks into each segment.
 #[tokio::test]
-async fn a_rest_leaves_few_segments_and_little_of_what_was_removed() {
+async fn rest_merges_segments_and_purges_removed_documents() {
     let shelf = Shelf::with(|config| config.rest_after = std::time::Duration::ZERO).await;
     let mut documents = Vec::new();
     for number in 0..35 {
@@ -125,7 +125,7 @@ async fn a_rest_leaves_few_segments_and_little_of_what_was_removed() {
 }
 
 #[tokio::test]
-async fn a_document_that_was_given_up_as_it_began_keeps_nobody_from_resting() {
+async fn abandoned_document_does_not_block_rest() {
     let shelf = Shelf::with(|config| config.rest_after = std::time::Duration::ZERO).await;
     let id = id_of("given up", &[]);
     for polls in 0..20 {

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::support::{Shelf, cited, config, index_files, words};
 
 #[tokio::test]
-async fn whatever_is_damaged_the_index_opens_and_works() {
+async fn index_opens_with_any_file_damaged() {
     // Each file is emptied, truncated and overwritten in turn.
     let count = {
         let shelf = Shelf::new().await;
@@ -46,7 +46,7 @@ async fn whatever_is_damaged_the_index_opens_and_works() {
 }
 
 #[tokio::test]
-async fn files_that_are_cut_short_under_a_reader_are_an_error_also_where_parts_of_them_are_kept() {
+async fn files_truncated_under_a_reader_are_an_error() {
     // Enough chunks that the library caches what queries read repeatedly.
     let pages: Vec<String> = (0..3000).map(|page| format!("common word{page} {}", "filler ".repeat(30))).collect();
     for is_searched_before in [false, true] {

@@ -33,7 +33,7 @@ fn text() -> impl Strategy<Value = Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_phrase_of_a_text_finds_it() {
+async fn any_phrase_of_a_text_finds_it() {
     let shelf = Shelf::new().await;
     let mut runner = TestRunner::deterministic();
     let texts: Vec<Vec<String>> = (0..120).map(|_| text().new_tree(&mut runner).unwrap().current()).collect();
@@ -103,7 +103,7 @@ async fn no_query_fails() {
 }
 
 #[tokio::test]
-async fn words_that_begin_so_are_all_found_however_many_there_are() {
+async fn prefix_query_finds_all_matching_words() {
     let shelf = Shelf::new().await;
     // Terms that are adjacent in the index, some in one chunk and others in many.
     let page = |page: usize| match page % 7 {

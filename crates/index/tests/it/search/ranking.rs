@@ -21,7 +21,7 @@ const PAGES: [&str; 12] = [
 ];
 
 #[tokio::test]
-async fn words_of_every_script_are_found_and_marked() {
+async fn words_of_all_scripts_are_found_and_marked() {
     let shelf = Shelf::new().await;
     let documents = [shelf.add("a.pdf", &PAGES).await];
     let cases: [(&str, &[&str]); 25] = [
@@ -61,7 +61,7 @@ async fn words_of_every_script_are_found_and_marked() {
 }
 
 #[tokio::test]
-async fn exact_phrases_come_first_then_headings_then_all_words_then_some() {
+async fn ranking_order_is_phrase_heading_all_words_some_words() {
     let shelf = Shelf::new().await;
     let pages = vec![
         (None, "Battery and then the life of a battery, life, battery life cycles vary in every life.".to_owned()),
@@ -78,7 +78,7 @@ async fn exact_phrases_come_first_then_headings_then_all_words_then_some() {
 }
 
 #[tokio::test]
-async fn the_words_that_a_chunk_has_count_before_all_else() {
+async fn number_of_matched_words_ranks_first() {
     let shelf = Shelf::new().await;
     let mut pages = vec![
         (Some("direct Slur.direction direct"), "The direction of a slur is set by override.".to_owned()),
@@ -102,7 +102,7 @@ async fn the_words_that_a_chunk_has_count_before_all_else() {
 }
 
 #[tokio::test]
-async fn what_the_next_paragraph_of_the_page_has_counts_in_part() {
+async fn words_of_the_next_paragraph_count_in_part() {
     let shelf = Shelf::new().await;
     let begun = async |name: &str| {
         let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
@@ -133,7 +133,7 @@ async fn what_the_next_paragraph_of_the_page_has_counts_in_part() {
 }
 
 #[tokio::test]
-async fn the_first_of_few_hits_are_the_first_of_many() {
+async fn top_hits_do_not_depend_on_the_limit() {
     const WORDS: [(&str, u32); 5] = [("heron", 12), ("otter", 30), ("kestrel", 90), ("meadow", 400), ("river", 700)];
     let shelf = Shelf::new().await;
     let mut dice = fastrand::Rng::with_seed(7);
@@ -163,7 +163,7 @@ async fn the_first_of_few_hits_are_the_first_of_many() {
 }
 
 #[tokio::test]
-async fn words_of_other_languages_are_found_with_other_endings_and_without_accents() {
+async fn words_match_across_inflections_and_accents() {
     let shelf = Shelf::new().await;
     let pages = [
         "Die Häuser an der Straße sind alt und werden nicht mehr von den Städten gepflegt.",
@@ -185,7 +185,7 @@ async fn words_of_other_languages_are_found_with_other_endings_and_without_accen
 }
 
 #[tokio::test]
-async fn a_page_takes_one_place_while_there_are_others() {
+async fn page_occurs_once_while_other_pages_match() {
     let shelf = Shelf::new().await;
     let chunks = [
         (1, "The heron and the harbour."),
@@ -201,7 +201,7 @@ async fn a_page_takes_one_place_while_there_are_others() {
 }
 
 #[tokio::test]
-async fn a_title_counts_for_every_chunk() {
+async fn document_title_counts_for_every_chunk() {
     let shelf = Shelf::new().await;
     let one =
         put(&shelf.index, "1.pdf", Some("Quarterly figures"), vec![(None, "Revenue fell.".to_owned())]).await.unwrap();
@@ -212,7 +212,7 @@ async fn a_title_counts_for_every_chunk() {
 }
 
 #[tokio::test]
-async fn places_are_cited_as_people_write_them_and_neighbours_are_of_the_same_place() {
+async fn cited_neighbours_are_of_the_same_place() {
     // Chunks on another page would be cited incorrectly.
     let range = CellRange { first: (0, 2), last: (5, 20) };
     let mut places = vec![
@@ -241,7 +241,7 @@ async fn places_are_cited_as_people_write_them_and_neighbours_are_of_the_same_pl
 }
 
 #[tokio::test]
-async fn words_of_scripts_without_spaces_are_found_within_their_sentences() {
+async fn words_in_unspaced_scripts_are_found() {
     let shelf = Shelf::new().await;
     let pages = [
         "คณะกรรมการอนุมัติงบประมาณของท่าเรือประจำปีแล้วและจะประกาศผลการประมูลในเดือนหน้าตามกำหนดการ",
@@ -261,7 +261,7 @@ async fn words_of_scripts_without_spaces_are_found_within_their_sentences() {
 /// With at least two segments, ties are in the order of the request and better chunks come first, regardless of their
 /// segment.
 #[tokio::test]
-async fn equals_of_many_segments_come_in_the_order_of_the_request() {
+async fn ties_across_segments_follow_the_request_order() {
     let shelf = Shelf::new().await;
     let mut documents = vec![shelf.add("best.txt", &["The heron: heron, harbour, heron."]).await];
     for number in 0..5 {
@@ -286,7 +286,7 @@ async fn equals_of_many_segments_come_in_the_order_of_the_request() {
 
 /// Many excluded chunks with a rare word must not end the search early.
 #[tokio::test]
-async fn what_is_left_out_takes_no_place_of_what_is_not() {
+async fn excluded_chunks_do_not_displace_wanted_ones() {
     let shelf = Shelf::new().await;
     let unwanted = (0..60).map(|number| format!("zebra and heron {number}"));
     let wanted = (0..1500).map(|number| format!("common words {number}"));

@@ -18,7 +18,7 @@ const PAGES: [&str; 8] = [
 ];
 
 #[tokio::test]
-async fn the_index_narrows_to_no_less_than_what_matches() {
+async fn index_narrowing_never_drops_matches() {
     let shelf = Shelf::new().await;
     let documents = vec![shelf.add("r.pdf", &PAGES).await];
     let cases = [
@@ -55,7 +55,7 @@ async fn the_index_narrows_to_no_less_than_what_matches() {
 }
 
 #[tokio::test]
-async fn case_and_limits_are_kept_and_matches_are_marked() {
+async fn regex_respects_case_and_limits_and_marks_matches() {
     let shelf = Shelf::new().await;
     let documents = vec![shelf.add("r.pdf", &PAGES).await];
     let query = |pattern: &str| Query::Regex(pattern.to_owned());

@@ -5,7 +5,7 @@ use agentd_index::{Query, Request};
 use super::support::{Shelf, cited, put};
 
 #[tokio::test]
-async fn two_sessions_find_only_their_own() {
+async fn sessions_find_only_their_own_documents() {
     let shelf = Shelf::new().await;
     let shared = shelf.add("shared.pdf", &["secret of both"]).await;
     let mine = shelf.add("mine.pdf", &["secret of mine"]).await;
@@ -30,7 +30,7 @@ async fn two_sessions_find_only_their_own() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_seen_takes_no_place() {
+async fn invisible_documents_do_not_displace_visible_ones() {
     let shelf = Shelf::new().await;
     let better: Vec<String> = (0..300).map(|number| format!("needle needle needle {number}")).collect();
     shelf.add("theirs.pdf", &better).await;
@@ -39,7 +39,7 @@ async fn what_must_not_be_seen_takes_no_place() {
 }
 
 #[tokio::test]
-async fn what_others_have_does_not_decide_what_is_a_typo() {
+async fn invisible_documents_do_not_affect_typo_correction() {
     let shelf = Shelf::new().await;
     let wrong: Vec<String> = (0..20).map(|number| format!("the harbuor and its harbuors {number}")).collect();
     shelf.add("theirs.pdf", &wrong).await;
@@ -52,7 +52,7 @@ async fn what_others_have_does_not_decide_what_is_a_typo() {
 }
 
 #[tokio::test]
-async fn the_same_bytes_are_indexed_once_and_each_cites_its_own_name() {
+async fn equal_content_is_indexed_once_and_cited_by_each_name() {
     let shelf = Shelf::new().await;
     let pages = || vec![(None, "a common text".to_owned())];
     let (one, other) = tokio::join!(put(&shelf.index, "x", None, pages()), put(&shelf.index, "x", None, pages()));

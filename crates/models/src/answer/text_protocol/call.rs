@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_cleaned() {
+    fn tool_names_are_cleaned() {
         let tool = ToolSpec {
             name: "read_file".to_owned(),
             description: String::new(),

@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_result_writes_a_mark(
+        fn results_never_contain_protocol_markers(
             pieces in proptest::collection::vec(piece(), 0..30),
             name in "[a-z_<>\"/ \n]{1,12}",
             said in proptest::collection::vec(piece(), 0..10),

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_found_in_all_their_clothes() {
+    fn calls_are_found_in_all_formats() {
         let check = |text: &str, words: &str, call| check(true, text, words, Some(call), None);
         let read = ("read_file", r#"{"path": "a"}"#);
         check(CALL, "", read);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_answer_is_a_call_and_a_fence_only_if_it_is_all_of_it() {
+    fn only_trailing_or_fully_fenced_calls_run() {
         let read = Some(("read_file", r#"{"path": "a"}"#));
         let check = |text: String, words: &str| check(true, &text, words, read, None);
         check(format!("I look.\n{CALL}\n"), "I look.\n");
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_and_mentions_are_words() {
+    fn examples_and_mentions_stay_text() {
         let unrun = ("read_file", UnrunReason::Doubtful);
         let check = |text: String, is_doubtful: bool| check(true, &text, &text, None, is_doubtful.then_some(unrun));
         check(format!("Sure:\n```json\n{CALL}\n```"), true);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_a_server_did_not_read_are_known_by_their_tool() {
+    fn foreign_call_formats_are_recognised_by_tool_name() {
         let foreign = Some(("read_file", UnrunReason::Foreign));
         let check = |text: &str, words: &str| {
             for reads in [true, false] {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stay_words() {
+    fn plain_text_stays_text() {
         for text in [
             "",
             " ",
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_call_is_known_by_its_name() {
+    fn truncated_call_is_reported_with_its_name() {
         let cut = || ("I write.\n".to_owned(), None, Some(("read_file".to_owned(), UnrunReason::Cut)));
         assert_eq!(run(&["I write.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a"], true, true), cut());
         let (words, _, unrun) = run(&[CALL, " or\n<tool_call>\n{\"name\": \"now\", \"arg"], true, true);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_not_held_back() {
+    fn text_without_a_call_is_streamed_at_once() {
         let mut scanner = scanner(true);
         let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
         check("``", "");
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_in_many_objects_is_none() {
+    fn deeply_wrapped_call_is_not_a_call() {
         let object = |levels: usize| format!("{}{CALL}{}", "{\"function\": ".repeat(levels), "}".repeat(levels));
         assert_eq!(run(&[&object(2)], true, false).1.map(|(name, _)| name).as_deref(), Some("read_file"));
         for levels in [3, 100_000] {
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_answer_is_looked_through_once() {
+    fn hostile_answer_is_scanned_in_linear_time() {
         for part in [CALL, "<tool_call>", "<tool_call>{\"", "<tool_call>é", "{\"tool\"", "```json\n{\"a\": 1}\n", "<`["]
         {
             let text = part.repeat((2 << 20) / part.len());
@@ -501,7 +501,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cutting_gives_the_same_and_loses_nothing(
+        fn scan_result_is_independent_of_chunking(
             parts in proptest::collection::vec(
                 prop_oneof![
                     Just("{\"tool\": \"now\", \"args\": {}}"), Just("{\"a\": \"}{\\\"\"}"), Just("```json\n"), Just("```"),

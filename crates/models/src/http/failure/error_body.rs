@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_bodies_are_read_in_all_their_shapes() {
+    fn error_messages_are_read_in_all_body_forms() {
         let target = Target::for_tests("http://user:pa55word@host/v1", "sk-secret");
         let said = |body: &str| excerpt(&target, &ServerError::read(body.as_bytes()).words);
         let check = |body: &str, expected: &str| assert_eq!(said(body), expected, "{body}");
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_in_all_their_forms() {
+    fn retry_delays_are_read_from_headers() {
         let check = |headers: &[(&'static str, &str)], wait: Option<u64>| {
             let mut map = HeaderMap::new();
             for (name, value) in headers {
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_in_words() {
+    fn retry_delays_are_read_from_messages() {
         let check = |words: &str, milliseconds: Option<u64>| {
             assert_eq!(wait_in(words), milliseconds.map(Duration::from_millis), "{words}");
         };
@@ -477,7 +477,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_said_nothing_breaks(words in "(try again in )?[0-9a-z. é-]{0,40}", more in ".{0,20}") {
+        fn retry_delay_of_any_message_is_bounded(words in "(try again in )?[0-9a-z. é-]{0,40}", more in ".{0,20}") {
             let said = words + &more;
             prop_assert!(wait_in(&said).is_none_or(|wait| wait <= MAX_WAIT));
         }
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_name_their_window_in_many_words() {
+    fn window_is_read_from_many_error_messages() {
         let check = |message: &str, window: u64| check_message(message, Some(window));
         check("This model's maximum context length is 8192 tokens. However, your messages have 9000 tokens.", 8192);
         check("litellm.BadRequestError: ...maximum context length is 4,096 tokens, however you requested 5000", 4096);
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_is_read_in_all_its_shapes() {
+    fn window_is_read_in_all_body_forms() {
         const WORDS: &str = "This model's maximum context length is 8192 tokens.";
         check(&json!({"error": {"message": WORDS}}).to_string(), Some(8192));
         check(&json!({"error": WORDS, "error_type": "validation"}).to_string(), Some(8192));
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_learnt_from_anything_else() {
+    fn window_is_not_read_from_unrelated_errors() {
         const WORDS: &str = "This model's maximum context length is 2048 tokens.";
         // Not an error that can be parsed.
         check("", None);
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn apostrophes_quote_nothing() {
+    fn apostrophes_do_not_quote_a_window() {
         check_message("That didn't fit: this model's maximum context length is 4096 tokens", Some(4096));
         check_message("model 'm': its context window of 4096 tokens is full", Some(4096));
         check_message("prompt \"Hi\" and 2 others: maximum context length is 4096 tokens", Some(4096));
@@ -575,7 +575,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_server_says_nothing_breaks(words in ".{0,80}", number in any::<u64>()) {
+        fn window_of_any_message_is_plausible(words in ".{0,80}", number in any::<u64>()) {
             let said = format!("{words} maximum context length is {words}{number} tokens > {number} maximum{words}");
             let bodies = [said.clone(), json!({"error": {"message": said}}).to_string()];
             for window in bodies.iter().filter_map(|body| window_in(body.as_bytes())) {

@@ -354,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_request_repeats_the_one_before_and_a_changed_place_ends_all_thoughts_behind_it(
+        fn changed_prefix_drops_all_later_reasoning(
             words in proptest::collection::vec("[a-zé\"\\\\ \n]{0,12}", 1..8),
             changed in any::<prop::sample::Index>(),
         ) {

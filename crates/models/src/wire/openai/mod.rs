@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_claude_at_openrouter_is_sent_marks() {
+    fn only_claude_on_openrouter_gets_cache_marks() {
         let check = |host, id, expected| assert_eq!(wants_marks(host, id), expected, "{host} {id}");
         check("openrouter.ai", "anthropic/claude-sonnet-4.5", true);
         check("eu.openrouter.ai", "~anthropic/claude-sonnet-latest", true);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_another_model_says_so_to_gemini() {
+    fn foreign_call_is_marked_for_gemini() {
         let check = |id: &str, demands: bool| {
             let recipient = Recipient { id, origin: "", wants_thoughts: false, wants_turns: false };
             let first = recipient.extra_content(None, true).map(RawValue::get);

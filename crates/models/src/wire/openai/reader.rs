@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_thought_are_joined_and_all_else_stays_as_it_came() {
+    fn reasoning_chunks_are_joined_and_the_rest_kept_verbatim() {
         check_details(&[], None);
         check_details(&["null", "[]"], None);
         let encrypted = r#"{"type":"reasoning.encrypted", "data":"A\/b==","id":"x","format":"g","index":0}"#;
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_or_no_text_goes_nowhere() {
+    fn oversized_or_invalid_reasoning_is_dropped() {
         let large = format!(r#"[{{"type":"reasoning.encrypted","data":"{}"}}]"#, "x".repeat(MAX_SERVER_FIELDS / 2));
         check_details(&[&large, &large, r#"[{"type":"a"}]"#], None);
         check_details(&[r#"[{"type":"a","text":"\ud83d"}]"#], None);
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_find_their_calls() {
+    fn call_deltas_are_assigned_to_their_calls() {
         check(
             &[
                 r#"{"index":0,"id":"a","function":{"name":"x","arguments":""}}"#,
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_with_one_number_and_no_ids_stay_several() {
+    fn calls_with_equal_index_and_no_id_stay_separate() {
         let whole = |name: &str, arguments: &str| {
             let function = serde_json::json!({"name": name, "arguments": arguments});
             serde_json::json!({"index": 0, "type": "function", "function": function}).to_string()

@@ -495,7 +495,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_request_repeats_the_one_before_byte_for_byte(steps in proptest::collection::vec(step(), 1..8)) {
+        fn request_prefix_is_byte_identical_to_the_previous_one(steps in proptest::collection::vec(step(), 1..8)) {
             let mut messages =
                 vec![Message::System { text: "s".to_owned() }, Message::User { text: "begin".to_owned() }];
             let mut before = written(&messages);

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cached_tokens_are_counted_in() {
+    fn cached_tokens_are_included_in_usage() {
         let told = json!({
             "input_tokens": 7, "input_tokens_details": {"cached_tokens": 100, "cache_write_tokens": 20},
             "output_tokens": 30, "output_tokens_details": {"reasoning_tokens": 12}, "total_tokens": 157,

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_the_right_page_of_the_right_document() {
+    fn answer_must_be_the_right_page_of_the_document() {
         let check = |page: serde_json::Value, document: &str, place: &str, expected: bool| {
             let question: Question =
                 serde_json::from_value(json!({"document": "a.pdf", "page": page, "query": "q"})).unwrap();

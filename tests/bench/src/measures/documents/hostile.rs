@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_clear_if_it_says_what_is_wrong_with_the_file() {
+    fn clear_problem_states_what_is_wrong_with_the_file() {
         assert!(is_clear("could not read a.docx: it is too large; split it"));
         assert!(!is_clear("could not read a.docx: its reader was lost"));
         assert!(!is_clear("a.docx: error 5"));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_memory() {
+    fn memory_of_this_process_is_measured() {
         let held = Held::of(std::process::id());
         assert!(held.now > 100_000 && held.most >= held.now, "{held:?}");
         assert_eq!(Held::of(u32::MAX).most, 0);

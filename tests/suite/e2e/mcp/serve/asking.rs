@@ -19,7 +19,7 @@ fn written(world: &World, session: &Value) -> String {
 }
 
 #[tokio::test]
-async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
+async fn only_the_user_approves_and_the_caller_gets_the_result() {
     let world = World::start().await;
     writes(&world);
     let caller = Caller::start(&world, &[]).await;
@@ -55,7 +55,7 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
 }
 
 #[tokio::test]
-async fn the_person_before_the_client_is_asked_in_a_form() {
+async fn approval_is_asked_in_a_form_of_the_client() {
     let said = [
         (ElicitationAction::Accept, json!({"decision": "approve"}), "ended", "hello"),
         (ElicitationAction::Accept, json!({"decision": "reject", "reason": "no"}), "ended", ""),
@@ -88,7 +88,7 @@ async fn the_person_before_the_client_is_asked_in_a_form() {
 }
 
 #[tokio::test]
-async fn no_answer_is_taken_for_a_form_that_was_not_shown() {
+async fn form_answer_counts_only_if_the_form_was_shown() {
     for (args, says) in [(&[][..], true), (&["--approvals", "agentctl"], false)] {
         let world = World::start().await;
         writes(&world);
@@ -126,7 +126,7 @@ async fn no_answer_is_taken_for_a_form_that_was_not_shown() {
 }
 
 #[tokio::test]
-async fn what_an_mcp_server_asks_is_for_a_person_to_answer() {
+async fn question_of_an_mcp_server_is_answered_by_the_user_by_default() {
     for (approvals, may) in [("person", false), ("agentctl", false), ("caller", true)] {
         let mut fake = behaving("asks_once");
         fake["tools"]["act"]["effect"] = json!("read");
@@ -156,7 +156,7 @@ async fn what_an_mcp_server_asks_is_for_a_person_to_answer() {
 }
 
 #[tokio::test]
-async fn forms_are_not_shown_where_approvals_are_for_agentctl() {
+async fn approvals_by_agentctl_show_no_forms() {
     let world = World::start().await;
     writes(&world);
     let person = Some((ElicitationAction::Accept, json!({"decision": "approve"})));
@@ -175,7 +175,7 @@ async fn forms_are_not_shown_where_approvals_are_for_agentctl() {
 }
 
 #[tokio::test]
-async fn a_caller_approves_where_whoever_set_it_up_said_so_and_the_audit_tells_who_it_was() {
+async fn caller_may_approve_if_configured_and_is_audited() {
     let world = World::start().await;
     writes(&world);
     let caller = Caller::start(&world, &["--approvals", "caller"]).await;
@@ -193,7 +193,7 @@ async fn a_caller_approves_where_whoever_set_it_up_said_so_and_the_audit_tells_w
 }
 
 #[tokio::test]
-async fn a_question_is_answered_in_words_also_by_another_server_after_a_restart() {
+async fn question_can_be_answered_by_another_server_after_restart() {
     let mut world = World::start().await;
     let question = Reply::tool_call("ask_human", json!({"question": "Which colour?", "context": "For the door."}));
     works_through(&world.model, vec![(&["green"], question)], Reply::text("Green it is."));
@@ -213,7 +213,7 @@ async fn a_question_is_answered_in_words_also_by_another_server_after_a_restart(
 }
 
 #[tokio::test]
-async fn what_is_denied_unasked_is_in_the_answer() {
+async fn denials_without_a_question_are_in_the_result() {
     let world = World::start().await;
     writes(&world);
     let caller = Caller::start(&world, &[]).await;
@@ -224,7 +224,7 @@ async fn what_is_denied_unasked_is_in_the_answer() {
 }
 
 #[tokio::test]
-async fn what_a_subagent_asks_is_answered_and_the_caller_hears_the_turn_that_it_works_for() {
+async fn answer_to_a_subagent_returns_the_parents_result() {
     let world = World::start().await;
     world.model.respond_with(|request| {
         let is_subagent = is_subagent(request);

@@ -22,7 +22,7 @@ async fn is_under_way(caller: &Caller) {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_cancels_the_turn() {
+async fn cancelled_call_cancels_the_turn() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
     world.model.reply(Reply::never());
@@ -36,7 +36,7 @@ async fn a_call_that_is_cancelled_cancels_the_turn() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_cancelled_leaves_the_turn_waiting() {
+async fn cancelled_wait_leaves_the_turn_waiting() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
@@ -51,7 +51,7 @@ async fn a_wait_that_is_cancelled_leaves_the_turn_waiting() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_leaves_no_turn_running_and_no_process() {
+async fn caller_disconnect_cancels_its_turn_and_ends_the_process() {
     for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGINT)] {
         let world = World::start().await;
         let mut raw = Raw::start(&world).await;
@@ -69,7 +69,7 @@ async fn a_caller_that_goes_away_leaves_no_turn_running_and_no_process() {
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_outlives_its_caller() {
+async fn waiting_turn_survives_its_caller() {
     let world = World::start().await;
     let mut raw = Raw::start(&world).await;
     world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
@@ -81,7 +81,7 @@ async fn a_turn_that_waits_outlives_its_caller() {
 }
 
 #[tokio::test]
-async fn nothing_on_standard_input_is_an_end_and_not_a_failure() {
+async fn empty_standard_input_exits_without_an_error() {
     let world = World::start().await;
     let ended = world.agentctl_with(["mcp", "serve"], "").await.exits(0);
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""));
@@ -93,7 +93,7 @@ async fn nothing_on_standard_input_is_an_end_and_not_a_failure() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_dies_is_started_again_and_the_turn_can_be_continued() {
+async fn daemon_kill_ends_the_call_and_the_turn_can_be_continued() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
     world.model.reply(Reply::never());

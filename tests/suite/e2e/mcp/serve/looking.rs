@@ -30,7 +30,7 @@ async fn a_caller_finds_the_page_of_a_document() {
 }
 
 #[tokio::test]
-async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
+async fn caller_search_respects_the_read_rules() {
     let world = World::start().await;
     let session = session_with_document(&world).await;
     let caller = Caller::start(&world, &["--sessions", "all"]).await;
@@ -55,7 +55,7 @@ async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
 }
 
 #[tokio::test]
-async fn agents_see_the_folder_that_the_server_was_given_and_those_below_it() {
+async fn callers_see_the_given_folder_and_its_subfolders() {
     let world = World::start().await;
     world.write("given/inner/note.txt", "in the inner folder");
     world.write("given/note.txt", "in the folder");

@@ -185,7 +185,7 @@ impl Raw {
 }
 
 #[tokio::test]
-async fn an_agent_asks_and_goes_on_with_the_session() {
+async fn caller_can_continue_its_session() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
     world.model.reply(Reply::text("Blue\u{1b}[2J."));
@@ -207,7 +207,7 @@ async fn an_agent_asks_and_goes_on_with_the_session() {
 }
 
 #[tokio::test]
-async fn an_agent_of_the_newer_era_is_answered_like_any_other() {
+async fn newer_protocol_callers_are_served() {
     let world = World::start().await;
     let caller = Caller::newer(&world, &[], Agent::default()).await;
     let info = caller.service.peer().peer_info().unwrap();
@@ -228,7 +228,7 @@ async fn an_agent_of_the_newer_era_is_answered_like_any_other() {
 }
 
 #[tokio::test]
-async fn an_agent_that_wants_to_hears_how_far_it_is() {
+async fn progress_is_sent_to_callers_with_a_token() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
     let words = (0..12).map(|number| format!("word{number} "));
@@ -245,7 +245,7 @@ async fn an_agent_that_wants_to_hears_how_far_it_is() {
 }
 
 #[tokio::test]
-async fn two_calls_run_at_once() {
+async fn two_calls_run_concurrently() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
     world.model.reply(Reply::never().when("never")).reply(Reply::text("quick").when("quickly"));
@@ -258,7 +258,7 @@ async fn two_calls_run_at_once() {
 }
 
 #[tokio::test]
-async fn callers_that_make_no_sense_are_told_and_cost_nothing() {
+async fn invalid_calls_are_refused_without_a_model_request() {
     let world = World::start().await;
     let caller = Caller::start(&world, &[]).await;
     for (tool, arguments, said) in [
@@ -290,7 +290,7 @@ fn world_id() -> String {
 }
 
 #[tokio::test]
-async fn lines_that_are_no_protocol_are_passed_over() {
+async fn invalid_lines_are_skipped() {
     let world = World::start().await;
     let mut raw = Raw::start(&world).await;
     for line in ["garbage", "{\"jsonrpc\": \"2.0\"", "[1, 2]", "\u{0}\u{1}", "{}"] {
@@ -326,7 +326,7 @@ async fn the_daemon_starts_with_the_first_call_that_needs_it() {
 }
 
 #[tokio::test]
-async fn the_client_of_another_language_finds_results_that_fit_their_schemas() {
+async fn python_sdk_client_gets_results_that_match_their_schemas() {
     let world = World::start().await;
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})));
     world.model.respond_with(|request| {

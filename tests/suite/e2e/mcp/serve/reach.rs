@@ -16,7 +16,7 @@ async fn person_is_asked(world: &World) -> (Running, Value) {
 }
 
 #[tokio::test]
-async fn sessions_of_others_are_told_from_none_by_nothing() {
+async fn other_sessions_are_indistinguishable_from_missing_ones() {
     let world = World::start().await;
     let (_running, asked) = person_is_asked(&world).await;
     let (session, interrupt) = (asked["session_id"].as_str().unwrap(), asked["id"].as_str().unwrap());
@@ -56,7 +56,7 @@ async fn sessions_of_others_are_told_from_none_by_nothing() {
 }
 
 #[tokio::test]
-async fn what_one_server_began_is_no_session_of_another() {
+async fn session_of_one_server_is_hidden_from_another() {
     let world = World::start().await;
     let first = Caller::start(&world, &[]).await;
     let session = first.gives("ask", json!({"prompt": "Hello"})).await["session_id"].clone();
@@ -71,7 +71,7 @@ async fn what_one_server_began_is_no_session_of_another() {
 }
 
 #[tokio::test]
-async fn the_folder_of_a_persons_session_stays_what_it_was() {
+async fn caller_cannot_change_the_folder_of_a_user_session() {
     let world = World::start().await;
     world.model.respond_with(|_| Reply::text("Here."));
     world.write("given/inner/note.txt", "x");
@@ -93,7 +93,7 @@ async fn the_folder_of_a_persons_session_stays_what_it_was() {
 }
 
 #[tokio::test]
-async fn the_turn_of_a_person_outlives_the_caller_that_answered_in_it() {
+async fn user_turn_survives_the_caller_that_answered() {
     let world = World::start().await;
     let (_running, asked) = person_is_asked(&world).await;
     let mut raw = Raw::with(&world, &["--sessions", "all"]).await;

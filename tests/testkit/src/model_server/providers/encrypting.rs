@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thoughts_come_back_byte_for_byte_once_and_in_front_of_what_they_came_with() {
+    fn encrypted_reasoning_must_return_verbatim_in_place() {
         let mut thoughts = EncryptedThoughts::default();
         let request = json!({"include": [INCLUDED], "reasoning": {"summary": "auto"}});
         let mut sent: Vec<String> = Vec::new();

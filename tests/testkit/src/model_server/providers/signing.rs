@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_signed_is_taken_back_as_it_was_and_refused_behind_the_least_change() {
+    fn signed_reasoning_is_accepted_only_after_equal_prefix() {
         let user = |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text}]});
         let mut request = json!({"model": "m", "system": [{"type": "text", "text": "s"}], "messages": [user("a")],
             "thinking": {"type": "adaptive"}});

@@ -33,7 +33,7 @@ fn reduces(text: &str, asked: &str, shown: &[&str], gone: &[&str]) {
 }
 
 #[test]
-fn a_failed_test_of_cargo() {
+fn reduces_cargo_output_with_a_failed_test() {
     let mut text = "exit code 101 after 94.2 s\nstdout:\n\nrunning 402 tests\n".to_owned();
     text += &filler(200, |n| format!("test store::tests::case_{n}_of_errors_is_kept ... ok"));
     text += "test ledger::tests::the_sum_of_all_entries_is_zero ... FAILED\n";
@@ -64,7 +64,7 @@ fn a_failed_test_of_cargo() {
 }
 
 #[test]
-fn a_compiler_that_warns_more_than_it_fails() {
+fn reduces_compiler_output_with_many_warnings() {
     let warning = |n: usize| {
         format!(
             "src/part{n}.c:{n}:7: warning: unused variable 'x' [-Wunused-variable]\n  {n} |   int x = {n};\n      |       ^"
@@ -92,7 +92,7 @@ fn a_compiler_that_warns_more_than_it_fails() {
 }
 
 #[test]
-fn a_log_of_five_thousand_lines() {
+fn reduces_a_log_of_5000_lines() {
     let line = |n: usize| {
         format!("2031-03-01T10:{:02}:{:02}Z INFO request id={n} path=/api/items status=200", n / 60 % 60, n % 60)
     };
@@ -122,7 +122,7 @@ fn a_log_of_five_thousand_lines() {
 }
 
 #[test]
-fn progress_bars_and_huge_lines_take_no_place() {
+fn progress_bars_and_huge_lines_are_dropped() {
     let bar = filler(900, |n| format!("{n}.0% ████▌      | {n}/900 [00:01<00:02, 10.3it/s]")).replace('\n', "\r");
     let packed =
         format!("{}; if(x){{throw new TypeError('no such widget')}}; {}", "a=1;".repeat(2000), "b=2;".repeat(2000));
@@ -136,7 +136,7 @@ fn progress_bars_and_huge_lines_take_no_place() {
 }
 
 #[test]
-fn what_is_short_stays_as_it_is() {
+fn short_output_is_not_reduced() {
     assert_eq!(reduce(&PATTERNS, "", None, 100), None);
     assert_eq!(reduce(&PATTERNS, "exit code 0\nall is well\n", None, 100), None);
     assert_eq!(reduce(&PATTERNS, "error\n\n\n", None, 0), None);
@@ -157,7 +157,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn it_never_grows_and_never_loses_the_first_error(
+    fn reduction_never_grows_nor_loses_the_first_error(
         lines in proptest::collection::vec(line(), 0..80),
         tokens in 0u64..2_000,
         asked in "[a-c]{4} [火]{2}",
@@ -183,7 +183,7 @@ fn check(line: &str, expected: Option<Mark>) {
 }
 
 #[test]
-fn what_went_wrong_is_known_in_many_words() {
+fn error_lines_of_many_tools_are_recognised() {
     for line in [
         "error[E0308]: mismatched types",
         "thread 'main' panicked at src/lib.rs:3:5:",
@@ -223,7 +223,7 @@ fn what_went_wrong_is_known_in_many_words() {
 }
 
 #[test]
-fn what_repeats_is_shown_twice() {
+fn repeated_errors_are_shown_twice() {
     let mut marker = marker(None);
     let marked = (0..10).filter(|n| marker.mark(&format!("{n} error: retry {n}")).is_some()).count();
     assert_eq!(marked, 2);
@@ -234,7 +234,7 @@ fn tells(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn words_that_tell() {
+fn distinctive_words_are_extracted_from_requests() {
     tells("Please fix the parser in src/lex.rs, then run it!", &["lex.rs", "parser"]);
     tells("Why does test_x1 fail? See v2 and #42.", &["fail", "test_x1"]);
     tells("", &[]);
@@ -246,7 +246,7 @@ fn words_that_tell() {
 }
 
 #[test]
-fn there_are_never_too_many() {
+fn number_of_request_words_is_bounded() {
     let long: String = (0..500).map(|n| format!("word{n} ")).collect();
     assert_eq!(of([long.as_str()]).len(), MOST);
     let dense: String = (0x4e00_u32..0x4f00).filter_map(char::from_u32).collect();
@@ -254,7 +254,7 @@ fn there_are_never_too_many() {
 }
 
 #[test]
-fn letters_of_either_case_match() {
+fn request_words_match_case_insensitively() {
     let wanted = pattern(["the Parser (v1.2)"]).unwrap();
     assert!(wanted.is_match("PARSER") && wanted.is_match("at v1.2") && !wanted.is_match("at v1x2"));
     assert!(pattern(["a b c"]).is_none());
